@@ -93,8 +93,7 @@ async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
     await core.files.open()
-    owners = [scope.session_key for scope in core.files.registry.scopes()]
-    await app.sessions.load(key for key in owners if key is not None)
+    await app.sessions.load(core.files.session_keys())
     tasks = core.relay.servers.watch()
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))

@@ -26,6 +26,7 @@ from adapter.errors import (
 )
 from adapter.relay.server import Server
 from adapter.rules.text.unicode import shown
+from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 
 Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
@@ -69,6 +70,8 @@ class ExchangeRecords:
 
     def end(self, request: Request, server: str, call: InboundRequest, seconds: float) -> None:
         """Record an exchange over MCP with ``server`` (its id) that took ``seconds``."""
+        message = call.envelope
+        method, name = (message.method, message.name) if isinstance(message, Envelope) else ("", None)
         self.write(
             request,
             {
@@ -76,9 +79,9 @@ class ExchangeRecords:
                 "event": "exchange",
                 "server": server,
                 "http": request.method,
-                "era": call.era.value,
-                "method": shown(call.method, LONGEST_NAME),
-                "name": None if call.name is None else shown(call.name, LONGEST_NAME),
+                "era": "modern" if call.era is Era.MODERN else "legacy",
+                "method": shown(method, LONGEST_NAME),
+                "name": None if name is None else shown(name, LONGEST_NAME),
                 "status": request.reply.status,
                 "outcome": call.outcome,
                 # round() to places goes by way of decimal digits and takes three times as long.
@@ -137,11 +140,12 @@ class Front:
             if preflight is not None:
                 request.reply.send(204, guarded(tuple(preflight)))
                 return
-        if self._records is not None:
-            self._records.begin()
+        records = self._records
+        if records is not None:
+            records.begin()
         began = time.monotonic()
         visit = InboundRequest(era_of_head(request), request.method == "POST", request.method == "GET")
-        task = asyncio.current_task()
+        task = request.task
         if task is not None:
             self._busy[task] = visit
         try:
@@ -154,8 +158,8 @@ class Front:
                 del self._busy[task]
             # A task that was cancelled keeps this frame, which must not keep the task in turn.
             task = None
-            if self._records is not None:
-                self._records.end(request, server.id, visit, time.monotonic() - began)
+            if records is not None:
+                records.end(request, server.id, visit, time.monotonic() - began)
 
     async def serve_reserved(self, request: Request) -> None:
         """Answer a request on a connection above ``core.max_connections``: health, and nothing else."""

@@ -102,24 +102,34 @@ def _nothing() -> None:
 class Flow(AsyncGenerator[bytes, None]):
     """Pieces as they come that can also be poured, which wakes nobody for each of them.
 
-    Whoever has it does one or the other, so what is put around the pieces is put around all there is.
+    Whoever has it does one or the other, so what is put around the pieces is put around all there is. Most are poured,
+    so ``begin`` makes the pieces only when the first of them is asked for.
     """
 
-    __slots__ = ("_pieces", "pour")
+    __slots__ = ("_begin", "_pieces", "pour")
 
-    def __init__(self, pieces: AsyncGenerator[bytes, None], pour: Callable[[Sink], Awaitable[None]]) -> None:
-        self._pieces = pieces
+    def __init__(
+        self, begin: Callable[[], AsyncGenerator[bytes, None]], pour: Callable[[Sink], Awaitable[None]]
+    ) -> None:
+        self._begin = begin
+        self._pieces: AsyncGenerator[bytes, None] | None = None
         self.pour = pour
         """Hands all pieces on to a sink; raises as they do, and as the sink does."""
 
+    def _begun(self) -> AsyncGenerator[bytes, None]:
+        if self._pieces is None:
+            self._pieces = self._begin()
+        return self._pieces
+
     async def asend(self, value: None) -> bytes:
-        return await self._pieces.asend(value)
+        return await self._begun().asend(value)
 
     async def athrow(self, *error: Any) -> bytes:
-        return await self._pieces.athrow(*error)
+        return await self._begun().athrow(*error)
 
     async def aclose(self) -> None:
-        await self._pieces.aclose()
+        if self._pieces is not None:
+            await self._pieces.aclose()
 
 
 @dataclass(slots=True)
@@ -132,11 +142,16 @@ class ClientResponse:
     """
 
     status: int
-    headers: list[tuple[str, str]]
+    headers: Headers
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
     release: Callable[[], None] = field(default=_nothing)
     last_words: Callable[[AdapterError], Awaitable[bytes]] | None = None
+
+    @property
+    def holds(self) -> bool:
+        """True where ``close`` has something to let go of."""
+        return self.release is not _nothing or not isinstance(self.body, bytes)
 
     async def close(self) -> None:
         try:
@@ -148,10 +163,9 @@ class ClientResponse:
 
 def requests_of(envelope: Envelope | Batch | None) -> list[Envelope]:
     """The JSON-RPC requests among what a client sent: those that wait for an answer."""
-    if envelope is None:
-        return []
-    members = envelope.members if isinstance(envelope, Batch) else [envelope]
-    return [member for member in members if member.kind is Kind.REQUEST]
+    if isinstance(envelope, Batch):
+        return [member for member in envelope.members if member.kind is Kind.REQUEST]
+    return [envelope] if envelope is not None and envelope.kind is Kind.REQUEST else []
 
 
 def forwardable(headers: Headers, *, drop: frozenset[str]) -> list[tuple[str, str]]:
@@ -168,6 +182,8 @@ def asking_plain(
 
 def silence_of(ask: ClientRequest, requests: list[Envelope]) -> float | None:
     """The longest silence (seconds) that any of the requests allows; None: for ever."""
+    if len(requests) == 1:
+        return ask.server.read_timeout_of(requests[0].method, requests[0].name)
     allowed = [ask.server.read_timeout_of(request.method, request.name) for request in requests]
     return None if None in allowed else max(seconds for seconds in allowed if seconds is not None)
 

@@ -37,7 +37,7 @@ def piped(reply: UpstreamReply, read_timeout: float | None, first: bytes = b"") 
 
     Raises UpstreamBroken or UpstreamSilent where that breaks off.
     """
-    return Flow(_piped(reply, read_timeout, first), partial(_pour_piped, reply, read_timeout, first))
+    return Flow(partial(_piped, reply, read_timeout, first), partial(_pour_piped, reply, read_timeout, first))
 
 
 async def _piped(
@@ -74,7 +74,7 @@ class GetStream:
 
     def body(self) -> Flow:
         """The stream as it comes."""
-        return Flow(self._pieces(), self._pour)
+        return Flow(self._pieces, self._pour)
 
     async def last_words(self, _: AdapterError) -> bytes:
         """Tell the client to come back in a while, behind an event that may have begun."""

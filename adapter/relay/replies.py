@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
 from adapter.relay.background import breathe, in_turns, own_turn, slices
+from adapter.rules.access.headers import SharedFields
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, header
 from adapter.wire.envelope import answers, read_response
 from adapter.wire.outline import responds
@@ -75,7 +76,17 @@ def kept_fields(headers: Headers) -> list[tuple[str, str]]:
 
 def media_type(reply: UpstreamReply) -> str:
     """The type of the answer's body without its parameters, in lower case; empty where there is none."""
-    return (header(reply.headers, "content-type") or "").partition(";")[0].strip().lower()
+    headers = reply.headers
+    if type(headers) is not SharedFields:
+        return _media_type(headers)
+    kind: str | None = headers.derived.get(media_type)
+    if kind is None:
+        kind = headers.derived[media_type] = _media_type(headers)
+    return kind
+
+
+def _media_type(headers: Headers) -> str:
+    return (header(headers, "content-type") or "").partition(";")[0].strip().lower()
 
 
 def is_encoded(reply: UpstreamReply) -> bool:

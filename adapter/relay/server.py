@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -82,11 +83,11 @@ class Server:
             self.stages.guard.changed()
         self.wiring.changed()
 
-    def require_healthy(self, now: float) -> None:
-        """Raise UpstreamUnhealthy while the breaker is open or half-open; ``now`` is loop time."""
-        if self.breaker is None or self.breaker.allows_calls(now):
+    def require_healthy(self) -> None:
+        """Raise UpstreamUnhealthy while the breaker is open or half-open."""
+        if self.breaker is None or self.breaker.allows_calls():
             return
-        wait = self.breaker.retry_after(now)
+        wait = self.breaker.retry_after(asyncio.get_running_loop().time())
         raise UpstreamUnhealthy(
             data={"detail": UpstreamUnhealthy.hint, "server_id": self.id, "retry_after": round(wait, 1)},
             retry_after=wait,

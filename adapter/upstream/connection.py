@@ -16,11 +16,12 @@ from typing import Any, cast
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
+from adapter.rules.access.headers import SharedFields
 from adapter.upstream.limits import ExchangeLimit, scarce
-from adapter.upstream.port import dropped, silent
+from adapter.upstream.port import Headers, dropped, silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
-from adapter.wire.repeated_head import RepeatedHead, repeated_head
+from adapter.wire.repeated_head import LONGEST, RepeatedHead, repeated_head
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""
@@ -61,8 +62,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_barren", "_close_delimited", "_earlier", "_fed", "_fields", "_headed", "_keep",
-        "_keep_alive", "_lost", "_parser", "_paused", "_readable", "_released", "_repeated", "_status",
-        "_surplus", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
+        "_keep_alive", "_lost", "_parser", "_paused", "_readable", "_released", "_repeated", "_shared",
+        "_status", "_surplus", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
         "taken_at",
     )  # fmt: skip
 
@@ -90,6 +91,8 @@ class Connection(asyncio.Protocol):
         self._keep_alive = b""
         self._repeated: RepeatedHead | None = None
         """The bytes of the last head, which was that of an answer in one piece."""
+        self._shared = SharedFields(())
+        """Its fields."""
         self._fed = self._barren = self._status = 0
         self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
 
@@ -132,12 +135,14 @@ class Connection(asyncio.Protocol):
             while not answer.status:
                 if answer.failure is not None:
                     raise again(answer.failure)
-                if not await self.read_timer.wait(read_timeout):
+                if not await self.read_timer.start(read_timeout):
                     raise silent(read_timeout)
         except BaseException:
             answer.abort()
             raise
-        return answer.handed_out()
+        if answer.whole is None:
+            answer.settle_whole()
+        return answer
 
     def leaves_few(self, reserves: int) -> bool:
         """See ``scarce``."""
@@ -192,6 +197,8 @@ class Connection(asyncio.Protocol):
             return
         if self._answer is None:
             self._repeated = repeated_head(data) if self._repeats(data) else None
+            if self._repeated is not None and self._shared != self._fields:
+                self._shared = SharedFields(self._fields)
             self._settle()
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
@@ -226,14 +233,8 @@ class Connection(asyncio.Protocol):
         """Take an answer in one piece whose head says what the last one said."""
         self._fed = len(content) or 1
         self._headed = True
-        length = str(len(content))
-        answer.headers = self._fields = [
-            (name, length if name.lower() == "content-length" else value) for name, value in self._fields
-        ]
-        answer.status = self._status
-        if content:
-            answer.add(content)
-        answer.complete()
+        self._shared = self._shared.with_length(len(content))
+        answer.arrive(self._status, self._shared, content)
         self._answer = None
         self._settle()
         self.read_timer.wake()
@@ -291,7 +292,17 @@ class Connection(asyncio.Protocol):
             raise _head_too_large()
         self._headed = True
         self._status = answer.status = status
-        answer.headers = self._fields
+        answer.headers = self._known_fields()
+
+    def _known_fields(self) -> Headers:
+        """The fields that have come: shared ones, where an answer before had the same."""
+        fields = self._fields
+        if fields == self._shared:
+            return self._shared
+        if fields == self._earlier and sum(len(name) + len(value) for name, value in fields) <= LONGEST:
+            self._repeated, self._shared = None, SharedFields(fields)
+            return self._shared
+        return fields
 
     def on_body(self, chunk: bytes) -> None:
         if self._answer is not None:
@@ -315,7 +326,8 @@ class Connection(asyncio.Protocol):
         if not self._keep or self._surplus or transport.is_closing() or transport.get_write_buffer_size():
             transport.abort()
             return
-        self.resume()
+        if self._paused:
+            self.resume()
         self.reused = True
         self._released(self)
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from adapter.errors import BadRequest, UpstreamUnanswered, UpstreamUnreachable
+from adapter.rules.access.headers import SharedFields
 from adapter.upstream.connection import Connection, NoAnswerError, NotSentError
 from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import LONG_CALL, Pool, closed
@@ -29,6 +30,10 @@ _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 # HEAD and CONNECT are missing on purpose: their answers are framed by other rules, and MCP uses neither.
 _METHODS = _METHODS_WITH_BODY | {"GET", "DELETE", "OPTIONS"}
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade"})
+
+LONGEST_KEPT = 8 * 1024
+"""Bytes of a head that is kept with its fields; a longer one is written each time."""
+
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -70,10 +75,18 @@ class UpstreamAddress:
         opening = self._openings.get(method)
         if opening is None:
             raise BadRequest(f"The method {method!r} cannot be sent to an upstream.")
+        lines: bytes | None
         if request.query:
-            opening = self._opening(method, self._with(request.query))
-        length = b"Content-Length: %d\r\n" % len(body) if body or method in _METHODS_WITH_BODY else b""
-        return opening + _encoded(tuple(fields)) + length + b"\r\n"
+            lines = self._opening(method, self._with(request.query)) + _encoded(tuple(fields))
+        elif type(fields) is not SharedFields:
+            lines = opening + _encoded(tuple(fields))
+        elif (lines := fields.derived.get(opening)) is None:
+            lines = opening + _encoded(tuple(fields))
+            if len(lines) <= LONGEST_KEPT:
+                fields.derived[opening] = lines
+        if body or method in _METHODS_WITH_BODY:
+            return b"%bContent-Length: %d\r\n\r\n" % (lines, len(body))
+        return lines + b"\r\n"
 
     def _opening(self, method: str, target: str) -> bytes:
         return f"{method} {target} HTTP/1.1\r\nHost: {self.authority}\r\n".encode("ascii")

@@ -46,7 +46,8 @@ def never() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: each call makes one, and a frozen one costs three times as much.
+@dataclass(slots=True)
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
@@ -71,7 +72,7 @@ class Share(NamedTuple):
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InitializeRequest(UpstreamRequest):
     """An ``initialize``. An upstream that can share sessions opens one for ``share``, with None one of its own."""
 
@@ -85,7 +86,8 @@ class UpstreamReply(Protocol):
     def status(self) -> int: ...
 
     @property
-    def headers(self) -> Headers: ...
+    def headers(self) -> Headers:
+        """The fields of its head; SharedFields where that is the head of many answers."""
 
     @property
     def whole(self) -> bytes | None:

@@ -60,7 +60,7 @@ class HttpReply(Pouring):
                 return b""
             if self.failure is not None:
                 raise again(self.failure)
-            if not await self._connection.read_timer.wait(read_timeout):
+            if not await self._connection.read_timer.start(read_timeout):
                 raise silent(read_timeout)
         return self._take()
 
@@ -76,7 +76,7 @@ class HttpReply(Pouring):
                     raise again(self.failure)
                 elif self._connection is None:
                     return
-                elif not await self._connection.read_timer.wait(read_timeout):
+                elif not await self._connection.read_timer.start(read_timeout):
                     raise silent(read_timeout)
         finally:
             self._sink, self._full = None, False
@@ -108,11 +108,18 @@ class HttpReply(Pouring):
         """The body came to its end; from here on the connection belongs to another exchange."""
         self._connection = None
 
-    def handed_out(self) -> HttpReply:
-        """Itself, on its way to the caller: the last moment at which ``whole`` is decided."""
+    def arrive(self, status: int, headers: Headers, content: bytes) -> None:
+        """Take an answer that came in one piece."""
+        self.status, self.headers, self.whole = status, headers, content
+        if content:
+            self._chunks.append(content)
+            self.buffered = len(content)
+        self._connection = None
+
+    def settle_whole(self) -> None:
+        """Decide what ``whole`` is: the answer is on its way to the caller."""
         if self._connection is None:
             self.whole = self._joined()
-        return self
 
     def _take(self) -> bytes:
         piece = self._joined()

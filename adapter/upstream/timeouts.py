@@ -23,8 +23,10 @@ class ReadTimer:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
 
-    async def wait(self, read_timeout: float | None) -> bool:
-        """Return True when woken, False after ``read_timeout`` seconds without a byte; None waits for ever."""
+    def start(self, read_timeout: float | None) -> asyncio.Future[bool]:
+        """Begin a wait, which ends with True when woken, with False after ``read_timeout`` seconds without a byte; None
+        waits for ever.
+        """
         waiter: asyncio.Future[bool] = self._loop.create_future()
         self._waiter = waiter
         self._read_timeout = read_timeout
@@ -34,12 +36,7 @@ class ReadTimer:
             self._deadline = self._loop.time() + read_timeout
             if self._deadline < self._alarm_at:
                 self._set_alarm()
-        try:
-            return await waiter
-        finally:
-            # By now the next exchange may be waiting here: a connection is free before its last reader runs.
-            if self._waiter is waiter:
-                self._waiter = None
+        return waiter
 
     def wake(self, arrived: bool = True) -> None:
         waiter = self._waiter

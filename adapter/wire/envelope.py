@@ -116,7 +116,8 @@ def read_envelope(body: bytes, most: int | None = None) -> Envelope | Batch:
     A message in which a member that is read here appears twice is refused: the upstream may read the other. So is a
     batch of more than ``most`` messages.
     """
-    return envelope_of(parse(body), body, most)
+    message = parse(body)
+    return _envelope(message, body) if type(message) is dict else envelope_of(message, body, most)
 
 
 def envelope_of(message: Any, body: bytes, most: int | None = None) -> Envelope | Batch:

@@ -18,6 +18,9 @@ class Era(Enum):
     LEGACY = "legacy"
     MODERN = "modern"
 
+    # Members are equal only to themselves, and Enum's own hash is a function of Python's.
+    __hash__ = object.__hash__
+
 
 MODERN_VERSIONS = ("2026-07-28",)
 

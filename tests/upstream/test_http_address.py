@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import BadRequest
-from adapter.upstream.http import UpstreamAddress
+from adapter.rules.access.headers import SharedFields
+from adapter.upstream.http import LONGEST_KEPT, UpstreamAddress
 from adapter.upstream.port import UpstreamRequest
 
 
@@ -124,3 +125,27 @@ def test_what_is_no_query_is_not_sent(query: str) -> None:
     """The request line ends where this module says."""
     with pytest.raises(BadRequest):
         UpstreamAddress("http://h/").head(UpstreamRequest("GET", [], query=query))
+
+
+@pytest.mark.parametrize("value", ["x", "x" * LONGEST_KEPT])
+def test_a_head_of_shared_fields_says_what_each_request_says(value: str) -> None:
+    """Method, query and length are each request's own; the fields are the same."""
+    shared, address = SharedFields([("X", value)]), UpstreamAddress("http://h/mcp")
+    for method, body, query in [
+        ("POST", b"{}", ""),
+        ("POST", b"[1]", "a=1"),
+        ("GET", b"", ""),
+        ("POST", b"", ""),
+    ]:
+        plain = address.head(UpstreamRequest(method, [("X", value)], body, query=query))
+        assert address.head(UpstreamRequest(method, shared, body, query=query)) == plain
+    other = UpstreamAddress("http://other/").head(UpstreamRequest("POST", shared))
+    assert b"\r\nHost: other\r\n" in other
+
+
+def test_shared_fields_are_checked_like_any() -> None:
+    """Also when they are sent again."""
+    shared = SharedFields([("Host", "elsewhere")])
+    for _ in range(2):
+        with pytest.raises(BadRequest):
+            UpstreamAddress("http://h/").head(UpstreamRequest("POST", shared))

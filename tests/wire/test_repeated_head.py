@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.wire.repeated_head import repeated_head
+from adapter.wire.repeated_head import LONGEST, repeated_head
 
 FIELD = st.tuples(st.text("abcXYZ-", min_size=1, max_size=8), st.text("abc 019,=", max_size=12))
 
@@ -76,3 +76,20 @@ def test_what_is_not_exactly_one_message_is_not_recognized(data: bytes) -> None:
 def test_an_unusual_head_is_left_to_the_parser(data: bytes) -> None:
     """Nothing is learned from it."""
     assert repeated_head(data) is None
+
+
+def test_a_long_head_is_not_remembered() -> None:
+    """Each connection could have one."""
+    long = message([("X", "x" * LONGEST)], 1, "Content-Length", b"{}")
+    assert repeated_head(long) is None
+
+
+@given(st.lists(st.integers(0, 2000), min_size=1, max_size=20))
+def test_bodies_of_any_lengths_are_found_in_any_order(sizes: list[int]) -> None:
+    """The head that a message of one size must have is not taken for that of another size."""
+    head = repeated_head(KNOWN)
+    assert head is not None
+    for size in sizes:
+        body = b"x" * size
+        assert head.body_of(message([("Host", "here")], 1, "Content-Length", body)) == body
+        assert head.body_of(message([("Host", "here")], 1, "Content-Length", body) + b"x") is None

@@ -203,7 +203,7 @@ async def answered(
     coded = "content-encoding" in original.headers
     body = Body(taken.set, terms, None if coded else original.content_length)
     request = HostRequest(original, prefix, body, reply)
-    acting = asyncio.create_task(_act(act, request, reply))
+    acting = request.task = asyncio.create_task(_act(act, request, reply))
     helping = [asyncio.create_task(_feed(original, body, taken)), asyncio.create_task(_until_gone(original))]
     helping[1].add_done_callback(lambda watching: None if watching.cancelled() else _give_up(acting, reply))
     try:
@@ -221,6 +221,7 @@ async def _act(act: Act, request: Request, reply: ForeignReply) -> None:
     try:
         await act(request)
     finally:
+        request.task = None
         if not reply.ended:
             # Nobody may take for whole what is not, nor wait for what will not come.
             reply.abort()

@@ -42,7 +42,10 @@ TERMS = BodyTerms()
 
 
 class Body:
-    """A request's body. Its connection adds to it; one reader takes from it, and is waited for when slow."""
+    """A request's body. Its connection adds to it; one reader takes from it, and is waited for when slow.
+
+    ``content`` is all of it, where that is here already.
+    """
 
     __slots__ = (
         "_chunks", "_failed", "_pace", "_resume", "_terms", "_waiter", "announced", "arrived", "complete", "held",
@@ -50,14 +53,18 @@ class Body:
     )  # fmt: skip
 
     def __init__(
-        self, resume: Callable[[], None], terms: BodyTerms = TERMS, announced: int | None = None
+        self,
+        resume: Callable[[], None],
+        terms: BodyTerms = TERMS,
+        announced: int | None = None,
+        content: bytes | None = None,
     ) -> None:
         self.announced = announced
         """Bytes that the head of the request says it has; None where it does not say."""
-        self.complete = False
-        self.size = 0
+        self.complete = content is not None
+        self.size = len(content) if content else 0
         """Bytes that nobody has read yet."""
-        self.arrived = 0
+        self.arrived = self.size
         """Bytes that have come altogether."""
         self.unwanted = False
         """Nobody will read it, so nothing is kept."""
@@ -66,22 +73,12 @@ class Body:
         """Opens the way for threads to read the rest; set for a body that is announced to be large."""
         self.held: HeldBytes | None = None
         """Its bytes among those that are counted; None: it came whole and is small, so it is not counted."""
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes] = [content] if content else []
         self._failed: Callable[[], Exception] | None = None
         self._pace: Pace | None = None
         self._resume = resume
         self._terms = terms
         self._waiter: asyncio.Future[None] | None = None
-
-    @classmethod
-    def whole(cls, content: bytes, resume: Callable[[], None], terms: BodyTerms) -> Body:
-        """A body that is here already, all of it."""
-        body = cls(resume, terms, len(content))
-        body.complete = True
-        if content:
-            body.size = body.arrived = len(content)
-            body._chunks.append(content)
-        return body
 
     async def read(self) -> bytes:
         """Return the bytes that have come since the last call, ``b""`` at the end.

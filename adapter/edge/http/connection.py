@@ -32,9 +32,6 @@ BURST_LIMIT = 256
 LONGEST_RESERVED_IDLE = 5.0
 """Seconds a reserved connection may lie idle, or take for a head: a health check asks at once."""
 
-_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
-"""Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
-
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _JSON = [("Content-Type", "application/json")]
 _RETRY_SOON = ("Retry-After", "1")
@@ -164,14 +161,13 @@ class ClientConnection(asyncio.Protocol):
     # --- exchanges ------------------------------------------------------------------------------------------
 
     def _arrive(self, head: RequestHead, body: Body) -> None:
-        body.unwanted = head.method in _BODILESS
-        keep = head.keep and not self._once
-        answer = HttpAnswer(self, keep=keep, modern=head.modern, bare=head.method == "HEAD", body=body)
+        body.unwanted = head.bodiless
+        answer = HttpAnswer(self, head.keep and not self._once, head.modern, head.method == "HEAD", body)
         if head.expects_continue:
             body.wanted = lambda: self._say_continue(answer)
         if body.announced is not None and body.announced >= LARGE:
             body.open_socket = self._open_socket
-        request = head.request(body, answer, self._peer)
+        request = Request(head.method, head.target, head.path, head.fields, body, answer, self._peer)
         if self._answer is None:
             self._start(request, answer)
         elif len(self._waiting) < BURST_LIMIT:
@@ -181,7 +177,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _start(self, request: Request, answer: HttpAnswer) -> None:
         self._answer = answer
-        self.task = self._loop.create_task(self._run(request, answer))
+        self.task = request.task = self._loop.create_task(self._run(request, answer))
 
     async def _run(self, request: Request, answer: HttpAnswer) -> None:
         try:
@@ -201,6 +197,8 @@ class ClientConnection(asyncio.Protocol):
                 self._report("a handler left its answer unfinished")
                 self._fail(answer)
         finally:
+            # A failure keeps this frame, which must not keep the task in turn.
+            request.task = None
             request.body.wanted = request.body.open_socket = None
             if request.body.held is not None:
                 request.body.release()

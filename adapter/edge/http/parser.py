@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import httptools
 
 from adapter.edge.http.bodies import Body, BodyTerms
-from adapter.edge.http.request import Fields, Reply, Request
+from adapter.edge.http.request import Fields
 from adapter.rules.access.host_and_origin_check import same_authority
 from adapter.wire.repeated_head import RepeatedHead, repeated_head
 
@@ -25,6 +25,10 @@ _FRAMING_OF_FIELD = 4
 _AUTHORITY_END = re.compile(r"[/?#]")
 
 
+_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
+"""Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
+
+
 class Refusal(Exception):
     """The bytes are no request that could be served: ``status`` and the reason for the client."""
 
@@ -37,10 +41,11 @@ class Refusal(Exception):
 class RequestHead:
     """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
 
-    __slots__ = ("expects_continue", "fields", "keep", "method", "modern", "path", "target")
+    __slots__ = ("bodiless", "expects_continue", "fields", "keep", "method", "modern", "path", "target")
 
     def __init__(self, parser: Any, version: str, target: bytes, fields: Fields) -> None:
         self.method: str = parser.get_method().decode("latin-1")
+        self.bodiless = self.method in _BODILESS
         self.modern = version == "1.1"
         # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
         self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
@@ -48,9 +53,6 @@ class RequestHead:
         self.path = path_of(target)
         self.fields = fields
         self.expects_continue = self.modern and fields.lower.get("expect", "").lower() == "100-continue"
-
-    def request(self, body: Body, reply: Reply, peer: str | None) -> Request:
-        return Request(self.method, self.target, self.path, self.fields, body, reply, peer)
 
 
 class RequestStream:
@@ -96,7 +98,7 @@ class RequestStream:
                 self._formless = 0
                 self.heads += 1
                 assert self._head is not None
-                self._arrive(self._head, Body.whole(content, self._resume, self._terms))
+                self._arrive(self._head, Body(self._resume, self._terms, len(content), content))
                 return
         # Starts anew with every step forward, so up to one read more than the limit may come; but never two.
         self._formless += len(data)

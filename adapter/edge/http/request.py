@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,7 +102,7 @@ class Request:
     ``peer`` is the address at the other end of the connection, a proxy's where there is one; None if it has none.
     """
 
-    __slots__ = ("body", "headers", "method", "path", "peer", "reply", "target")
+    __slots__ = ("body", "headers", "method", "path", "peer", "reply", "target", "task")
 
     def __init__(
         self,
@@ -120,6 +121,8 @@ class Request:
         self.body = body
         self.reply = reply
         self.peer = peer
+        self.task: asyncio.Task[None] | None = None
+        """The task that answers it, while it does."""
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path}>"

@@ -14,6 +14,7 @@ from typing import Protocol
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.readiness import until_ready
 from adapter.edge.http.request import ClientGone, Sendable
+from adapter.rules.access.headers import SharedFields
 
 AT_ONCE = 4 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows beside sending them."""
@@ -130,7 +131,6 @@ class HttpAnswer:
     def __init__(
         self,
         connection: ConnectionWriter,
-        *,
         keep: bool,
         modern: bool = True,
         bare: bool = False,
@@ -149,9 +149,14 @@ class HttpAnswer:
 
     def send(self, status: int, fields: list[tuple[str, str]], body: bytes = b"") -> None:
         """See Reply. Raises ValueError for a field that would be more than one line."""
-        length = b"" if status in _BODILESS else b"Content-Length: %d\r\n" % len(body)
-        head = self._head(status, fields) + length + b"\r\n"
-        self._connection.write(head if self._bare or not length else head + body)
+        head = self._head(status, fields)
+        if status in _BODILESS:
+            data = head + b"\r\n"
+        elif self._bare:
+            data = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+        else:
+            data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+        self._connection.write(data)
         self.complete = True
 
     def begin(self, status: int, fields: list[tuple[str, str]], length: int | None) -> None:
@@ -234,7 +239,13 @@ class HttpAnswer:
             # 9.6) sends its next request there, and learns that it failed.
             self.keep = False
         option = None if self.keep and self._modern else "keep-alive" if self.keep else "close"
-        head, own = _encoded_head(status, tuple(fields), option)
+        if type(fields) is SharedFields:
+            known: tuple[bytes, int] | None = fields.derived.get((status, option))
+            if known is None:
+                known = fields.derived[status, option] = _encoded_head(status, tuple(fields), option)
+            head, own = known
+        else:
+            head, own = _encoded_head(status, tuple(fields), option)
         self.status = status
         return head + _clock.lines(own)
 

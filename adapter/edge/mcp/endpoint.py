@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -30,6 +31,7 @@ from adapter.relay.exchange import ClientRequest, ClientResponse, Flow
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access import host_and_origin_check
+from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure
@@ -43,6 +45,10 @@ LONGEST_NAME = 128
 
 _ADMITTED = object()
 """The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
+
+
+NO_SPAN: AbstractContextManager[object] = contextlib.nullcontext()
+"""A block that nobody traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +119,13 @@ class Endpoint:
         answer: ClientResponse | None = None
         try:
             ask = await self._ask(request, server, visit)
-            with self._spanned(request, server, visit):
+            with NO_SPAN if self.tracing is None else self._spanned(self.tracing, request, server, visit):
                 answer = await self.relay.handle(ask)
-                await send_answer(request.reply, answer, extra)
+                fields = _fields_of(answer, extra)
+                if isinstance(answer.body, bytes):
+                    request.reply.send(answer.status, fields, answer.body)
+                else:
+                    await send_pieces(request.reply, answer, answer.body, fields)
         except AdapterError as error:
             visit.outcome = error.code
             server.counters.failures += 1
@@ -133,20 +143,20 @@ class Endpoint:
             self.log.exception("a request failed unexpectedly", server=server.id)
             self._fail(request.reply, InternalError(), visit, extra)
         finally:
-            if answer is not None:
+            if answer is not None and answer.holds:
                 await answer.close()
 
     def _spanned(
-        self, request: Request, server: Server, visit: InboundRequest
+        self, tracing: Tracing, request: Request, server: Server, visit: InboundRequest
     ) -> AbstractContextManager[object]:
-        if self.tracing is None or visit.method != "tools/call":
-            return contextlib.nullcontext()
+        if visit.method != "tools/call":
+            return NO_SPAN
         attributes = {
             "tool.name": shown(visit.name or "", LONGEST_NAME),
             "server.id": server.id,
             "entrance": "mcp",
         }
-        return self.tracing.call_span("mcp.tool.call", attributes, request.headers)
+        return tracing.call_span("mcp.tool.call", attributes, request.headers)
 
     def _fail(
         self, reply: Reply, error: AdapterError, visit: InboundRequest, extra: list[tuple[str, str]]
@@ -210,13 +220,16 @@ class Endpoint:
 
     async def _read(self, request: Request, visit: InboundRequest) -> tuple[bytes, bool]:
         """The body as sent and whether it is compressed; what it says goes into ``visit``."""
-        body = await self.ingress.read_body(request)
-        text, encoded = self.ingress.plain(body, request)
+        body = request.body
+        sent = self.ingress.take_body(body) if body.complete else await self.ingress.read_body(request)
+        text, encoded = sent, False
+        if "content-encoding" in request.headers.lower:
+            text, encoded = self.ingress.plain(sent, request)
         if len(text) <= READ_AT_ONCE:
             visit.envelope, visit.era = self.ingress.read_message(text, request)
         else:
             visit.envelope, visit.era = await self.ingress.read_dense(text, request)
-        return body, encoded
+        return sent, encoded
 
 
 def _let_go(body: Body, message: Envelope | Batch) -> None:
@@ -261,20 +274,29 @@ guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
 """See ``host_and_origin_check.guarded``; takes a tuple."""
 
 
-async def send_answer(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:
-    """Send a mount's answer to its last byte. Raises ClientGone, and AdapterError where the body cannot be
+def _fields_of(answer: ClientResponse, extra: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    headers = answer.headers
+    fields: list[tuple[str, str]] | None
+    if type(headers) is not SharedFields:
+        fields = guarded(tuple(headers))
+    elif (fields := headers.derived.get(guarded)) is None:
+        fields = headers.derived[guarded] = SharedFields(guarded(tuple(headers)))
+    return [*fields, *extra] if extra else fields
+
+
+async def send_pieces(
+    reply: Reply,
+    answer: ClientResponse,
+    pieces: AsyncGenerator[bytes, None],
+    fields: list[tuple[str, str]],
+) -> None:
+    """Send a mount's answer as it comes, to its last byte. Raises ClientGone, and AdapterError where the body cannot be
     completed.
     """
-    fields = guarded(tuple(answer.headers))
-    if extra:
-        fields = fields + extra
-    if isinstance(answer.body, bytes):
-        reply.send(answer.status, fields, answer.body)
-        return
     reply.begin(answer.status, fields, answer.length)
-    if isinstance(answer.body, Flow):
-        await answer.body.pour(reply)
+    if isinstance(pieces, Flow):
+        await pieces.pour(reply)
     else:
-        async for piece in answer.body:
+        async for piece in pieces:
             await reply.write(piece)
     reply.end()

@@ -13,7 +13,7 @@ from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.server import Server
-from adapter.rules.access.headers import missing, to_upstream
+from adapter.rules.access.headers import SharedFields, missing, to_upstream
 from adapter.rules.access.principals import Caller
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import Era, check_mirrors, classify
@@ -54,11 +54,15 @@ class Ingress:
         """The body as it was sent. Raises MessageTooLong, before reading where its length says so, and what the body
         raises.
         """
-        if request.body.announced is not None and request.body.announced > self._max_bytes:
-            raise self._too_long()
         body = request.body
-        if not body.complete:
-            return await self._read_on(body)
+        if body.complete:
+            return self.take_body(body)
+        if body.announced is not None and body.announced > self._max_bytes:
+            raise self._too_long()
+        return await self._read_on(body)
+
+    def take_body(self, body: Body) -> bytes:
+        """A body that has come to its end. Raises as ``read_body``."""
         if body.size > self._max_bytes:
             raise self._too_long()
         if body.size > SMALL:
@@ -81,8 +85,8 @@ class Ingress:
         """The body as text, and whether that took decompressing. Raises UnsupportedMediaType, MessageTooLong and
         BuffersFull.
         """
-        coding = request.headers.lower.get("content-encoding", "identity").strip().lower()
-        if coding == "identity":
+        named = request.headers.lower.get("content-encoding")
+        if named is None or (coding := named.strip().lower()) == "identity":
             return body, False
         if coding not in ("gzip", "x-gzip", "deflate"):
             raise UnsupportedMediaType()
@@ -103,7 +107,8 @@ class Ingress:
     def read_message(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
         """The message and its era. Raises BadJson, BadRequest."""
         envelope = read_envelope(text, most=self._max_members)
-        return envelope, classify(request.headers.lower.get(_VERSION_FIELD), envelope)
+        era = request.headers.derived.get(_VERSION_FIELD) or era_of_head(request)
+        return envelope, classify(None, envelope) if era is Era.LEGACY else era
 
     async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
         """The same for a text that may hold many values; a long or dense one is read in a thread."""
@@ -136,7 +141,11 @@ class Ingress:
 
 def era_of_head(request: Request) -> Era:
     """The era as far as the headers alone tell it."""
-    return classify(request.headers.lower.get(_VERSION_FIELD), None)
+    derived = request.headers.derived
+    era: Era | None = derived.get(_VERSION_FIELD)
+    if era is None:
+        era = derived[_VERSION_FIELD] = classify(request.headers.lower.get(_VERSION_FIELD), None)
+    return era
 
 
 def check_head(envelope: Envelope | Batch, request: Request) -> None:
@@ -180,8 +189,8 @@ def ask_of(
             caller=Caller(principal, "mcp", fields, withhold),
             base=bases.of(request) if request.method == "POST" and not server.stages.empty else "",
         )
-        known = headers.derived[key] = sender, _forwarded(headers, server, withhold)
-    query = forwardable_query(query) if (query := request.target.partition("?")[2]) else ""
+        known = headers.derived[key] = sender, SharedFields(_forwarded(headers, server, withhold))
+    query = forwardable_query(request.target.partition("?")[2]) if "?" in request.target else ""
     return ClientRequest(server, request.method, *known, query)
 
 

@@ -107,7 +107,7 @@ class AnswerStream:
 
     def body(self) -> AsyncGenerator[bytes, None]:
         """The bytes that the client gets: for a piped stream, a Flow."""
-        return self.pieces() if self._rewrite is not None else Flow(self.pieces(), self.pour)
+        return self.pieces() if self._rewrite is not None else Flow(self.pieces, self.pour)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         try:

@@ -112,7 +112,7 @@ class CallGate:
             if not gate.skips(scope.id, envelope.name):
                 envelope = await self._passed(gate, ask, session, envelope)
             if gate is guard:
-                again = partial(self._judge_again, session=session, envelope=envelope)
+                again = partial(self._judge_again, session, envelope)
                 ask.renewed = again if ask.renewed is None else _both(ask.renewed, again)
         return envelope
 
@@ -127,7 +127,7 @@ class CallGate:
             ask.headers = forwardable(call.headers, drop=drop)
         return call.envelope
 
-    async def _judge_again(self, ask: ClientRequest, session: Session | None, envelope: Envelope) -> None:
+    async def _judge_again(self, session: Session | None, envelope: Envelope, ask: ClientRequest) -> None:
         guard = ask.server.stages.guard
         assert guard is not None, "there was one when the call came"
         scope = self.scope_of(session, ask.sender.principal)

@@ -7,7 +7,10 @@ because its result mints the session, but leaves as it came. What stages concern
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from adapter.errors import AdapterError, BadRequest
 from adapter.relay.call.batches import joined, refusals, refused_whole, without
@@ -43,74 +46,79 @@ class Relay:
     staged: StagedExchange
     get_streams: GetStreams
 
-    async def handle(self, ask: ClientRequest) -> ClientResponse:
+    def handle(self, ask: ClientRequest) -> Coroutine[Any, Any, ClientResponse]:
         """Answer one request to a mount. Raises AdapterError for what the edge has to render."""
-        if ask.method == "POST":
-            return await self._post(ask)
-        session = None
-        if ask.sender.era is Era.LEGACY:
-            if ask.method == "DELETE":
-                # It needs an id: nobody may end a session that others go on in.
-                return await self.end(ask, min(CLOSE_SECONDS, ask.server.timeouts.request))
-            if ask.sender.session_id is None:
-                session = await self.opener.principal_sessions.find(ask)
-            else:
-                session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
-        return await self.get_streams.listen(ask, session)
+        return self._post(ask) if ask.method == "POST" else self._listen_or_end(ask)
+
+    async def _listen_or_end(self, ask: ClientRequest) -> ClientResponse:
+        if ask.sender.era is Era.LEGACY and ask.method == "DELETE":
+            # It needs an id: nobody may end a session that others go on in.
+            return await self.end(ask, min(CLOSE_SECONDS, ask.server.timeouts.request))
+        return await self.get_streams.listen(ask, await self._session_of(ask))
+
+    async def _session_of(self, ask: ClientRequest) -> Session | None:
+        """The session of a legacy request; None for a modern one. Raises SessionMissing, SessionUnknown."""
+        sender = ask.sender
+        if sender.era is Era.MODERN:
+            return None
+        if sender.session_id is None:
+            return await self.opener.principal_sessions.find(ask)
+        return await self.sessions.find(sender.session_id, ask.server.id, sender.principal)
 
     # --- POST -------------------------------------------------------------------------------------------------
 
     async def _post(self, ask: ClientRequest) -> ClientResponse:
-        envelope = ask.envelope
+        envelope, server, principal = ask.envelope, ask.server, ask.sender.principal
         assert envelope is not None
-        if ask.sender.era is Era.MODERN:
-            if isinstance(envelope, Batch):
-                raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
-            session = None
-        elif isinstance(envelope, Envelope) and _opens(envelope):
-            _judge(ask, envelope)
-            ask.server.require_healthy(asyncio.get_running_loop().time())
-            ask.server.counters.exchanges += 1
-            return await self.opener.open(ask, envelope)
-        else:
-            if ask.sender.session_id is None:
-                session = await self.opener.principal_sessions.find(ask)
-            else:
-                session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
-            if isinstance(envelope, Batch) and _version_of(session, ask) != BATCH_VERSION:
-                raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
-        ask.server.require_healthy(asyncio.get_running_loop().time())
+        if (
+            isinstance(envelope, Envelope)
+            and (envelope.method == "initialize" and envelope.kind is Kind.REQUEST)
+            and ask.sender.era is Era.LEGACY
+        ):
+            return await self._open(ask, envelope)
+        session = await self._session_of(ask)
+        if isinstance(envelope, Batch) and (session is None or _version_of(session, ask) != BATCH_VERSION):
+            raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
+        server.require_healthy()
         _judge(ask, envelope)
         requests = requests_of(envelope)
         if not requests:
             return await self._notify(ask, session)
-        leave = self.sessions.enter(session, ask.sender.principal, len(requests))
+        number = len(requests)
+        self.sessions.enter(session, principal, number)
         try:
-            answer = await self._exchange(ask, session, envelope, requests)
+            if isinstance(envelope, Batch):
+                answer = await self._batch(ask, session, envelope, requests)
+            else:
+                server.counters.exchanges += 1
+                if gates := server.stages.gates.get(envelope.method):
+                    envelope = await self.call_gate.admitted(ask, session, envelope, gates)
+                if stages := server.stages.stages_for(envelope):
+                    answer = await self.staged.read(ask, session, envelope, stages)
+                else:
+                    answer = await self.passthrough.pipe(ask, session, [envelope])
         except BaseException:
-            leave()
+            self.sessions.leave(session, principal, number)
             raise
-        answer.release = both(answer.release, leave)
+        if isinstance(answer.body, bytes):
+            self.sessions.leave(session, principal, number)
+        else:
+            answer.release = both(answer.release, partial(self.sessions.leave, session, principal, number))
         return answer
 
-    async def _exchange(
-        self,
-        ask: ClientRequest,
-        session: Session | None,
-        envelope: Envelope | Batch,
-        requests: list[Envelope],
+    async def _open(self, ask: ClientRequest, initialize: Envelope) -> ClientResponse:
+        _judge(ask, initialize)
+        ask.server.require_healthy()
+        ask.server.counters.exchanges += 1
+        return await self.opener.open(ask, initialize)
+
+    async def _batch(
+        self, ask: ClientRequest, session: Session | None, batch: Batch, requests: list[Envelope]
     ) -> ClientResponse:
         ask.server.counters.exchanges += len(requests)
-        if isinstance(envelope, Batch):
-            concerned = [each for each in requests if not await self.call_gate.is_free(ask, session, each)]
-            if concerned:
-                return await self._part(ask, session, envelope, concerned)
-        else:
-            if gates := ask.server.stages.gates.get(envelope.method):
-                envelope = await self.call_gate.admitted(ask, session, envelope, gates)
-                requests = [envelope]
-            if stages := ask.server.stages.stages_for(envelope):
-                return await self.staged.read(ask, session, envelope, stages)
+        concerned = [each for each in requests if not await self.call_gate.is_free(ask, session, each)]
+        if concerned:
+            return await self._part(ask, session, batch, concerned)
         return await self.passthrough.pipe(ask, session, requests)
 
     async def _part(
@@ -126,7 +134,7 @@ class Relay:
             await (await self._notify(rest, session)).close()
             return refused_whole(refused)
         assert isinstance(rest.envelope, Batch)
-        return await joined(await self._exchange(rest, session, rest.envelope, requests), requests, refused)
+        return await joined(await self._batch(rest, session, rest.envelope, requests), requests, refused)
 
     async def _notify(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         """Notifications and responses: the upstream's own answer, 202 as a rule."""
@@ -201,7 +209,3 @@ def _version_of(session: Session, ask: ClientRequest) -> str:
     MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
     """
     return session.upstream.protocol_version or ask.sender.version or "2025-03-26"
-
-
-def _opens(envelope: Envelope) -> bool:
-    return envelope.method == "initialize" and envelope.kind is Kind.REQUEST

@@ -100,7 +100,7 @@ class GetStreams:
 
     async def listen(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         """Open a stream, or resume one. Raises AdapterError."""
-        ask.server.require_healthy(asyncio.get_running_loop().time())
+        ask.server.require_healthy()
         read_timeout = ask.server.timeouts.request
         stages = ask.server.stages
         if session is not None and ask.sender.last_event_id is not None and not stages.empty:

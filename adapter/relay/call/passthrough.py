@@ -13,7 +13,7 @@ from adapter.relay.flow import piped
 from adapter.relay.replies import is_encoded, media_type
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.upstream.port import UpstreamReply, header
+from adapter.upstream.port import Headers, UpstreamReply, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 
@@ -34,7 +34,6 @@ class PassThrough:
     ) -> ClientResponse:
         """Answer one request, or a batch of them. Raises AdapterError."""
         read_timeout = silence_of(ask, requests)
-        recovery = ExchangeRecovery(ask, session, requests, self.deferred, self.background)
         try:
             reply = await self.upstream_sessions.send(ask, session, ask.body, read_timeout)
             if ask.sent is not None and not reply.needs_request:
@@ -48,6 +47,7 @@ class PassThrough:
                     return ClientResponse(
                         reply.status, headers, piped(reply, read_timeout), release=reply.abort
                     )
+                recovery = self._recovery(ask, session, requests)
                 terms = StreamTerms(read_timeout, ask.sender.era is Era.LEGACY, ask.server.listener())
                 stream = AnswerStream(reply, list(requests), recovery, terms)
                 if reply.whole is not None and stream.settled_by(reply.whole):
@@ -59,13 +59,16 @@ class PassThrough:
                 return ClientResponse(reply.status, headers, reply.whole)
             return await piped_answer(reply, headers, read_timeout)
         except UpstreamSilent:
-            recovery.cancel_upstream()
+            self._recovery(ask, session, requests).cancel_upstream()
             raise
 
+    def _recovery(
+        self, ask: ClientRequest, session: Session | None, requests: list[Envelope]
+    ) -> ExchangeRecovery:
+        return ExchangeRecovery(ask, session, requests, self.deferred, self.background)
 
-async def piped_answer(
-    reply: UpstreamReply, headers: list[tuple[str, str]], read_timeout: float | None
-) -> ClientResponse:
+
+async def piped_answer(reply: UpstreamReply, headers: Headers, read_timeout: float | None) -> ClientResponse:
     """An answer that is no event stream: held while small, so that a broken one never leaves in part."""
     first: list[bytes] = []
     size = 0

@@ -18,6 +18,7 @@ from adapter.errors import LimitReached, SessionMissing, SessionUnknown
 from adapter.relay.sessions.earlier_sessions import EarlierSessions
 from adapter.relay.sessions.session import UNNAMED, Session
 from adapter.rules.access.sessions import (
+    LONGEST_ID,
     Event,
     SessionLimits,
     SessionRecord,
@@ -145,10 +146,14 @@ class Sessions:
         """The open session of that id. Raises SessionMissing, and SessionUnknown for every other reason."""
         if session_id is None:
             raise SessionMissing()
-        if not well_formed(session_id):
+        if len(session_id) > LONGEST_ID:
             raise SessionUnknown()
         key = session_key(session_id)
-        session = self._open.get(key) or await self._read(key, server, principal)
+        session = self._open.get(key)
+        if session is None:
+            if not well_formed(session_id):
+                raise SessionUnknown()
+            session = await self._read(key, server, principal)
         if session.server != server or session.principal != principal:
             raise SessionUnknown()
         session.last_seen = self._clock()
@@ -169,8 +174,8 @@ class Sessions:
 
     # --- counting ---------------------------------------------------------------------------------------------
 
-    def enter(self, session: Session | None, principal: str, requests: int) -> Callable[[], None]:
-        """Count requests in flight until the returned function is called. Raises LimitReached.
+    def enter(self, session: Session | None, principal: str, requests: int) -> None:
+        """Count requests in flight until ``leave`` is called for them. Raises LimitReached.
 
         Modern requests have no session and count by principal.
         """
@@ -184,27 +189,19 @@ class Sessions:
                 retry_after=1,
             )
         if session is not None:
-            return self._count_in_session(session, requests)
-        return self._count_by_principal(principal, requests)
+            session.in_flight += requests
+        else:
+            self._modern_in_flight[principal] = in_flight + requests
 
-    def _count_in_session(self, session: Session, requests: int) -> Callable[[], None]:
-        session.in_flight += requests
-
-        def leave() -> None:
+    def leave(self, session: Session | None, principal: str, requests: int) -> None:
+        """Count requests no longer that ``enter`` has counted."""
+        if session is not None:
             session.in_flight -= requests
-
-        return leave
-
-    def _count_by_principal(self, principal: str, requests: int) -> Callable[[], None]:
+            return
         counts = self._modern_in_flight
-        counts[principal] = counts.get(principal, 0) + requests
-
-        def leave() -> None:
-            counts[principal] -= requests
-            if counts[principal] <= 0:
-                del counts[principal]
-
-        return leave
+        counts[principal] -= requests
+        if counts[principal] <= 0:
+            del counts[principal]
 
     # --- changing ---------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions, Renewal, abandon
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.relay.stages import Call, CallOrigin, walk_response
-from adapter.rules.access.headers import of_changed_body
+from adapter.rules.access.headers import SharedFields, of_changed_body
 from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import (
     Handshake,
@@ -24,6 +24,7 @@ from adapter.rules.access.sessions import (
     UpstreamSession,
 )
 from adapter.upstream.port import (
+    Headers,
     InitializeRequest,
     Purpose,
     Share,
@@ -33,6 +34,8 @@ from adapter.upstream.port import (
     header,
 )
 from adapter.wire.envelope import Envelope
+
+_CALL = Purpose.CALL
 
 LISTEN = "subscriptions/listen"
 """The modern era's request for a stream that stays open (MCP 2026-07-28)."""
@@ -81,12 +84,12 @@ class UpstreamSessions:
         return await self._late.initialize(ask.server, request, ask.server.timeouts.request)
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
-        headers = ask.headers
-        if session is not None and session.upstream.id is not None:
-            headers = [*headers, ("Mcp-Session-Id", session.upstream.id)]
-        envelope = ask.envelope
-        streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
-        purpose = Purpose.STREAM if streams else Purpose.CALL
+        headers: Headers = ask.headers
+        if session is not None and (upstream_session := session.upstream.id) is not None:
+            headers = _in_session(ask.headers, upstream_session)
+        purpose = _CALL
+        if ask.method == "GET" or (isinstance(ask.envelope, Envelope) and ask.envelope.method == LISTEN):
+            purpose = Purpose.STREAM
         return UpstreamRequest(
             ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose
         )
@@ -113,6 +116,17 @@ class UpstreamSessions:
         fields.append(("Mcp-Session-Id", upstream.id))
         request = UpstreamRequest("DELETE", fields, query=query, repeatable=always)
         return await server.upstream.send(request, read_timeout or server.timeouts.request)
+
+
+def _in_session(headers: list[tuple[str, str]], upstream_session: str) -> list[tuple[str, str]]:
+    """The fields with the id of the upstream session; shared ones are added to once for each head and session."""
+    field = ("Mcp-Session-Id", upstream_session)
+    if type(headers) is not SharedFields:
+        return [*headers, field]
+    known: tuple[str, SharedFields] | None = headers.derived.get(_in_session)
+    if known is None or known[0] != upstream_session:
+        known = headers.derived[_in_session] = upstream_session, SharedFields([*headers, field])
+    return known[1]
 
 
 _NO_SCOPE = Scope("", "")
@@ -168,7 +182,7 @@ class SessionOpener:
                 upstream = agreed
                 record = self._record(ask, envelope, upstream)
                 ask.server.issues_ids = upstream_session is not None
-                headers.append(("Mcp-Session-Id", await self._sessions.create(record)))
+                headers = [*headers, ("Mcp-Session-Id", await self._sessions.create(record))]
                 await self.principal_sessions.remember(record)
             else:
                 await abandon(ask, upstream)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _TO_UPSTREAM = frozenset(
     {
@@ -54,6 +54,32 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 Field = tuple[str, str]
 """Name and value."""
+
+
+class SharedFields(list[Field]):
+    """The fields of a head that many messages have, but for the number in Content-Length: nothing changes them.
+
+    ``derived`` is for what follows from the others alone, so that it is found out once. Whoever keeps something there
+    has one key for it, or few.
+    """
+
+    __slots__ = ("_length", "derived")
+
+    def __init__(self, fields: Iterable[Field], length: int | None = None) -> None:
+        super().__init__(fields)
+        self.derived: dict[object, Any] = {}
+        self._length = length
+
+    def with_length(self, length: int) -> SharedFields:
+        """The fields with this number in Content-Length, if they have that field."""
+        if length == self._length:
+            return self
+        number = str(length)
+        other = SharedFields(
+            [(name, number if name.lower() == "content-length" else value) for name, value in self], length
+        )
+        other.derived = self.derived
+        return other
 
 
 _ONCE = frozenset(
@@ -272,7 +298,16 @@ class AnswerHeaders:
         self._known: dict[tuple[Field, ...], tuple[Field, ...]] = {}
 
     def to_client(self, headers: Iterable[Field]) -> list[Field]:
-        """Return the fields that pass, in their order. Heads of one server are mostly alike, so they are remembered."""
+        """Return the fields that pass, in their order: a new list, or for SharedFields others of them."""
+        if type(headers) is not SharedFields:
+            return self._passed(headers)
+        passed: SharedFields | None = headers.derived.get(self)
+        if passed is None:
+            passed = headers.derived[self] = SharedFields(self._passed(headers))
+        return passed
+
+    def _passed(self, headers: Iterable[Field]) -> list[Field]:
+        # Heads of one server are mostly alike, so they are remembered.
         came = tuple(headers)
         passed = self._known.get(came)
         if passed is None:

@@ -52,7 +52,10 @@ def advance(state: SessionState, event: Event) -> SessionState:
 
 # --- ids ----------------------------------------------------------------------------------------------------
 
-_WELL_FORMED = re.compile(r"[\x21-\x7e]{1,128}")
+LONGEST_ID = 128
+"""Characters of a session id."""
+
+_WELL_FORMED = re.compile(rf"[\x21-\x7e]{{1,{LONGEST_ID}}}")
 
 
 def session_id_from(random: bytes) -> str:
@@ -63,7 +66,7 @@ def session_id_from(random: bytes) -> str:
 
 
 def well_formed(session_id: str) -> bool:
-    """Visible ASCII (MCP's rule for ids), at most 128 of it; anything else is simply not known."""
+    """Visible ASCII (MCP's rule for ids), at most ``LONGEST_ID`` of it; anything else is simply not known."""
     return _WELL_FORMED.fullmatch(session_id) is not None
 
 

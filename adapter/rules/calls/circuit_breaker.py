@@ -80,7 +80,7 @@ class Breaker:
         """Failures since the last success that counted."""
         return self._failures
 
-    def allows_calls(self, now: float) -> bool:  # noqa: ARG002 - every question has its time
+    def allows_calls(self) -> bool:
         """Tell whether a client's call may go to the upstream; only probes test if it is back."""
         return self._state is BreakerState.CLOSED
 

@@ -26,10 +26,10 @@ WARM, COUNTED = 5, 21
 Go = Callable[[RawClient], Awaitable[Any]]
 
 COSTS = {
-    "a call that is passed on": 105,
-    "a call whose tool is guarded": 105,
-    "a list whose tools are guarded": 147,
-    "a session that is opened and ended": 351,
+    "a call that is passed on": 80,
+    "a call whose tool is guarded": 80,
+    "a list whose tools are guarded": 124,
+    "a session that is opened and ended": 338,
 }
 """Calls of Python functions for one exchange."""
 

@@ -13,6 +13,7 @@ from adapter.rules.access.headers import (
     NEVER,
     OWN,
     AnswerHeaders,
+    SharedFields,
     of_changed_body,
 )
 
@@ -109,6 +110,25 @@ def test_what_is_given_out_is_the_takers_own() -> None:
     rules = AnswerHeaders()
     rules.to_client([("Vary", "Accept")]).append(("Mcp-Session-Id", "secret"))
     assert rules.to_client([("Vary", "Accept")]) == [("Vary", "Accept")]
+
+
+def test_fields_of_many_answers_are_selected_once() -> None:
+    """An answer with the same head, but for its length, gets what was selected for the first."""
+    rules, other_rules = AnswerHeaders(), AnswerHeaders(drop=["vary"])
+    shared = SharedFields([("Vary", "Accept"), ("Content-Length", "2"), ("Set-Cookie", "a=b")])
+    passed = rules.to_client(shared)
+    assert passed == [("Vary", "Accept")]
+    assert rules.to_client(shared.with_length(3)) is passed
+    assert other_rules.to_client(shared) == []
+
+
+def test_shared_fields_say_the_length_of_the_answer_that_has_them() -> None:
+    """The others stay as they came, in their order."""
+    shared = SharedFields([("X", "1"), ("content-length", "2"), ("X", "3")])
+    longer = shared.with_length(30)
+    assert longer == [("X", "1"), ("content-length", "30"), ("X", "3")]
+    assert longer.with_length(30) is longer
+    assert shared == [("X", "1"), ("content-length", "2"), ("X", "3")]
 
 
 def test_few_heads_are_remembered_and_no_large_ones() -> None:

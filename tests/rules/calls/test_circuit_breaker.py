@@ -54,9 +54,9 @@ def test_consecutive_failures_open_it() -> None:
     breaker = Breaker(failure_threshold=3, open_cooldown=30.0, half_open_probes=1)
     for outcome in (breaker.failed, breaker.failed, breaker.succeeded, breaker.failed, breaker.failed):
         outcome(0.0)
-    assert breaker.allows_calls(0.0)
+    assert breaker.allows_calls()
     breaker.failed(0.0)
-    assert not breaker.allows_calls(0.0)
+    assert not breaker.allows_calls()
     assert breaker.failures == 3
 
 
@@ -76,7 +76,7 @@ def test_it_is_probed_only_after_the_cool_down() -> None:
     assert repr(breaker) == "<Breaker open: 3 failures, 0 probes>"
     assert breaker.may_probe(130.0)
     assert repr(breaker) == "<Breaker half_open: 3 failures, 0 probes>"
-    assert not breaker.allows_calls(130.0)
+    assert not breaker.allows_calls()
 
 
 def test_half_open_lets_only_so_many_probes_run_at_once() -> None:
@@ -96,7 +96,7 @@ def test_a_probe_that_succeeds_closes_it() -> None:
     assert breaker.may_probe(130.0)
     breaker.probe_started()
     breaker.succeeded(131.0)
-    assert breaker.allows_calls(131.0)
+    assert breaker.allows_calls()
     assert breaker.failures == 0
 
 
@@ -166,7 +166,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @invariant()
     def it_refuses_exactly_unless_closed(self) -> None:
-        assert self.breaker.allows_calls(self.now) == (self.breaker.state is BreakerState.CLOSED)
+        assert self.breaker.allows_calls() == (self.breaker.state is BreakerState.CLOSED)
 
     @invariant()
     def closed_means_fewer_failures_than_the_threshold(self) -> None:
@@ -184,7 +184,7 @@ class AnyHistory(RuleBasedStateMachine):
         assert self.breaker.may_probe(self.now)
         self.breaker.probe_started()
         self.breaker.succeeded(self.now)
-        assert self.breaker.allows_calls(self.now)
+        assert self.breaker.allows_calls()
 
 
 TestAnyHistory = AnyHistory.TestCase
