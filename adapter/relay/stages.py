@@ -25,7 +25,7 @@ from time import time
 from typing import Any, NamedTuple, Protocol
 
 from adapter.rules.access.principals import NOBODY, Caller, Scope
-from adapter.wire.envelope import Envelope
+from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
 from adapter.wire.spans import Edit, edit
 
@@ -87,6 +87,8 @@ class Call:
     process. ``notes`` is where a stage keeps what it must remember from the request to the response; it must be JSON,
     since a parked call outlives the process. What is in ``live`` does not. The call ``began`` in Unix seconds.
 
+    ``came`` is the response as it came, and the JSON value of it, once that was parsed.
+
     Stages say of the answer: ``withheld`` is what a text of the upstream's other messages on the call's stream becomes,
     None where they pass as they come. ``guarded``: of what the upstream answers nothing leaves that has not passed the
     stages, also where it cannot be read. ``subscription`` joins its own words to the stream that answers.
@@ -102,6 +104,7 @@ class Call:
     live: dict[str, object] = field(default_factory=dict, init=False)
     began: float = field(default_factory=time, init=False)
     deferred: list[Callable[[], None]] = field(default_factory=list, init=False)
+    came: tuple[bytes, Any] | None = field(default=None, init=False)
     withheld: Callable[[str], str] | None = field(default=None, init=False)
     guarded: bool = field(default=False, init=False)
     subscription: Subscribed | None = field(default=None, init=False)
@@ -109,6 +112,10 @@ class Call:
     @property
     def modern(self) -> bool:
         return self.origin.era is Era.MODERN
+
+    def parsed(self, response: bytes) -> Any:
+        """The JSON value of a response. Raises BadJson."""
+        return self.came[1] if self.came is not None and self.came[0] is response else parse(response)
 
     def without_request(self) -> Call:
         """Copy it for what is asked beside it, and may take longer than the call: its message is not kept so long."""

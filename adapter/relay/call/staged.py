@@ -12,7 +12,7 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.resumption import DeferredAnswers, ExchangeRecovery
-from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both, silence_of
+from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.replies import LARGE, LIST, decoded, is_response, media_type, read_body, require_plain
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
@@ -20,7 +20,7 @@ from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_res
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.results.tool_results import without_paths
 from adapter.wire.ambiguity import may_hold
-from adapter.wire.envelope import Envelope, answers, failure, parse
+from adapter.wire.envelope import Envelope, answers, failure, parse, response_in
 from adapter.wire.eras import Era
 from adapter.wire.spans import find, items
 
@@ -39,8 +39,7 @@ class StagedExchange:
     ) -> ClientResponse:
         """Answer one request by way of its stages. Raises AdapterError."""
         call = self.call_gate.call(ask, session, envelope)
-        recovery = ExchangeRecovery(ask, session, [envelope], self.deferred, self.background)
-        recovery.reading(call, stages)
+        recovery = ExchangeRecovery(ask, session, [envelope], self.deferred, self.background, (call, stages))
         try:
             own = await walk_request(stages, call)
             if own is not None:
@@ -66,7 +65,7 @@ class StagedExchange:
     ) -> ClientResponse:
         # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
         ask.headers = asking_plain(call.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
-        read_timeout = silence_of(ask, [call.envelope])
+        read_timeout = ask.server.read_timeout_of(call.envelope.method, call.envelope.name)
         try:
             reply = await self.upstream_sessions.send(ask, session, call.request, read_timeout)
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
@@ -114,7 +113,9 @@ class StagedExchange:
 async def _answers(ask: ClientRequest, call: Call, body: bytes) -> bool:
     """Tell whether the body is the response to the call. A long list that comes again is not read again."""
     if call.envelope.method != LIST:
-        return answers(body, call.envelope.id)
+        message = response_in(body, call.envelope.id)
+        call.came = (body, message)
+        return message is not None
     guard = ask.server.stages.guard
     known = guard.recognizes(body) if guard is not None else None
     if known is not None:

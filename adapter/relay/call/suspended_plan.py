@@ -49,7 +49,6 @@ class SuspendedPlan:
         self._turn: asyncio.Future[None] = loop.create_future()
         self._answered: asyncio.Future[Outcome] = loop.create_future()
         call.execute = self._execute
-        self._signal = call.context.given_up
         self._left = call.time.seconds
         self._late: Callable[[], Outcome] | None = None
         self._withdrawn = False
@@ -81,7 +80,7 @@ class SuspendedPlan:
 
     def withdraw(self) -> None:
         """The client gave the call up: it ends here unless it is the tool's already, who hears of it in its own way."""
-        self._signal.abort()
+        self._call.signal.abort()
         if self._arguments is None and not self._task.done():
             self._withdrawn = True
             self._task.cancel()
@@ -146,5 +145,7 @@ def _raise(refused: CallRefused) -> Outcome:
     raise refused
 
 
-Walks = dict[tuple[str, str | int | float], SuspendedPlan]
-"""By the key of the session and the id of the request."""
+WalkKey = tuple[str, str | int | float]
+"""The key of the session, and the id of the request."""
+
+Walks = dict[WalkKey, SuspendedPlan]

@@ -84,6 +84,16 @@ async def test_a_tool_without_a_plan_is_piped() -> None:
     assert stage.seen == []
 
 
+@pytest.mark.parametrize("answer", [CAME, b"no JSON", b""])
+async def test_a_tool_with_an_empty_plan_is_piped(answer: bytes) -> None:
+    """Where no stage has anything to do, request and answer pass whatever they are."""
+    plan = ToolPlan("save", "proxied", [], ErrorStyle("jsonrpc"))
+    plans = Plans(lambda _: plan, ParamHeaders(), Notifications(), 60)
+    asked = ASKED.replace(b'{"x":1.0}', b'{"x":1.0,"x":3}')
+    relaying = Relaying(answering(answer, asked), StageTable(plans=plans), MemoryStore())
+    assert await relaying.post(asked, await relaying.open()) == answer
+
+
 async def test_other_arguments_go_upstream() -> None:
     """What a stage puts into the place of the arguments is what the tool gets; the rest keeps its bytes."""
 
