@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 
 from adapter.errors import AdapterError, UpstreamBroken
@@ -38,6 +38,22 @@ def piped(reply: UpstreamReply, read_timeout: float | None, first: bytes = b"") 
     Raises UpstreamBroken or UpstreamSilent where that breaks off.
     """
     return Flow(_piped(reply, read_timeout, first), partial(_pour_piped, reply, read_timeout, first))
+
+
+def of_pieces(pieces: Sequence[bytes]) -> Flow:
+    """Pieces that are all there, and leave without being joined."""
+    return Flow(_each(pieces), partial(_pour_each, pieces))
+
+
+async def _each(pieces: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
+    for piece in pieces:
+        yield piece
+
+
+async def _pour_each(pieces: Sequence[bytes], sink: Sink) -> None:
+    for piece in pieces:
+        # The sink holds them in any case, so nobody waits until they have left.
+        sink.put(piece)
 
 
 async def _piped(

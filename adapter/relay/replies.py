@@ -11,6 +11,7 @@ from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, Upstrea
 from adapter.relay.background import breathe, in_turns, own_turn, slices
 from adapter.upstream.port import Headers, UpstreamReply, header
 from adapter.wire.envelope import answers, read_response
+from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.outline import responds
 from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, replace_data
@@ -120,6 +121,13 @@ async def read_body(reply: UpstreamReply, read_timeout: float | None, limit: int
     """The whole body as it came. Raises AnswerTooLarge above ``limit`` bytes, UpstreamBroken, UpstreamSilent."""
     if reply.whole is not None and len(reply.whole) <= limit:
         return reply.whole
+    return await joined(await read_pieces(reply, read_timeout, limit))
+
+
+async def read_pieces(reply: UpstreamReply, read_timeout: float | None, limit: int) -> MessagePieces:
+    """As ``read_body``, in the pieces that came."""
+    if reply.whole is not None and len(reply.whole) <= limit:
+        return MessagePieces([reply.whole])
     chunks: list[bytes] = []
     size = 0
     try:
@@ -130,10 +138,15 @@ async def read_body(reply: UpstreamReply, read_timeout: float | None, limit: int
             chunks.append(chunk)
     finally:
         reply.abort()
-    if size > LARGE:
+    return MessagePieces(chunks)
+
+
+async def joined(message: MessagePieces) -> bytes:
+    """A message in one piece."""
+    if message.size > LARGE:
         # Many may come to their end at once, and each copies megabytes.
         await own_turn()
-    return b"".join(chunks)
+    return message.joined()
 
 
 async def discard(reply: UpstreamReply, read_timeout: float | None) -> None:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
+from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.spans import Edit, edit
 
 TOOL_CALL = ("unfold", "guard", "plan", "own", "rounds", "uploads", "artifacts")
@@ -147,8 +148,20 @@ class Gate(Protocol):
         """
 
 
-class CallGuard(Gate, Protocol):
-    """The gate that knows the tools of the upstream. It judges a call again when the upstream began anew."""
+class Stage(Protocol):
+    """One step of the road. The first stage whose ``ask`` returns a response ends the walk."""
+
+    async def ask(self, call: Call) -> bytes | None:
+        """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on. Raises Withdrawn."""
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        """The final response as it came, to the response as it shall leave."""
+
+
+class CallGuard(Gate, Stage, Protocol):
+    """The gate that knows the tools of the upstream, and the stage of its lists. It judges a call again when the
+    upstream began anew.
+    """
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
         """Tell whether calling a tool twice does no more than once, by the definition that this scope sees now."""
@@ -159,18 +172,10 @@ class CallGuard(Gate, Protocol):
     def listener(self) -> Callable[[bytes], None]:
         """Return a function that is given each chunk of one stream of the upstream."""
 
-    def recognizes(self, response: bytes) -> bytes | None:
-        """The id (JSON) of a list of tools that was read before, but for its id; None of any other response."""
-
-
-class Stage(Protocol):
-    """One step of the road. The first stage whose ``ask`` returns a response ends the walk."""
-
-    async def ask(self, call: Call) -> bytes | None:
-        """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on. Raises Withdrawn."""
-
-    async def answer(self, call: Call, response: bytes) -> bytes:
-        """The final response as it came, to the response as it shall leave."""
+    async def list_again(self, call: Call, response: MessagePieces) -> tuple[bytes, ...] | None:
+        """As ``answer`` of a Stage, of the response to this call if an equal list was read before; None for any other
+        response. What is returned is in pieces.
+        """
 
 
 Stages = tuple[Stage, ...]

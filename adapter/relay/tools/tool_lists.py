@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.background import SingleFlight, in_turns, own_turn
+from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.replies import LARGE
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.text.unicode import has_no_reading, reading, shown
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict, catalogue_piecewise
@@ -34,6 +33,7 @@ from adapter.rules.tools.tool_pages import (
     write_page,
 )
 from adapter.wire.envelope import dump
+from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.piecewise import Piecewise
 
 KEPT = 16
@@ -65,12 +65,20 @@ _LONGEST_ENDING = 200
 _LONGEST_NAME = 128
 
 
+Pieces = tuple[bytes, ...]
+"""A response in pieces. Those of a long list are the bytes that are kept, so that no client has a copy of its own."""
+
+
 class SplitResponse(NamedTuple):
     """A response before, at and behind its id; all empty if the id is in no usual place."""
 
     before: bytes
     request_id: bytes
     behind: bytes
+
+    def with_id(self, request_id: bytes) -> Pieces:
+        """The response under this id."""
+        return (self.before + request_id, self.behind) if self.behind else (self.before + request_id,)
 
 
 class Writing(NamedTuple):
@@ -108,29 +116,34 @@ class Listed:
         """Bytes of the page, in all the ways in which it was written."""
         return sum(len(way.before) + len(way.behind) for way in (self.split, *self.written.values()))
 
-    def is_of(self, response: bytes, start: int, end: int) -> bool:
+    def is_of(self, response: MessagePieces, start: int, end: int) -> bool:
         """Tell whether ``response`` is this page, apart from an id from ``start`` to ``end``."""
         before, _, behind = self.split
         # Equal bytes are found by comparing them: a digest of a long list costs more than all the rest.
         return (
             len(before) == start
-            and len(behind) == len(response) - end
-            and response.startswith(before)
-            and response.endswith(behind)
+            and len(behind) == response.size - end
+            and response.has_at(0, before)
+            and response.has_at(end, behind)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list: the response for the client. ``listed`` is None if that is no list of tools.
+    """One page of a list: the response for the client, in pieces. ``listed`` is None if that is no list of tools.
 
     ``absent``: the upstream has no tools at all.
     """
 
-    response: bytes
+    pieces: Pieces
     listed: Listed | None
     request_id: bytes = b""
     absent: bool = False
+
+    @property
+    def response(self) -> bytes:
+        """The response in one piece."""
+        return b"".join(self.pieces)
 
 
 class ToolLists:
@@ -165,25 +178,17 @@ class ToolLists:
 
     # --- pages that are known ---------------------------------------------------------------------------------
 
-    def known(self, response: bytes, *, first: bool, modern: bool) -> Page | None:
-        """The upstream's response as a client of that era may see it, if an equal one is kept."""
+    def known(self, response: MessagePieces, *, first: bool, modern: bool) -> Page | None:
+        """The upstream's response as a client of that era may see it, if one is kept that equals it but for its id."""
         span = _span_of_id(response)
         listed = self._find(response, *span, first=first) if span is not None else None
         written = listed.written.get(_UNJUDGED[modern]) if listed is not None else None
         if span is None or written is None:
             return None
-        request_id = response[span[0] : span[1]]
-        return Page(written.before + request_id + written.behind, listed, request_id)
+        request_id = response.at(*span)
+        return Page(written.with_id(request_id), listed, request_id)
 
-    def recognizes(self, response: bytes) -> bytes | None:
-        """The id (JSON) of a page that equals a kept one but for its id, None for any other page."""
-        span = _span_of_id(response)
-        if span is None:
-            return None
-        known = any(listed.is_of(response, *span) for listed in self._kept)
-        return response[slice(*span)] if known else None
-
-    def _find(self, response: bytes, start: int, end: int, *, first: bool) -> Listed | None:
+    def _find(self, response: MessagePieces, start: int, end: int, *, first: bool) -> Listed | None:
         for place, listed in enumerate(self._kept):
             if listed.first == first and listed.is_of(response, start, end):
                 if place:
@@ -195,7 +200,7 @@ class ToolLists:
 
     async def page(self, response: bytes, id_bytes: bytes, *, first: bool, modern: bool) -> Page:
         """The upstream's response to ``tools/list`` as a client may see it. Raises BadJson, UpstreamBroken."""
-        known = self.known(response, first=first, modern=modern)
+        known = self.known(MessagePieces([response]), first=first, modern=modern)
         if known is not None:
             return known
         split = _split(response)
@@ -205,14 +210,15 @@ class ToolLists:
             return Page(written, listed, split.request_id)
         if listed.absent and self._own and first:
             own = Listed(None, split, first)
-            return Page(own_list(id_bytes, self._own, modern=modern), own, absent=True)
-        return Page(response, None, absent=listed.absent)
+            return Page((own_list(id_bytes, self._own, modern=modern),), own, absent=True)
+        return Page((response,), None, absent=listed.absent)
 
     async def _listed(self, response: bytes, split: SplitResponse, *, first: bool) -> Listed | NoTools:
         if not split.request_id:
             return await self._read(response, split, first=first)
         start = len(split.before)
-        listed = self._find(response, start, start + len(split.request_id), first=first)
+        end = start + len(split.request_id)
+        listed = self._find(MessagePieces([response]), start, end, first=first)
         if listed is not None:
             return listed
         key = split.before, split.behind, first
@@ -267,24 +273,21 @@ class ToolLists:
 
     # --- pages that leave -------------------------------------------------------------------------------------
 
-    async def judged(self, page: Page, way: Writing) -> bytes:
+    async def judged(self, page: Page, way: Writing) -> Pieces:
         """The response written in this way.
 
         A warning stands first in the description of each drifted tool. Without warnings, only the adapter's own tools
         and the allowed ones are left.
         """
         if page.listed is None or page.listed.page is None:
-            return page.response
+            return page.pieces
         return await self._as_written(page.listed, page.request_id, way)
 
-    async def _as_written(self, listed: Listed, request_id: bytes, way: Writing) -> bytes:
+    async def _as_written(self, listed: Listed, request_id: bytes, way: Writing) -> Pieces:
         written = listed.written.get(way)
         if written is None:
             written = await self._writing.get((listed, way), partial(self._write, listed, way))
-            if len(written.before) + len(written.behind) > LARGE:
-                # All waiters go on at once, and each copies megabytes.
-                await own_turn()
-        return written.before + request_id + written.behind
+        return written.with_id(request_id)
 
     async def _write(self, listed: Listed, way: Writing) -> SplitResponse:
         page = listed.page
@@ -336,15 +339,20 @@ async def _snapshot(listed: Listed) -> CatalogueSnapshot:
 
 
 def _split(response: bytes) -> SplitResponse:
-    span = _span_of_id(response)
+    span = _span_of_id(MessagePieces([response]))
     if span is None:
         return SplitResponse(b"", b"", b"")
     return SplitResponse(response[: span[0]], response[slice(*span)], response[span[1] :])
 
 
-def _span_of_id(response: bytes) -> tuple[int, int] | None:
+def _span_of_id(response: MessagePieces) -> tuple[int, int] | None:
     """The start and end of the id in a response, if it is in one of the usual places."""
-    found = _BEGINNING.match(response, 0, _LONGEST_BEGINNING)
+    found = _BEGINNING.match(response.beginning(_LONGEST_BEGINNING))
+    if found is not None:
+        return found.span(1)
+    ending = response.ending(_LONGEST_ENDING)
+    found = _ENDING.search(ending)
     if found is None:
-        found = _ENDING.search(response, max(0, len(response) - _LONGEST_ENDING))
-    return found.span(1) if found is not None else None
+        return None
+    skipped = response.size - len(ending)
+    return skipped + found.start(1), skipped + found.end(1)
