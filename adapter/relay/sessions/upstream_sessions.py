@@ -88,7 +88,7 @@ class UpstreamSessions:
         streams = ask.method == "GET" or (isinstance(envelope, Envelope) and envelope.method == LISTEN)
         purpose = Purpose.STREAM if streams else Purpose.CALL
         return UpstreamRequest(
-            ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose
+            ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose, envelope
         )
 
     async def close(

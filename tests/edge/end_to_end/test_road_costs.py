@@ -31,7 +31,7 @@ COSTS = {
     "a list whose tools are guarded": 141,
     "a planned call without an active stage": 106,
     "a call with one stage": 177,
-    "a call of a hosted tool": 162,
+    "a call of a hosted tool": 156,
     "a session that is opened and ended": 379,
 }
 """Calls of Python functions for one exchange."""
