@@ -71,7 +71,7 @@ class Planned:
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
         walk = SuspendedPlan(self._plan, self._planned(call, said or {}, params))
         call.live[LIVE] = walk
-        call.defer(partial(self._end, self._noted(call, walk), walk))
+        call.defer(partial(self._end, self._noted(call, walk), call, walk))
         try:
             arrived = await walk.to_the_tool()
         except CallRefused as refused:
@@ -115,8 +115,10 @@ class Planned:
         self._walks[key] = walk
         return key
 
-    def _end(self, key: WalkKey | None, walk: SuspendedPlan) -> None:
+    def _end(self, key: WalkKey | None, call: Call, walk: SuspendedPlan) -> None:
         walk.end()
+        # The walk knows the call: both would stay, with the message, until the collector comes by.
+        call.live.pop(LIVE, None)
         # A client that used an id twice has only itself to blame, but must not unhook its other call.
         if key is not None and self._walks.get(key) is walk:
             del self._walks[key]

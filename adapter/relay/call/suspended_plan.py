@@ -130,6 +130,8 @@ class SuspendedPlan:
         self._task.get_loop().call_later(GRACE, self._move)
 
     def _over(self, task: asyncio.Task[Outcome]) -> None:
+        # The call knows its walk by this alone: both would stay until the collector comes by.
+        self._call.execute = _ended
         if not task.cancelled():
             # When the exchange is over nobody asks for it.
             task.exception()
@@ -139,6 +141,10 @@ class SuspendedPlan:
         """The walk is at the tool, or over."""
         if not self._turn.done():
             self._turn.set_result(None)
+
+
+async def _ended(_: PlannedCall) -> Outcome:
+    raise RuntimeError("the walk of this call has ended")
 
 
 def _raise(refused: CallRefused) -> Outcome:
