@@ -420,6 +420,10 @@ def test_what_a_client_could_take_for_a_list(message: object, expected: bool) ->
         (b'{"a":"\\"","b":"\\""}', False),
         (b'[{"a":%b,"b":1e999}]' % (b"1" * 5000), False),
         (b'"\\ud800"', False),
+        (b'{ "a": 1, "b": ["a", 2] }', False),
+        (b'{ "a": 1, "a": 2 }', True),
+        (b"[" * 300 + b'{"a":1,"b":2}' + b"]" * 300, False),
+        (b"[" * 300 + b'{"a":1,"a":2}' + b"]" * 300, True),
     ],
 )
 def test_a_key_is_found_twice_wherever_it_is(doc: bytes, found: bool) -> None:
