@@ -102,16 +102,20 @@ class SuspendedPlan:
 
     async def _in_time(self) -> None:
         """Wait until the walk has come to the next place where it stands still, or its time is over."""
-        time, alarm = self._call.time, None
+        time, alarm, loop = self._call.time, None, self._task.get_loop()
         if self._left is not None:
-            now = monotonic()
-            time.until = now + self._left
-            alarm = self._task.get_loop().call_later(self._left, self._expire)
+            time.until = monotonic() + self._left
         try:
-            await self._turn
+            # Most walks come there in the one turn that their task has now, and need no alarm.
+            await asyncio.sleep(0)
+            if not (self._turn.done() or self._task.done()):
+                if time.until is not None:
+                    alarm = loop.call_later(max(0.0, time.until - monotonic()), self._expire)
+                await self._turn
         finally:
-            if alarm is not None and time.until is not None:
+            if alarm is not None:
                 alarm.cancel()
+            if time.until is not None:
                 self._left, time.until = max(0.0, time.until - monotonic()), None
 
     def _expire(self) -> None:
