@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
-import yaml
-
-from adapter.settings.consistency import cautions
-from adapter.settings.file.load import load
-from adapter.settings.reference_page import masked, reference
-from adapter.settings.root import Settings
-from adapter.settings.section import Problem, SettingsError
+if TYPE_CHECKING:
+    from adapter.settings.root import Settings
 
 OK, BAD_SETTINGS = 0, 2
+
+# Each command imports what it runs when it runs: --version, --help and wrong arguments are answered without the
+# settings, and the commands that only read settings without servers and clients.
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -26,6 +24,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     arguments.argv = list(sys.argv[1:] if argv is None else argv)
+    from adapter.settings.section import SettingsError
+
     try:
         return int(arguments.action(arguments))
     except SettingsError as refused:
@@ -37,7 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files."
     )
-    parser.add_argument("--version", action="version", version=f"mcp-adapter {_version()}")
+    parser.add_argument(
+        "--version", action=_ShowVersion, nargs=0, help="show program's version number and exit"
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     serve = commands.add_parser("serve", help="run the adapter")
@@ -75,6 +77,16 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
     demo.set_defaults(action=_demo)
     return parser
+
+
+class _ShowVersion(argparse.Action):
+    """Prints the version and ends the program. argparse's own action would look it up at every start."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from adapter.version import installed_version
+
+        print(f"mcp-adapter {installed_version('(source tree, not installed)')}")
+        parser.exit()
 
 
 def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -135,6 +147,9 @@ def _add_settings_flags(command: argparse.ArgumentParser) -> None:
 
 
 def _loaded(arguments: argparse.Namespace) -> Settings:
+    from adapter.settings.file.load import load
+    from adapter.settings.section import Problem, SettingsError
+
     overrides: dict[str, str] = {}
     for text in arguments.settings:
         key, equals, value = text.partition("=")
@@ -158,7 +173,6 @@ def _serve(arguments: argparse.Namespace) -> int:
         same = [each for each in arguments.argv if each != "--watch"]
         return watch(arguments.config, same, lambda: _checked(arguments))
     settings = _loaded(arguments)
-    # Only here: the other commands answer without loading servers and clients.
     from adapter.app import serve
 
     return serve(settings)
@@ -184,6 +198,11 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    import yaml
+
+    from adapter.settings.consistency import cautions
+    from adapter.settings.reference_page import masked
+
     settings = _checked(arguments)
     print(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), end="")
     for caution in cautions(settings):
@@ -192,6 +211,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _reference(_: argparse.Namespace) -> int:
+    from adapter.settings.reference_page import reference
+
     print(reference(), end="")
     return OK
 
@@ -216,10 +237,3 @@ def _demo(arguments: argparse.Namespace) -> int:
     from adapter import demo
 
     return demo.run(arguments.host, arguments.port)
-
-
-def _version() -> str:
-    try:
-        return version("mcp-file-adapter")
-    except PackageNotFoundError:
-        return "(source tree, not installed)"

@@ -16,7 +16,7 @@ IO = {"upstream", "files", "state", "hosted"}
 ABOVE_SETTINGS = {"settings", "log", "telemetry"}
 PURE = CORE | {"text"}
 SHARED = {"pipeline"} | CORE
-BELOW_APP = {"edge", "relay"} | IO | SHARED | ABOVE_SETTINGS
+BELOW_APP = {"edge", "relay", "version"} | IO | SHARED | ABOVE_SETTINGS
 
 MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli", "commands", "demo", "app"} | BELOW_APP,
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "log": {"settings", "errors"},
     "telemetry": {"settings", "errors"},
     "text": set(),
+    "version": set(),
     "api": {"app", "edge", "log"} | SHARED,
     "__init__": set(),
 }

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from adapter import log
-from adapter.app.console import ConsoleParts, build_console
+from adapter.app.console import ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
 from adapter.app.files import FileParts, FileStages
 from adapter.app.relay import RelayParts, Runtime, build_relay, build_servers, build_sessions
-from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import ToolParts
+from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.router import Front
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.server import Server
@@ -21,21 +23,33 @@ from adapter.relay.sessions.idle_sessions import Cleanup
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stage_table import StageTable
 from adapter.settings.root import Settings
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
+if TYPE_CHECKING:
+    from adapter.app.tool_plans import Compiled
+
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The parts behind the edge. ``cleanup`` works through all of them from time to time."""
+    """The parts behind the edge. ``cleanup`` works through all of them from time to time.
+
+    ``plans`` is None where the settings ask for none.
+    """
 
     store: WatchedStore
-    compiled: Compiled
+    plans: Compiled | None
+    checks: SharedChecks
     files: FileParts
     relay: RelayParts
     cleanup: Cleanup
+
+    @property
+    def compiled(self) -> Compiled:
+        """The plans, for callers whose settings ask for some."""
+        assert self.plans is not None, "the settings ask for no plans"
+        return self.plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +86,46 @@ def build(
     runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks())
     observation = build_observation(settings)
     watched = WatchedStore(store or build_store(settings))
-    stages = compiled(settings, runtime.log, observation.of_plans())
+    checks = SharedChecks(settings.validation, runtime.log)
+    plans = build_plans(settings, runtime, observation, checks)
     sessions = build_sessions(settings, watched, runtime)
     files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
-    tools = ToolParts(settings, watched, runtime, sessions, files, stages.planning)
-    servers = build_servers(settings, watched, runtime, stages.hosting, tools.tables(tables or {}))
+    tools = ToolParts(settings, watched, runtime, sessions, files, plans)
+    servers = build_servers(settings, watched, runtime, plans, tools.tables(tables or {}))
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
     door = build_door(settings, watched, relay, tools.pin_review)
-    console = build_console(settings, runtime, observation, stages, relay, files, door)
-    stages.require()
-    branches = (*console.branches, *files.parts.branches(door.guard))
+    console = build_console(
+        settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door)
+    )
+    if plans is not None:
+        plans.require()
+    branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
     front = build_front(settings, runtime, observation, relay, door, branches)
     tasks = (relay.deferred.expire, servers.tidy, files.parts.tidy, tools.tidy, console.tidy)
     interval = settings.core.cleanup_interval_seconds or float("inf")
     cleanup = Cleanup(sessions.sessions, sessions.upstream, servers.by_id, interval, runtime.log, tasks)
-    core = Core(watched, stages, files.parts, relay, cleanup)
+    core = Core(watched, plans, checks, files.parts, relay, cleanup)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
+
+
+def build_plans(
+    settings: Settings, runtime: Runtime, observation: Observation, checks: SharedChecks
+) -> Compiled | None:
+    """Compile the plans of tools; None where the settings ask for none. Raises SettingsError."""
+    if not settings.asks_for_plans:
+        return None
+    # Late: the stages of plans and the tools that run here are a third of all code, and a proxy needs none of it.
+    from adapter.app.tool_plans import compiled
+
+    return compiled(settings, runtime.log, observation.of_plans(), checks)
 
 
 def build_store(settings: Settings) -> Store:
     """Build the store that ``state_persistence`` describes."""
     if settings.state_persistence.type == "memory":
+        # Late: most adapters keep their state on disk.
+        from adapter.state.memory import MemoryStore
+
         return MemoryStore()
     return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)

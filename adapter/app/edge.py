@@ -5,32 +5,32 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from adapter import log
 from adapter.app.relay import RelayParts, Runtime
-from adapter.app.tool_plans import fault
 from adapter.edge.health import Health, HealthTerms
 from adapter.edge.http.access import Bases, Cors, Guard
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.limits import Patience
-from adapter.edge.http.request import Branch
+from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import ExchangeRecords, Front
-from adapter.pipeline.tracing import BothTracings, Observing, Tracing
 from adapter.relay.http_api.recent_exchanges import Recent, Waterfall
 from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
-from adapter.rules.results.refusals import public_line
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import CorsSettings, is_loopback
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.state.watched import WatchedStore
-from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
+
+if TYPE_CHECKING:
+    from adapter.pipeline.tracing import Observing, Tracing
+    from adapter.telemetry import Telemetry
 
 # --- records ----------------------------------------------------------------------------------------------------
 
@@ -52,6 +52,8 @@ class Observation(NamedTuple):
 
     def of_plans(self) -> Observing | None:
         """Build the observer of calls while they go through their plans; None if nothing observes them."""
+        from adapter.pipeline.tracing import BothTracings, Observing
+
         waterfall = None if self.recent is None else Waterfall()
         if self.telemetry is None:
             return None if waterfall is None else Observing(waterfall)
@@ -69,13 +71,22 @@ class Observation(NamedTuple):
 
 def build_observation(settings: Settings) -> Observation:
     """Raises SettingsError for telemetry that cannot be had."""
+    telemetry = _telemetry(settings) if settings.telemetry.enabled else None
+    calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
+    return Observation(telemetry, calls, Recent() if settings.console.enabled else None)
+
+
+def _telemetry(settings: Settings) -> Telemetry | None:
+    # Late: spans tell refusals of stages from failures, so all of these are imported for them.
+    from adapter.app.tool_plans import fault
+    from adapter.rules.results.refusals import public_line
+    from adapter.telemetry import TelemetryMissing, open_telemetry
+
     try:
-        telemetry = open_telemetry(settings.telemetry, redact=public_line, fault=fault)
+        return open_telemetry(settings.telemetry, redact=public_line, fault=fault)
     except TelemetryMissing as missing:
         problem = Problem(missing.setting, str(missing))
         raise SettingsError([settings.traced(problem)]) from None
-    calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
-    return Observation(telemetry, calls, Recent() if settings.console.enabled else None)
 
 
 # --- the door ---------------------------------------------------------------------------------------------------
@@ -111,7 +122,7 @@ def build_front(
     observation: Observation,
     relay: RelayParts,
     door: Door,
-    branches: Sequence[Branch],
+    branches: Sequence[Branch | LateBranches],
 ) -> Front:
     """Build the handler of all requests: mounts, the paths of health, and ``branches`` beside them."""
     core, health = settings.core, door.health

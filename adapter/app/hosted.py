@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -32,6 +31,7 @@ from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.local.upstream import LocalUpstream
+from adapter.version import installed_version
 
 CALL_TIMEOUT = 30.0
 """Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""
@@ -167,7 +167,7 @@ class Hosting:
                 tool, plans[declared.name] = compiled
                 tools.append(tool)
         code = self.settings.core.errors.unknown_tool_code
-        server = HostedServer(Served(entry.id, _version(), unknown_tool_code=code), tools, self.log)
+        server = HostedServer(Served(entry.id, installed_version(), unknown_tool_code=code), tools, self.log)
         self.servers[entry.id] = Hosted(LocalUpstream(server), plans)
 
     def _tool(
@@ -277,10 +277,3 @@ def _input(declared: ToolInput) -> Input:
     enum = None if declared.enum is None else tuple(declared.enum)
     keywords = keywords_of(kind, declared.keywords)
     return Input(kind, declared.description, declared.optional, declared.default, enum, keywords)
-
-
-def _version() -> str:
-    try:
-        return version("mcp-file-adapter")
-    except PackageNotFoundError:
-        return "0"

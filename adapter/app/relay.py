@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.app.hosted import Hosting
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.dispatch import Relay
@@ -26,8 +25,6 @@ from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LATEST, LateSessions
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
-from adapter.relay.sessions.shared_session import SharingLimits
-from adapter.relay.sessions.shared_sessions import SharedSessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stage_table import StageTable
 from adapter.relay.wiring import WiringWatch
@@ -38,6 +35,11 @@ from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Upstream
+
+if TYPE_CHECKING:
+    from adapter.app.hosted import Hosting
+    from adapter.app.tool_plans import Compiled
+    from adapter.relay.sessions.shared_sessions import SharedSessions
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -138,10 +140,11 @@ def build_servers(
     settings: Settings,
     store: Store,
     runtime: Runtime,
-    hosting: Hosting,
+    plans: Compiled | None,
     stages_of: Callable[[ServerSettings], StageTable],
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
+    hosting = None if plans is None else plans.hosting
     servers = {
         entry.id: build_server(settings, entry, stages_of(entry), hosting) for entry in settings.servers
     }
@@ -169,7 +172,7 @@ def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
     return WiringWatch(server.id, server.wiring, session, within + LATEST, within, log)
 
 
-def _over_http(settings: Settings, entry: ServerSettings, _: Hosting) -> Upstream:
+def _over_http(settings: Settings, entry: ServerSettings, _: Hosting | None) -> Upstream:
     upstream, limits = entry.upstream, settings.core.upstream
     assert upstream.url is not None, "settings refuse a streamable_http upstream without a url"
     return HttpUpstream(
@@ -181,18 +184,21 @@ def _over_http(settings: Settings, entry: ServerSettings, _: Hosting) -> Upstrea
     )
 
 
-def _hosted(_: Settings, entry: ServerSettings, hosting: Hosting) -> Upstream:
+def _hosted(_: Settings, entry: ServerSettings, hosting: Hosting | None) -> Upstream:
+    assert hosting is not None, "a hosted server asks for plans"
     return hosting.servers[entry.id].upstream
 
 
-UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, Hosting], Upstream]] = {
+UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, Hosting | None], Upstream]] = {
     "streamable_http": _over_http,
     "hosted": _hosted,
 }
 """The makers of upstreams, by ``upstream.transport``."""
 
 
-def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, hosting: Hosting) -> Server:
+def build_server(
+    settings: Settings, entry: ServerSettings, stages: StageTable, hosting: Hosting | None
+) -> Server:
     """One entry of ``servers``; only its upstream depends on the transport."""
     upstream, ping = entry.upstream, settings.ping_for(entry)
     breaker = Breaker(
@@ -209,7 +215,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
             request=settings.core.upstream_request_timeout_seconds,
-            tools=hosting.read_timeouts(entry) | read_timeouts(entry),
+            tools=({} if hosting is None else hosting.read_timeouts(entry)) | read_timeouts(entry),
         ),
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
@@ -247,6 +253,10 @@ def _shared(
     sessions = settings.sessions
     if sessions.upstream == "session" and sessions.missing_id == "refuse":
         return []
+    # Late: clients have a session of their own unless the settings say otherwise.
+    from adapter.relay.sessions.shared_session import SharingLimits
+    from adapter.relay.sessions.shared_sessions import SharedSessions
+
     limits = SharingLimits(settings.core.upstream.max_answer_bytes, settings.core.upstream.max_streams)
     found = []
     for server in servers:

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from adapter import log
 from adapter.app.build import App, build
 from adapter.app.edge import build_patience
+from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.limits import ConnectionLimit, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
 from adapter.errors import StoreUnavailable
-from adapter.hosted.validation.process import ValidationLimits
-from adapter.hosted.validation.workers import ValidationWorkers
-from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.settings.file.load import load
+from adapter.settings.pipeline import Validation
 from adapter.settings.root import Settings
 
 if TYPE_CHECKING:
@@ -65,7 +64,9 @@ async def awake(app: App) -> AsyncIterator[None]:
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed.
     """
-    async with _recorded(app), app.core.compiled.hosting.opened(), _working(app):
+    plans = app.core.plans
+    hosting = contextlib.nullcontext() if plans is None else plans.hosting.opened()
+    async with _recorded(app), hosting, _working(app):
         yield
 
 
@@ -112,7 +113,7 @@ async def _close(app: App) -> None:
         await app.sessions.write_last_seen()
     await app.console.close(FAREWELL)
     await app.runtime.background.close()
-    core.compiled.workers.close()
+    core.checks.close()
     await core.relay.servers.close()
     with contextlib.suppress(StoreUnavailable):
         await core.files.close()
@@ -168,8 +169,7 @@ class HostExplorer(NamedTuple):
 def explorer(tools: Tools, handle_call: HandleCall, options: Options) -> HostExplorer:
     """The page and the API of a host's own tools."""
     logger = log.get_logger("adapter.api")
-    workers = ValidationWorkers(ValidationLimits(), logger)
-    checks = SchemaChecks(workers, logger)
+    shared = SharedChecks(Validation(), logger)
     from adapter.edge.api.embedding import routes
 
-    return HostExplorer(routes(tools, handle_call, logger, options, checks), workers.close)
+    return HostExplorer(routes(tools, handle_call, logger, options, shared.checks), shared.close)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import resource
 import signal
@@ -17,7 +16,6 @@ from adapter.app.build import App, build
 from adapter.app.run import running
 from adapter.edge.http.limits import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
-from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.settings.consistency import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
@@ -62,6 +60,9 @@ def hide_from_programs(settings: Settings, logger: FilteringBoundLogger) -> None
     tools = (tool for server in settings.servers for tool in server.tools.define)
     if not any(tool.runtime == "subprocess" for tool in tools):
         return
+    # Late: only programs of tools ask for it.
+    import ctypes
+
     if sys.platform != "linux" or ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         logger.warning("programs of tools may read the adapter's memory and environment on this system")
 
@@ -74,7 +75,8 @@ def settle() -> None:
     """Exclude the present objects from garbage collection, and collect the oldest generation less often.
 
     Each connection adds some hundred objects, and one collection with three thousand open streams stops the loop for
-    0.2 s. Reference counts free what exchanges leave behind; the collector is needed for cycles only.
+    0.2 s; the objects that serve for good would add 40 ms to each. Reference counts free what exchanges leave behind;
+    the collector is needed for cycles only.
     """
     gc.collect()
     gc.freeze()
@@ -108,9 +110,6 @@ async def _serve(settings: Settings) -> int:
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
                 mounts=[server.mount for server in app.servers.values()],
             )
-            # What serves for good is looked through no more: each full collection would hold the loop 40 ms for it.
-            gc.collect()
-            gc.freeze()
             guard = loop.create_task(_watch_store(app, stop))
             try:
                 return int(await stop)
@@ -122,7 +121,7 @@ async def _serve(settings: Settings) -> int:
     except (StorageFailed, StorageFull) as error:
         app.runtime.log.error("the store of files cannot be used", why=str(error), setting="storage.root")
         return 1
-    except ConnectorFailed as error:
+    except _connector_failed() as error:
         app.runtime.log.error("a database cannot be used", why=str(error), setting="connectors")
         return 1
     except OSError as error:
@@ -131,6 +130,13 @@ async def _serve(settings: Settings) -> int:
             "cannot listen", host=settings.core.host, port=settings.core.port, why=why, setting="core.port"
         )
         return 1
+
+
+def _connector_failed() -> type[Exception]:
+    """Return ConnectorFailed. Only a start that failed asks for it; connectors import what runs statements."""
+    from adapter.hosted.connectors.port import ConnectorFailed
+
+    return ConnectorFailed
 
 
 async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:

@@ -13,14 +13,12 @@ from adapter import log
 from adapter.app.hosted import Hosting
 from adapter.app.pipeline import Materials, Planning
 from adapter.app.user_code import Loading
+from adapter.app.validation import SharedChecks
 from adapter.errors import AdapterError
-from adapter.hosted.validation.process import ValidationLimits
-from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.auth_stage import AuthRefused, Plugins
 from adapter.pipeline.failures import CallRefused, StageFailed
 from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters
-from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.tracing import Observing
 from adapter.rules.calls.inputs import InputsRefused
 from adapter.rules.presenters.presenters import BlockSources, Presenter, PresenterFailed, SentData
@@ -50,13 +48,9 @@ _REFUSALS = (
 
 @dataclass(slots=True)
 class Compiled:
-    """The compiled settings. ``loading`` has threads: its owner closes it, or leaves that to the hosting. ``checks``
-    are made by ``workers``, which start processes when they are needed.
-    """
+    """The compiled settings. ``loading`` has threads: its owner closes it, or leaves that to the hosting."""
 
     loading: Loading
-    checks: SchemaChecks
-    workers: ValidationWorkers
     planning: Planning
     hosting: Hosting
 
@@ -73,13 +67,13 @@ def compiled(
     settings: Settings,
     logger: FilteringBoundLogger | None = None,
     observing: Observing | None = None,
+    checks: SharedChecks | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Compiled:
-    """Compile the settings. Raises SettingsError with every problem in them."""
+    """Compile the settings. Raises SettingsError with every problem in them. Without ``checks`` it builds its own."""
     logger = logger or log.get_logger("adapter")
+    checks = checks or SharedChecks(settings.validation, logger)
     loading = Loading.below(settings.directory, logger)
-    workers = ValidationWorkers(_limits(settings), logger)
-    checks = SchemaChecks(workers, logger)
     planning = Planning(
         Materials(
             settings,
@@ -87,7 +81,7 @@ def compiled(
             Plugins(environ, fetch_document, logger),
             _presenters(settings, loading),
             _state_sync(settings, loading, logger),
-            checks,
+            checks.checks,
             observing,
         )
     )
@@ -99,7 +93,7 @@ def compiled(
         require_telemetry(settings.telemetry)
     except TelemetryMissing as missing:
         loading.problems.append(Problem(missing.setting, str(missing)))
-    compilation = Compiled(loading, checks, workers, planning, hosting)
+    compilation = Compiled(loading, planning, hosting)
     compilation.require()
     return compilation
 
@@ -168,13 +162,6 @@ def _judge(schema: Mapping[str, Any]) -> Check:
         return [(fault.path, fault.keyword) for fault in judgement.faults]
 
     return check
-
-
-def _limits(settings: Settings) -> ValidationLimits:
-    limits = settings.validation
-    return ValidationLimits(
-        limits.max_steps, limits.max_seconds, limits.max_memory, limits.workers, limits.max_queue
-    )
 
 
 # --- state sync -----------------------------------------------------------------------------------------------

@@ -7,13 +7,11 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapter.app.files import FileStages
-from adapter.app.pipeline import Known, Planning
 from adapter.app.relay import Runtime, SessionParts
 from adapter.errors import AdapterError, StoreUnavailable
-from adapter.relay.call.planned import Plans
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.stage_table import StageEntry, StageTable
@@ -40,6 +38,11 @@ from adapter.state.port import Store
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Drop, Edit, Insert, edit
 
+if TYPE_CHECKING:
+    from adapter.app.pipeline import Planning
+    from adapter.app.tool_plans import Compiled
+    from adapter.relay.call.planned import Plans
+
 Decorate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 STAGES_TIMEOUT = 60.0
@@ -62,14 +65,14 @@ class ToolParts:
         runtime: Runtime,
         sessions: SessionParts,
         files: FileStages,
-        planning: Planning,
+        plans: Compiled | None,
     ) -> None:
         self.servers: dict[str, RelayServer] = {}
         self._settings = settings
         self._runtime = runtime
         self._sessions = sessions
         self._files = files
-        self._planning = planning
+        self._planning = None if plans is None else plans.planning
         self._locks = locks(settings)
         self._pins = Pins(store, runtime.clock)
         self._ended: list[str] = []
@@ -100,7 +103,9 @@ class ToolParts:
         """Delete the pins that an earlier process left. Raises StoreUnavailable."""
         for server, scope_id in await self._pins.tidy(self._sessions.scopes.gone):
             if server in self._of_server:
-                self._of_server[server].cache.end(scope_id)
+                cache = self._of_server[server].cache
+                cache.end(scope_id)
+                cache.pins.pop(scope_id, None)
 
     def tables(self, given: Mapping[str, StageTable]) -> Callable[[ServerSettings], StageTable]:
         """Return the function that gives the stages of a server: those ``given`` by its id, else what is configured."""
@@ -113,13 +118,21 @@ class ToolParts:
         own = self._files.own_tools(entry)
         names = CodeModeNames(entry.id) if self._settings.code_mode_for(entry) else None
         pinning = self._settings.pinning_for(entry)
-        planned = self._planning.concerns(entry)
-        if pinning.mode == "off" and policies.change_nothing and not own and names is None and not planned:
+        planning = self._planning
+        if planning is not None and not planning.concerns(entry):
+            planning = None
+        if (
+            pinning.mode == "off"
+            and policies.change_nothing
+            and not own
+            and names is None
+            and planning is None
+        ):
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return StageTable(entries)
         lists = ToolLists(
             entry.id,
-            shape_of(policies, partial(self._planning.decorate, entry) if planned else None),
+            shape_of(policies, None if planning is None else partial(planning.decorate, entry)),
             own if names is None else (*own, *definitions(names)),
             self._files.mirrors_of(entry),
             self._runtime.log,
@@ -132,7 +145,7 @@ class ToolParts:
             partial(self._revoke, entry.id),
             GuardRuntime(time.monotonic, self._runtime.background, self._runtime.log),
             by_content=policies.sanitization.mode == "block",
-            definitions=Definitions() if names is not None or planned else None,
+            definitions=Definitions() if names is not None or planning is not None else None,
         )
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         code_mode = CodeMode(names, tool_guard, own) if names is not None else None
@@ -144,7 +157,7 @@ class ToolParts:
             ],
             unfold=code_mode,
             guard=tool_guard,
-            plans=self._plans(entry, tool_guard) if planned else None,
+            plans=None if planning is None else self._plans(entry, tool_guard, planning),
             refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
         )
 
@@ -160,12 +173,16 @@ class ToolParts:
         cache = CatalogueCache(self._settings.core.upstream_metadata_cache_ttl_seconds, time.monotonic)
         return Baselines(entry.id, pinning, self._pins, cache, self._sessions.scopes.of_principal, time.time)
 
-    def _plans(self, entry: ServerSettings, tool_guard: ToolGuard) -> Plans:
+    def _plans(self, entry: ServerSettings, tool_guard: ToolGuard, planning: Planning) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""
+        # Late, as everything of plans is.
+        from adapter.app.pipeline import Known
+        from adapter.relay.call.planned import Plans
+
         definitions = ToolDefinitions(tool_guard)
         known = Known(definitions.schema, definitions.read_only, definitions.listed)
         return Plans(
-            lambda tool: self._planning.proxied(entry, tool, known),
+            lambda tool: planning.proxied(entry, tool, known),
             self._files.mirrors_of(entry),
             self._sessions.notifications,
             self._settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,

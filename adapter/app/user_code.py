@@ -52,7 +52,7 @@ class Loading:
         return self.function(reference, least=1, most=2).plain
 
     async def in_thread(self, job: Callable[[], Any]) -> Any:
-        """See pipeline.presenting.InThread. Raises ScriptFailed for what would end more than its own call."""
+        """See pipeline.call.InThread. Raises ScriptFailed for what would end more than its own call."""
         with Contained("the code"):
             return await self.scripts.workers.run(job)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.access import Guard
-from adapter.edge.http.request import Branch, ClientGone, Names, Request
+from adapter.edge.http.request import Branch, ClientGone, LateBranches, Names, Request
 from adapter.edge.mcp.endpoint import LONGEST_NAME, Asker, Endpoint, InboundRequest, guarded, send_failure
 from adapter.edge.mcp.ingress import era_of_head
 from adapter.errors import (
@@ -109,7 +109,7 @@ class Front:
         routes: Mapping[str, Route],
         guard: Guard,
         log: FilteringBoundLogger,
-        branches: Sequence[Branch] = (),
+        branches: Sequence[Branch | LateBranches] = (),
         records: ExchangeRecords | None = None,
     ) -> None:
         self._endpoint = endpoint
@@ -117,10 +117,10 @@ class Front:
         self._routes = routes
         self._guard = guard
         self._log = log
-        self._branches = tuple(branches)
+        self._branches: tuple[Branch | LateBranches, ...] = tuple(branches)
         self._records = records
         self._busy: dict[asyncio.Task[object], InboundRequest | None] = {}
-        """The exchanges under way; those that are no mount's have no Visit."""
+        """The exchanges under way; those that are no mount's have no InboundRequest."""
         self._stopping = False
 
     def __repr__(self) -> str:
@@ -168,6 +168,9 @@ class Front:
         extra: list[tuple[str, str]] = []
         try:
             branch, names = self._branch(request)
+            while isinstance(branch, LateBranches):
+                await self._load(branch)
+                branch, names = self._branch(request)
             if branch is None:
                 await self._show(request, path, extra)
                 return
@@ -193,15 +196,25 @@ class Front:
         fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
         request.reply.send(status, fields, body)
 
-    def _branch(self, request: Request) -> tuple[Branch | None, Names]:
+    async def _load(self, late: LateBranches) -> None:
+        """Put the branches themselves in the place of the late ones."""
+        loaded = await late.load()
+        if late in self._branches:
+            place = self._branches.index(late)
+            self._branches = (*self._branches[:place], *loaded, *self._branches[place + 1 :])
+
+    def _branch(self, request: Request) -> tuple[Branch | LateBranches | None, Names]:
         # Who calls a tool over and over asks for one path, on one connection.
         key = (request.method, request.target)
         last: tuple[tuple[str, str], tuple[Branch | None, Names]] | None = request.headers.derived.get(self)
-        if last is None or last[0] != key:
-            last = request.headers.derived[self] = (key, self._find_branch(request))
-        return last[1]
+        if last is not None and last[0] == key:
+            return last[1]
+        found = self._find_branch(request)
+        if not isinstance(found[0], LateBranches):
+            request.headers.derived[self] = (key, found)
+        return found
 
-    def _find_branch(self, request: Request) -> tuple[Branch | None, Names]:
+    def _find_branch(self, request: Request) -> tuple[Branch | LateBranches | None, Names]:
         for branch in self._branches:
             names = branch.names(request)
             if names is not None:

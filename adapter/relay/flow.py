@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 
 from adapter.errors import AdapterError, UpstreamBroken
@@ -11,6 +11,9 @@ from adapter.upstream.port import Sink, UpstreamReply, pour
 
 RETRY = b"retry: 3000\n\n"
 """Milliseconds after which the client of a stream that a stopping adapter ends is to come back."""
+
+CHUNK = 1 << 18
+"""Bytes of what is kept that are copied at once. New memory for many more has to be found and cleared by the system."""
 
 _LINE_ENDS = b"\r\n"
 _SEAM = 4
@@ -40,20 +43,26 @@ def piped(reply: UpstreamReply, read_timeout: float | None, first: bytes = b"") 
     return Flow(_piped(reply, read_timeout, first), partial(_pour_piped, reply, read_timeout, first))
 
 
-def of_pieces(pieces: Sequence[bytes]) -> Flow:
-    """Pieces that are all there, and leave without being joined."""
+def of_pieces(pieces: Sequence[bytes | memoryview]) -> Flow:
+    """Pieces that are all there, copied as the client takes them and no sooner."""
     return Flow(_each(pieces), partial(_pour_each, pieces))
 
 
-async def _each(pieces: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
-    for piece in pieces:
-        yield piece
+async def _each(pieces: Sequence[bytes | memoryview]) -> AsyncGenerator[bytes, None]:
+    for chunk in _chunks(pieces):
+        yield chunk
 
 
-async def _pour_each(pieces: Sequence[bytes], sink: Sink) -> None:
+async def _pour_each(pieces: Sequence[bytes | memoryview], sink: Sink) -> None:
+    for chunk in _chunks(pieces):
+        if not sink.put(chunk):
+            await sink.drained()
+
+
+def _chunks(pieces: Sequence[bytes | memoryview]) -> Iterator[bytes]:
     for piece in pieces:
-        # The sink holds them in any case, so nobody waits until they have left.
-        sink.put(piece)
+        for start in range(0, len(piece), CHUNK):
+            yield bytes(piece[start : start + CHUNK])
 
 
 async def _piped(

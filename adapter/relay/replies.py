@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
 from adapter.relay.background import breathe, in_turns, own_turn, slices
-from adapter.upstream.port import Headers, UpstreamReply, header
+from adapter.upstream.port import Headers, UpstreamReply, WholeReply, header
 from adapter.wire.envelope import answers, read_response
 from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.outline import responds
@@ -67,26 +67,6 @@ class WholeAnswer:
         if self.event is None:
             return response
         return self.raw[: -len(self.event.raw)] + replace_data(self.event, response)
-
-
-class ReadReply:
-    """An UpstreamReply that is there as a whole: read to its end, or made here."""
-
-    needs_request = False
-
-    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.whole: bytes | None = body
-        self._unread = body
-
-    async def read(self, read_timeout: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
-        """See UpstreamReply."""
-        chunk, self._unread = self._unread, b""
-        return chunk
-
-    def abort(self) -> None:
-        """See UpstreamReply; no connection is left to be dropped."""
 
 
 def kept_fields(headers: Headers) -> list[tuple[str, str]]:
@@ -179,7 +159,7 @@ async def with_result(
         return None
     for response in map(read_response, messages_in(body)):
         if response is not None and "result" in response.message and response.id in request_ids:
-            return ReadReply(reply.status, reply.headers, raw)
+            return WholeReply(reply.status, reply.headers, raw)
     return None
 
 

@@ -28,7 +28,7 @@ from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
 from adapter.wire.message_pieces import MessagePieces
-from adapter.wire.spans import Edit, edit
+from adapter.wire.spans import Edit, edit, find
 
 TOOL_CALL = ("unfold", "guard", "plan", "own", "rounds", "uploads", "artifacts")
 """The slots of ``tools/call``: code mode puts the call that is meant in place; the guard judges it; its plan stands
@@ -172,7 +172,7 @@ class CallGuard(Gate, Stage, Protocol):
     def listener(self) -> Callable[[bytes], None]:
         """Return a function that is given each chunk of one stream of the upstream."""
 
-    async def list_again(self, call: Call, response: MessagePieces) -> tuple[bytes, ...] | None:
+    async def list_again(self, call: Call, response: MessagePieces) -> tuple[bytes | memoryview, ...] | None:
         """As ``answer`` of a Stage, of the response to this call if an equal list was read before; None for any other
         response. What is returned is in pieces.
         """
@@ -180,6 +180,10 @@ class CallGuard(Gate, Stage, Protocol):
 
 Stages = tuple[Stage, ...]
 Gates = tuple[Gate, ...]
+
+
+CALL = "relay call"
+"""The note of a planned call that holds the relay's own call."""
 
 
 class ToolPlans(Gate, Protocol):
@@ -212,3 +216,10 @@ def finish(call: Call) -> None:
     """The exchange is over. Harmless when said twice."""
     while call.deferred:
         call.deferred.pop()()
+
+
+def asked_cursor(request: bytes) -> str | None:
+    """The cursor of the page of a list that a request asks for; None: the first page."""
+    span = find(request, ("params", "cursor"))
+    cursor = parse(request[slice(*span)]) if span is not None else None
+    return cursor if isinstance(cursor, str) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -88,6 +87,9 @@ def keys_at(location: Sequence[str | int]) -> set[str]:
 
 def nearest_key(location: Sequence[str | int]) -> str:
     """A message about an unknown key at the end of a location, with the most similar known key."""
+    # Late: only a wrong key asks for it.
+    from difflib import get_close_matches
+
     *section, key = location
     known = sorted(keys_at(section))
     likely = get_close_matches(str(key), known, n=1, cutoff=0)

@@ -104,6 +104,20 @@ class Settings(BaseSettings):
         """The SQLite file of ``state_persistence.type: disk``."""
         return self.state_persistence.disk.local_path or self.storage.root / "state" / "adapter.sqlite3"
 
+    @property
+    def asks_for_plans(self) -> bool:
+        """Tell whether the adapter hosts tools, or has stages or code of the user's around the tools of others."""
+        anywhere = (
+            self.connectors
+            or self.presenters
+            or self.state_sync.said
+            or self.context.factory
+            or self.console.auth_hook
+        )
+        return bool(anywhere) or any(
+            server.upstream.transport == "hosted" or server.stages for server in self.servers
+        )
+
     def ping_for(self, server: ServerSettings) -> UpstreamPing:
         """``core.upstream_ping`` with the overrides of this server."""
         return self.core.upstream_ping.model_copy(update=_said(server.upstream_ping))

@@ -17,7 +17,7 @@ import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.limits import ExchangeLimit, scarce
-from adapter.upstream.port import silent
+from adapter.upstream.port import dropped, silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
 from adapter.wire.repeated_head import RepeatedHead, repeated_head
@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         return answer.handed_out()
 
     def leaves_few(self, reserves: int) -> bool:
-        """See descriptors.scarce."""
+        """See ``scarce``."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         return sock is not None and scarce(sock.fileno(), reserves)
 
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Drop the connection and whatever it was doing, at once. Idempotent."""
-        self._break(UpstreamBroken("The connection to the upstream server was dropped."))
+        self._break(dropped())
 
     # --- what the transport says ----------------------------------------------------------------------------
 

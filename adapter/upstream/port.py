@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from adapter.errors import UpstreamSilent, UpstreamUnreachable
+from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.rules.access.principals import NOBODY, Caller
 from adapter.wire.envelope import Batch, Envelope
 
@@ -51,7 +51,7 @@ def never() -> bool:
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
-    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``wire.queries``). ``repeatable``
+    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``is_query``). ``repeatable``
     tells whether the request may be sent again after it was written and no byte of an answer came; it is called only
     then. ``caller`` and ``envelope`` are for upstreams in this process, and do not travel. ``envelope`` is the message
     of the client as it was read, and counts only if its body is this very ``body``.
@@ -106,6 +106,30 @@ class UpstreamReply(Protocol):
 
     def abort(self) -> None:
         """Drop the connection unless the body was read to its end. Never raises, never waits."""
+
+
+class WholeReply:
+    """An UpstreamReply whose body is there from the beginning."""
+
+    needs_request = False
+
+    def __init__(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
+        self.status = status
+        self.headers = headers
+        self.whole: bytes | None = body
+        self._unread = body
+        self._aborted = False
+
+    async def read(self, read_timeout: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
+        """See UpstreamReply."""
+        if self._aborted and self._unread:
+            raise dropped()
+        chunk, self._unread = self._unread, b""
+        return chunk
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        self._aborted = True
 
 
 class Sink(Protocol):
@@ -167,6 +191,11 @@ def unreachable(why: str) -> UpstreamUnreachable:
 def silent(read_timeout: float | None) -> UpstreamSilent:
     """The failure of a wait that ended after so many seconds without a byte."""
     return UpstreamSilent(f"The upstream server sent nothing for {read_timeout:g} s.")
+
+
+def dropped() -> UpstreamBroken:
+    """The failure of an answer whose connection the adapter dropped."""
+    return UpstreamBroken("The connection to the upstream server was dropped.")
 
 
 def fields_of(headers: Headers) -> dict[str, str]:

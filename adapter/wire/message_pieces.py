@@ -53,29 +53,17 @@ class MessagePieces:
                 break
         return found
 
-    def has_at(self, place: int, text: bytes) -> bool:
-        """Tell whether ``text`` stands at byte ``place`` of the message."""
+    def has_at(self, place: int, text: bytes, start: int, end: int) -> bool:
+        """Tell whether the bytes of ``text`` from ``start`` to ``end`` stand at byte ``place`` of the message."""
         if len(self.pieces) == 1:
-            return self.pieces[0].startswith(text, place)
-        if place + len(text) > self.size:
+            return self.pieces[0].startswith(memoryview(text)[start:end], place)
+        last, begin = place + end - start, 0
+        if last > self.size:
             return False
-        start = -place
         for piece in self.pieces:
-            end = start + len(piece)
-            if end > 0 and not _agree(piece, start, text):
+            first, limit = max(place, begin), min(last, begin + len(piece))
+            part = memoryview(piece)[first - begin : max(first, limit) - begin]
+            if part and not text.startswith(part, start + first - place):
                 return False
-            if end >= len(text):
-                break
-            start = end
+            begin += len(piece)
         return True
-
-
-def _agree(piece: bytes, start: int, text: bytes) -> bool:
-    """Compare a piece, which begins at ``start`` of ``text``, and the text where both have bytes."""
-    if start < 0:
-        if len(piece) + start >= len(text):
-            return piece.startswith(text, -start)
-        return text.startswith(piece[-start:])
-    if start + len(piece) <= len(text):
-        return text.startswith(piece, start)
-    return piece.startswith(text[start:])

@@ -27,6 +27,10 @@ DEADLINE = 60.0
 PATIENCE = 0.25
 """Seconds that a call of the bystander's may take, whatever happens beside it."""
 
+FIRST = ("sh", "-c", '{ echo -15 >/proc/self/autogroup; } 2>/dev/null; exec "$@"', "sh")
+"""Words before a command that let it run before its neighbours, where root asks the kernel for it (autogroups of
+sched(7)). Other tests, and the attackers, would be on machines of their own: a wait is to be the adapter's doing."""
+
 
 @dataclass
 class Arena:
@@ -69,20 +73,24 @@ async def attacked(place: Path, upstream: str, padding: int = 0, **sections: Any
     with each call besides. Raises AssertionError at the end when the bystander has suffered.
     """
     async with asyncio.timeout(DEADLINE), AsyncExitStack() as stack:
-        quiet = await start([sys.executable, "-m", "tests.bench.upstream"], place / "quiet.log")
+        quiet = await start([*FIRST, sys.executable, "-m", "tests.bench.upstream"], place / "quiet.log")
         stack.push_async_callback(quiet.stop)
         port = int(await quiet.line(START_TIMEOUT))
         entry: Mapping[str, Any] = sections.pop("server", {})
         token = sections.pop("token", None)
+        launcher = (*FIRST, *sections.pop("launcher", ()))
         servers = [
             {"id": "upstream", "mount_path": "/mcp", "upstream": {"url": upstream}, **entry},
             {"id": "quiet", "mount_path": "/quiet", "upstream": {"url": f"http://127.0.0.1:{port}/mcp"}},
             *sections.pop("servers", []),
         ]
-        front = await stack.enter_async_context(adapter(place, upstream, servers=servers, **sections))
+        front = await stack.enter_async_context(
+            adapter(place, upstream, launcher=launcher, servers=servers, **sections)
+        )
         arena = Arena(front)
-        command = [sys.executable, "-m", "tests.attacks.bystander", f"{front.base}/quiet", f"{arena.pid}"]
-        bystander = await start([*command, str(padding), *filter(None, [token])], place / "bystander.log")
+        watch = ["-m", "tests.attacks.bystander", f"{front.base}/quiet", f"{arena.pid}", f"{padding}"]
+        argv = [*FIRST, sys.executable, *watch, *filter(None, [token])]
+        bystander = await start(argv, place / "bystander.log")
         stack.push_async_callback(bystander.stop)
         assert await bystander.line(START_TIMEOUT) == "watching"
         yield arena

@@ -161,8 +161,15 @@ async def test_who_has_no_token_makes_no_work(tmp_path: Path) -> None:
                 assert head.status == 401
         assert arena.cpu_seconds() - before < 1
         assert workers_of(arena) == set()
-        await client.send("POST", b"{}", VALIDATE, authorization=f"Bearer {TOKEN}")
-        assert await busy_workers(arena)
+        validating = asyncio.create_task(
+            client.request("POST", b"{}", VALIDATE, authorization=f"Bearer {TOKEN}")
+        )
+        seen = set()
+        while not validating.done():
+            seen |= workers_of(arena)
+            await asyncio.sleep(0.05)
+        head, _ = await validating
+        assert head.status == 200 and seen
 
 
 @pytest.mark.e2e

@@ -17,7 +17,8 @@ import sqlite3
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -28,6 +29,7 @@ import uvloop
 
 from adapter import log
 from adapter.app import App, build, running
+from adapter.hosted.scripts.inprocess import IDLE_AT_MOST
 from adapter.settings.root import Settings
 from tests.bench.load import Address, Client, Connection
 from tests.bench.process import open_descriptors, rss_bytes
@@ -44,8 +46,9 @@ SLACK_RSS = 3 * MIB
 SLACK_OBJECTS = 400
 """Objects that come and go: entries of caches that are not full, counters of the driver."""
 
-IDLE_THREADS = 8 + 5
-"""Threads that are kept for the next call: of scripts, and of a pool of SQLite's."""
+POOLS = {"script": IDLE_AT_MOST, "sqlite": 5, "asyncio": min(32, (os.cpu_count() or 1) + 4)}
+"""Threads that each pool may keep for the next call, by how their names begin: a pool starts one where all that it has
+are at work, which may happen at any time."""
 
 SETTLE = 10.0
 """Seconds in which what was cancelled has to have ended."""
@@ -130,8 +133,10 @@ def settings(place: Path) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What this process holds between calls. ``running`` are calls whose tool has not ended, ``left_over`` threads of
-    scripts that were given up."""
+    """What this process holds between calls. ``threads`` are those that this run started, without what POOLS may keep.
+
+    ``running`` are calls whose tool has not ended, ``left_over`` threads of scripts that were given up.
+    """
 
     rss: int
     objects: int
@@ -152,8 +157,7 @@ class Holding:
             self.tasks <= before.tasks
             and self.descriptors <= before.descriptors
             and self.sessions <= before.sessions
-            # One more may come: a pool that is older than this run starts one where all of its threads are at work.
-            and self.threads <= max(before.threads + 1, IDLE_THREADS)
+            and self.threads <= before.threads
             and self.running == self.left_over == 0
         )
 
@@ -161,8 +165,9 @@ class Holding:
 class Exercise:
     """Calls of every kind to a running adapter, in a fixed order."""
 
-    def __init__(self, app: App, port: int) -> None:
+    def __init__(self, app: App, port: int, older: Set[threading.Thread]) -> None:
         self._app = app
+        self._older = older
         self._address = Address(port, "/mcp")
         self._numbers = count(1)
         self._kinds: tuple[Callable[[Client, int], Awaitable[None]], ...] = (
@@ -209,7 +214,7 @@ class Exercise:
             rss_bytes([me]),
             len(gc.get_objects()),
             open_descriptors([me]),
-            threading.active_count(),
+            threads_beyond_pools(set(threading.enumerate()) - self._older),
             len(asyncio.all_tasks()),
             int(sessions[1]),
             upstream.server.running,
@@ -275,6 +280,12 @@ class Exercise:
         return f"POST {self._address.path} HTTP/1.1\r\n{lines}\r\n\r\n".encode() + body
 
 
+def threads_beyond_pools(threads: Set[threading.Thread]) -> int:
+    """The number of threads that are of no pool, or more than their pool may keep."""
+    kinds = Counter(re.split("[^a-z]", thread.name)[0] for thread in threads)
+    return sum(max(0, number - POOLS.get(kind, 0)) for kind, number in kinds.items())
+
+
 def _calling(tool: str, *, n: bool = False) -> Callable[[Client, int], Awaitable[None]]:
     async def call(client: Client, turn: int) -> None:
         await client.call(tool, **({"n": turn % 150} if n else {}))
@@ -285,8 +296,9 @@ def _calling(tool: str, *, n: bool = False) -> Callable[[Client, int], Awaitable
 @contextlib.asynccontextmanager
 async def exercising(place: Path) -> AsyncIterator[Exercise]:
     """An adapter to be called, warmed up."""
+    older = set(threading.enumerate())
     async with running(app := build(settings(place))) as (_, port):
-        exercise = Exercise(app, port)
+        exercise = Exercise(app, port, older)
         await exercise.calls(WARM_UP)
         yield exercise
 

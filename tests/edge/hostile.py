@@ -8,8 +8,8 @@ import gc
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -265,7 +265,7 @@ async def serves_as_ever(scene: Scene) -> None:
 
 
 @contextlib.asynccontextmanager
-async def hostilities(
+async def scene_of(
     upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[Scene]:
     """The scene. When all is over nothing may be left, the log tells no path, and the adapter serves as ever."""
@@ -296,3 +296,6 @@ async def hostilities(
     for secret in scene.secrets:
         assert secret.decode() not in said
     assert quote(ROOT) == ROOT, "it is written the same in every URL"
+
+
+StartScene = Callable[[], AbstractAsyncContextManager[Scene]]

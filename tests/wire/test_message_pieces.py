@@ -39,7 +39,7 @@ def test_a_part_of_a_message_is_found(pieces: list[bytes], place: int, size: int
     text = b"".join(pieces)[place : place + size]
     assert MessagePieces(pieces).at(place, place + size) == text
     place = min(place, sum(map(len, pieces)))
-    assert MessagePieces(pieces).has_at(place, text)
+    assert MessagePieces(pieces).has_at(place, b"before" + text + b"behind", 6, 6 + len(text))
 
 
 @given(PIECES, st.integers(0, 12), st.binary(max_size=8))
@@ -47,7 +47,7 @@ def test_only_what_is_there_is_found(pieces: list[bytes], place: int, text: byte
     """Also of texts that differ in one byte, or reach beyond the end."""
     whole = b"".join(pieces)
     is_there = whole[place : place + len(text)] == text and place + len(text) <= len(whole)
-    assert MessagePieces(pieces).has_at(place, text) == is_there
+    assert MessagePieces(pieces).has_at(place, b"x" + text, 1, 1 + len(text)) == is_there
 
 
 @given(st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=6), st.data())
@@ -56,4 +56,4 @@ def test_one_other_byte_is_noticed(pieces: list[bytes], data: st.DataObject) -> 
     whole = b"".join(pieces)
     place = data.draw(st.integers(0, len(whole) - 1))
     other = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
-    assert not MessagePieces(pieces).has_at(0, other)
+    assert not MessagePieces(pieces).has_at(0, other, 0, len(other))

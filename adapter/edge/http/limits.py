@@ -60,9 +60,8 @@ class ConnectionLimit:
         self._cancelled = 0
 
     def __repr__(self) -> str:
-        return (
-            f"<Places: {len(self._regular)} of {self._limit or 'any number'}, {len(self._reserved)} reserved>"
-        )
+        limit = self._limit or "any number"
+        return f"<ConnectionLimit: {len(self._regular)} of {limit}, {len(self._reserved)} reserved>"
 
     def __len__(self) -> int:
         return len(self._regular) + len(self._reserved)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from adapter.edge.http.bodies import Body
@@ -151,6 +151,18 @@ class Branch:
         """The names behind the prefix in the request's path; None if the request is not this branch's."""
         names = names_behind(self.prefix, request)
         return names if names is not None and len(names) == self.depth else None
+
+
+class LateBranches(NamedTuple):
+    """Branches below ``prefix`` that are not built yet. ``load`` builds them once, and returns the same ones again."""
+
+    prefix: str
+    load: Callable[[], Awaitable[Sequence[Branch]]]
+
+    def names(self, request: Request) -> Names | None:
+        """No names for any request below the prefix, None for the others."""
+        prefix = self.prefix.rstrip("/")
+        return () if request.path == prefix or request.path.startswith(f"{prefix}/") else None
 
 
 def names_behind(prefix: str, request: Request) -> Names | None:

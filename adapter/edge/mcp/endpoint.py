@@ -8,6 +8,7 @@ import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import orjson
 from structlog.typing import FilteringBoundLogger
@@ -24,7 +25,6 @@ from adapter.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from adapter.pipeline.tracing import Tracing
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow
 from adapter.relay.server import Server
@@ -34,6 +34,9 @@ from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import Era
+
+if TYPE_CHECKING:
+    from adapter.pipeline.tracing import Tracing
 
 LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
@@ -255,7 +258,7 @@ def send_failure(
 
 # Most answers have one of few heads. Whoever is given one must not change it.
 guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
-"""See ``browsers.guarded``; takes a tuple."""
+"""See ``host_and_origin_check.guarded``; takes a tuple."""
 
 
 async def send_answer(reply: Reply, answer: ClientResponse, extra: list[tuple[str, str]]) -> None:

@@ -16,7 +16,7 @@ from adapter.pipeline.plan import ToolPlan
 from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, SuspendedPlan, WalkKey, Walks
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import Call, Stages
+from adapter.relay.stages import CALL, Call, Stages
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.ambiguity import doubt_of_answer
@@ -157,9 +157,6 @@ class Planned:
             return
         self._mirrors.renew(call, said, arguments)
 
-
-CALL = "relay call"
-"""The note of a planned call that holds the relay's own call."""
 
 CONTINUING = frozenset(("inputResponses", "requestState", "task"))
 """Members of a call's params that make it more than its arguments: answers to an earlier one's questions, or a task."""

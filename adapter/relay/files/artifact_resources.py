@@ -12,13 +12,12 @@ from adapter.errors import AdapterError, FileGone
 from adapter.relay.files.artifact_view import content, iso
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import Links
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, asked_cursor
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
-from adapter.wire.envelope import error_response, parse
+from adapter.wire.envelope import error_response
 from adapter.wire.signed_urls import artifact_uri, parse_artifact
-from adapter.wire.spans import find
 
 
 class Announcing:
@@ -235,13 +234,6 @@ def _behind(cursor: str) -> _Position | None:
         return _Position(float(created), file_id)
     except ValueError:
         return None
-
-
-def asked_cursor(request: bytes) -> str | None:
-    """The cursor of the page of a list that a request asks for; None: the first page."""
-    span = find(request, ("params", "cursor"))
-    cursor = parse(request[slice(*span)]) if span is not None else None
-    return cursor if isinstance(cursor, str) else None
 
 
 def _listed(call: Call, key: str, entries: list[dict[str, Any]], cursor: str | None) -> bytes:

@@ -44,7 +44,7 @@ class UploadQueue:
 
     def __repr__(self) -> str:
         waiting = sum(len(door.waiting) for door in self._doors.values())
-        return f"<Admission: {len(self._doors)} scopes, {waiting} waiting>"
+        return f"<UploadQueue: {len(self._doors)} scopes, {waiting} waiting>"
 
     async def enter(self, scope_id: str, bound: int | None) -> Callable[[], None]:
         """Come in with at most ``bound`` bytes (None: as many as the scope may hold); the function returned

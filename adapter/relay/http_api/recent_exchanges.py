@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter.errors import LimitReached
-from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.tracing import Attributes, Span
+
+if TYPE_CHECKING:
+    from adapter.pipeline.tracing import Attributes, Span
 
 STAGES = 64
 """Stages of one exchange that are kept."""
@@ -100,6 +101,9 @@ class _Stage:
 
     def fail(self, error: BaseException) -> None:
         """See Span."""
+        # Late: only a stage can fail, and whoever has stages has loaded this.
+        from adapter.pipeline.failures import StageFailed
+
         if isinstance(error, asyncio.CancelledError):
             self._outcome = "cancelled"
         elif isinstance(error, StageFailed) and error.reason is not None:

@@ -16,6 +16,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError
 from adapter.relay.replies import discard
 from adapter.relay.server import Servers
+from adapter.relay.sessions.own_session import CLOSE_SILENCE
 from adapter.relay.sessions.session_map import Found, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.rules.access.sessions import SessionRecord, SessionState
@@ -23,9 +24,6 @@ from adapter.state.port import Row
 
 CLOSINGS = 4
 """Sessions of one server that are closed at the same time."""
-
-CLOSE_SILENCE = 10.0
-"""Seconds that a server may be silent about a session that is to be closed, unless any request may take less."""
 
 UNREADABLE_REST = 3600.0
 """Seconds after which the cleanup looks again at sessions that this version cannot read."""
@@ -146,6 +144,7 @@ class Cleanup:
         server = self.servers.get(record.server)
         if server is None:
             return True
+        # Any request may be set to take less.
         read_timeout = min(CLOSE_SILENCE, server.timeouts.request)
         reply = await self.upstream_sessions.close(server, record, read_timeout=read_timeout)
         if reply is not None:

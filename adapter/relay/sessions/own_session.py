@@ -20,7 +20,7 @@ from adapter.relay.replies import decoded, discard, media_type, read_answer, rea
 from adapter.relay.server import Server
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.text.unicode import shown
-from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always, header, never
+from adapter.upstream.port import Purpose, Upstream, UpstreamReply, UpstreamRequest, always, header, never
 from adapter.wire.envelope import answers, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era
 from adapter.wire.spans import find
@@ -30,6 +30,9 @@ ACCEPT = "application/json, text/event-stream"
 
 ABANDON_SILENCE = 2.0
 """Seconds without a byte after which the end of an abandoned session is not waited for: its failure waits behind it."""
+
+CLOSE_SILENCE = 10.0
+"""Seconds without a byte after which the end of a session that no caller waits for is given up."""
 
 LONGEST_RETRY = 10.0
 """Seconds of an upstream's ``retry:`` that are waited at most when the adapter itself resumes a stream."""
@@ -75,6 +78,24 @@ def opened(session_id: str | None, result: bytes, generation: int = 0) -> Upstre
     return UpstreamSession(
         session_id, negotiated_version(result), hashlib.sha256(result).hexdigest(), generation
     )
+
+
+async def close_session(
+    upstream: Upstream, opened: UpstreamRequest, session: UpstreamSession, read_timeout: float
+) -> int:
+    """End a session upstream, as the request that ``opened`` it was sent. Returns the status of the answer.
+
+    Raises what Upstream.send raises.
+    """
+    fields = forwardable(opened.headers, drop=POST_FIELDS)
+    if session.protocol_version:
+        fields.append(("MCP-Protocol-Version", session.protocol_version))
+    if session.id is not None:
+        fields.append(("Mcp-Session-Id", session.id))
+    request = UpstreamRequest("DELETE", fields, query=opened.query, repeatable=always)
+    reply = await upstream.send(request, read_timeout)
+    await discard(reply, read_timeout)
+    return reply.status
 
 
 class Resumption:

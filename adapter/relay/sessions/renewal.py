@@ -30,8 +30,10 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import (
     ABANDON_SILENCE,
     ACCEPT,
+    CLOSE_SILENCE,
     INITIALIZED,
     Resumption,
+    close_session,
     initialize_result,
     opened,
 )
@@ -60,9 +62,6 @@ LATEST = 120.0
 
 MOST = 16
 """Late answers of one server that are waited for. Connections of further ones are dropped."""
-
-CLOSE_SILENCE = 10.0
-"""Seconds without a byte after which the closing of a late session is given up."""
 
 ATTEMPTS = 3
 """Attempts to renew an idle session while other processes change its record."""
@@ -126,7 +125,8 @@ class LateSessions:
             reply.abort()
             session = header(reply.headers, "mcp-session-id")
             if session is not None:
-                await close_session(server, request, session, LATEST_LEGACY, CLOSE_SILENCE)
+                late = UpstreamSession(session, LATEST_LEGACY)
+                await close_session(server.upstream, request, late, CLOSE_SILENCE)
                 self._log.info("a session that came too late was closed", server=server.id)
         except (AdapterError, TimeoutError):
             # It never came, or cannot be closed: asking again would not help.
@@ -135,23 +135,12 @@ class LateSessions:
             self._waiting[server.id] -= 1
 
 
-async def close_session(
-    server: Server, opened: UpstreamRequest, session: str, version: str, read_timeout: float
-) -> None:
-    """End a session upstream, as the request that ``opened`` it was sent. Raises what Upstream.send raises."""
-    fields = forwardable(opened.headers, drop=POST_FIELDS)
-    fields += [("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
-    request = UpstreamRequest("DELETE", fields, query=opened.query, repeatable=always)
-    reply = await server.upstream.send(request, read_timeout)
-    await discard(reply, read_timeout)
-
-
 async def abandon(ask: ClientRequest, upstream: UpstreamSession) -> None:
     """Close an upstream session that no client's session maps to, if the upstream answers soon."""
     if upstream.id is not None:
         opened = UpstreamRequest("POST", ask.headers, query=ask.query)
         with contextlib.suppress(AdapterError):
-            await close_session(ask.server, opened, upstream.id, upstream.protocol_version, ABANDON_SILENCE)
+            await close_session(ask.server.upstream, opened, upstream, ABANDON_SILENCE)
 
 
 class Renewal:

@@ -13,7 +13,6 @@ from adapter.errors import BadJson, UpstreamBroken
 from adapter.relay.background import apart
 from adapter.relay.exchange import asking_plain
 from adapter.relay.replies import (
-    ReadReply,
     decoded,
     kept_fields,
     media_type,
@@ -22,7 +21,7 @@ from adapter.relay.replies import (
 )
 from adapter.relay.sessions.fan_out import EditedStream, FanOut
 from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
-from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
+from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, WholeReply, header
 from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
 from adapter.wire.nesting import has_more_values
 from adapter.wire.shared_ids import (
@@ -97,7 +96,7 @@ class SharedSession:
         """Send for one member, as Upstream does. A DELETE ends its part only."""
         if request.method == "DELETE":
             self.listeners.end(member)
-            return ReadReply(200, [], b"")
+            return WholeReply(200, [], b"")
         self.used = self._clock()
         if request.method == "GET":
             return await self._listen(request, member, read_timeout)
@@ -112,7 +111,7 @@ class SharedSession:
         tag = f"{member}-{secrets.token_hex(6)}" if member.startswith(MANY) else member
         text = await self._upward(envelope, member, tag)
         if text is None:
-            return ReadReply(202, [], b"")
+            return WholeReply(202, [], b"")
         done = self._begin(envelope, tag)
         try:
             reply = await self._send(request, text, read_timeout)
@@ -127,7 +126,7 @@ class SharedSession:
             done()
             raise
         done()
-        return ReadReply(reply.status, kept_fields(reply.headers), left or b"")
+        return WholeReply(reply.status, kept_fields(reply.headers), left or b"")
 
     async def _send(self, request: UpstreamRequest, body: bytes, read_timeout: float | None) -> UpstreamReply:
         fields = asking_plain(list(request.headers), drop=_OF_THE_CLIENT)
@@ -246,7 +245,7 @@ class SharedSession:
         if len(data) > LARGEST or has_more_values(data, MOST_VALUES):
             raise UpstreamBroken(
                 "The upstream server sent a message that is too large for a shared session: the limit is "
-                "{LARGEST} bytes and {MOST_VALUES} values."
+                f"{LARGEST} bytes and {MOST_VALUES} values."
             )
         try:
             message = parse(data)

@@ -16,15 +16,18 @@ from functools import partial
 from adapter.errors import AdapterError, SessionUnknown
 from adapter.relay.background import SingleFlight, apart
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
-from adapter.relay.replies import ReadReply, discard, kept_fields, media_type, read_answer, read_body
+from adapter.relay.replies import discard, kept_fields, media_type, read_answer, read_body
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import (
+    CLOSE_SILENCE,
     INITIALIZED,
     LONGEST_RETRY,
+    close_session,
     initialize_result,
     negotiated_version,
 )
 from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
+from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.access.shared_sessions import (
     MANY,
     Membership,
@@ -35,19 +38,16 @@ from adapter.rules.access.shared_sessions import (
 )
 from adapter.state.port import Conflict, Row, Store
 from adapter.upstream.port import (
-    Headers,
     InitializeRequest,
     Share,
     UpstreamReply,
     UpstreamRequest,
+    WholeReply,
     always,
     header,
 )
 from adapter.wire.envelope import Envelope, failure, read_envelope
 from adapter.wire.shared_ids import with_id
-
-CLOSE_SILENCE = 10.0
-"""Seconds that a server may be silent about a shared session that is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class SharedSessions:
             return await self._upstream.send(request, read_timeout)
         shared = await self._find(named)
         if shared is None:
-            return ReadReply(404, [JSON], failure(SessionUnknown(), b"null"))
+            return WholeReply(404, [JSON], failure(SessionUnknown(), b"null"))
         return await shared.send(request, named.member, read_timeout)
 
     async def close(self) -> None:
@@ -119,12 +119,12 @@ class SharedSessions:
         if found is None:
             found = await self._opening.get(key, partial(self._open, key, request, envelope, read_timeout))
         if isinstance(found, _Unshared):
-            return ReadReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
+            return WholeReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
         found.used = self._clock()
         member = (MANY if share.many else "") + secrets.token_hex(8)
         fields = [JSON, ("Mcp-Session-Id", str(Membership(key, found.record.secret, member)))]
         body = b'{"jsonrpc":"2.0","id":' + envelope.id_bytes + b',"result":' + found.record.result + b"}"
-        return ReadReply(200, fields, body)
+        return WholeReply(200, fields, body)
 
     async def _open(
         self, key: str, request: InitializeRequest, envelope: Envelope, read_timeout: float | None
@@ -147,14 +147,14 @@ class SharedSessions:
             answer = await read_answer(reply, envelope.id, read_timeout, resume, self._limits.answer)
             result = initialize_result(answer.response)
             if result is None or session is None:
-                await self._close_upstream(session, None, request)
+                await self._close_upstream(UpstreamSession(session, ""), request)
                 body = answer.response if answer.response is not None else answer.raw
                 fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
                 fields.append(JSON if answer.response is not None else ("Content-Type", kind))
                 return _Unshared(200, fields, body)
             return await self._opened(key, plain_request, session, result, read_timeout)
         except BaseException:
-            await self._close_upstream(session, None, request)
+            await self._close_upstream(UpstreamSession(session, ""), request)
             raise
 
     async def _opened(
@@ -247,7 +247,7 @@ class SharedSessions:
     async def _close_idle(self, row: Row) -> None:
         try:
             record = shared_record(row.value)
-            closed = await self._close_upstream(record.session, record.version)
+            closed = await self._close_upstream(UpstreamSession(record.session, record.version))
         except ValueError:
             closed = True
         if not closed:
@@ -261,24 +261,15 @@ class SharedSessions:
             with contextlib.suppress(Conflict):
                 await self._store.delete(self._table, row.key, expected=row.version)
 
-    async def _close_upstream(
-        self, session: str | None, version: str | None, opened: UpstreamRequest | None = None
-    ) -> bool:
+    async def _close_upstream(self, session: UpstreamSession, opened: UpstreamRequest | None = None) -> bool:
         """End a session at the server, as the request that opened it was sent. False if the server does not answer."""
-        if session is None:
+        if session.id is None:
             return True
-        fields: Headers = opened.headers if opened is not None else self._server.rules.static
-        named = [*forwardable(fields, drop=POST_FIELDS), ("Mcp-Session-Id", session)]
-        if version is not None:
-            named.append(("MCP-Protocol-Version", version))
-        query = opened.query if opened is not None else ""
-        request = UpstreamRequest("DELETE", named, query=query, repeatable=always)
+        opened = opened or UpstreamRequest("POST", self._server.rules.static)
         try:
-            reply = await self._upstream.send(request, CLOSE_SILENCE)
-            await discard(reply, CLOSE_SILENCE)
+            return await close_session(self._upstream, opened, session, CLOSE_SILENCE) < 500
         except AdapterError:
             return False
-        return reply.status < 500
 
     def _due(self, used: float) -> float | None:
         return None if self._idle_ttl is None else used + self._idle_ttl

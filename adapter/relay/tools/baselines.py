@@ -90,8 +90,11 @@ class Baselines:
 
     async def accept(self, catalogue: Catalogue) -> None:
         """Make this the baseline of every scope, and forget the drift that was met."""
-        await self._pins.accept(self.server, catalogue)
-        self.cache.accept()
+        try:
+            await self._pins.accept(self.server, catalogue)
+        finally:
+            # Also where it failed half way: the pin may be written down.
+            self.cache.accept()
 
     async def _pin_of_server(self) -> Pin | None:
         return await self._accepted() or await self._first()

@@ -7,13 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from adapter.errors import AdapterError, BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
-from adapter.pipeline.call import PlannedCall
 from adapter.relay.background import BackgroundTasks, in_turns
-from adapter.relay.call.planned import CALL
-from adapter.relay.stages import Call, Fetch
+from adapter.relay.stages import CALL, Call, Fetch
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.rules.last_used import LastUsed, Weight
@@ -22,6 +20,9 @@ from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.tool_pages import with_warning
 from adapter.wire.envelope import parse
+
+if TYPE_CHECKING:
+    from adapter.pipeline.call import PlannedCall
 
 PAGES = 1000
 """Pages of one list that are read; a longer list counts as one without an end."""

@@ -14,9 +14,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks, own_turn
-from adapter.relay.files.artifact_resources import asked_cursor
 from adapter.relay.replies import LARGE
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
@@ -88,7 +87,7 @@ class ToolGuard:
         return f"<ToolGuard of {self._baselines.server!r}: {self._pinning.mode}, {self._judge}>"
 
     def changed(self) -> None:
-        """See Gate."""
+        """See CallGuard."""
         self._cache.changed()
 
     def listener(self) -> Callable[[bytes], None]:

@@ -65,20 +65,54 @@ _LONGEST_ENDING = 200
 _LONGEST_NAME = 128
 
 
-Pieces = tuple[bytes, ...]
-"""A response in pieces. Those of a long list are the bytes that are kept, so that no client has a copy of its own."""
+Pieces = tuple[bytes | memoryview, ...]
+"""A response in pieces. Those of a long list are parts of what is kept, so that no client has a copy of its own."""
 
 
-class SplitResponse(NamedTuple):
-    """A response before, at and behind its id; all empty if the id is in no usual place."""
+class SplitResponse:
+    """A response before, at and behind its id (JSON), which is empty if it is in no usual place.
 
-    before: bytes
-    request_id: bytes
-    behind: bytes
+    Equal are those with equal bytes around their ids. No bytes are copied, because lists may have megabytes.
+    """
+
+    __slots__ = ("_response", "before", "behind", "request_id")
+
+    def __init__(self, response: bytes, start: int, end: int) -> None:
+        view = memoryview(response)
+        self._response = response
+        self.before, self.request_id, self.behind = view[:start], response[start:end], view[end:]
+
+    def __repr__(self) -> str:
+        return f"<SplitResponse of {len(self)} bytes>"
+
+    def __len__(self) -> int:
+        return len(self._response)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SplitResponse):
+            return NotImplemented
+        whole = MessagePieces([other._response])
+        return self.is_of(whole, len(other.before), len(other) - len(other.behind))
+
+    def __hash__(self) -> int:
+        return hash((len(self.before), len(self.behind)))
+
+    def is_of(self, response: MessagePieces, start: int, end: int) -> bool:
+        """Tell whether ``response`` is this one, apart from an id from ``start`` to ``end``."""
+        size = len(self._response)
+        # Equal bytes are found by comparing them: a digest of a long list costs more than all the rest.
+        return (
+            len(self.before) == start
+            and len(self.behind) == response.size - end
+            and response.has_at(0, self._response, 0, start)
+            and response.has_at(end, self._response, size - len(self.behind), size)
+        )
 
     def with_id(self, request_id: bytes) -> Pieces:
         """The response under this id."""
-        return (self.before + request_id, self.behind) if self.behind else (self.before + request_id,)
+        if not self.behind:
+            return (self._response,)
+        return (b"".join((self.before, request_id)), self.behind)
 
 
 class Writing(NamedTuple):
@@ -114,18 +148,7 @@ class Listed:
     @property
     def size(self) -> int:
         """Bytes of the page, in all the ways in which it was written."""
-        return sum(len(way.before) + len(way.behind) for way in (self.split, *self.written.values()))
-
-    def is_of(self, response: MessagePieces, start: int, end: int) -> bool:
-        """Tell whether ``response`` is this page, apart from an id from ``start`` to ``end``."""
-        before, _, behind = self.split
-        # Equal bytes are found by comparing them: a digest of a long list costs more than all the rest.
-        return (
-            len(before) == start
-            and len(behind) == response.size - end
-            and response.has_at(0, before)
-            and response.has_at(end, behind)
-        )
+        return sum(map(len, (self.split, *self.written.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +192,7 @@ class ToolLists:
         self._logged: set[str] = set()
         self.unread: OrderedDict[str, None] = OrderedDict()
         """The readings of tools whose definitions were not read."""
-        self._reading = SingleFlight[tuple[bytes, bytes, bool], Listed | NoTools]()
+        self._reading = SingleFlight[tuple[SplitResponse, bool], Listed | NoTools]()
         self._writing = SingleFlight[tuple[Listed, Writing], SplitResponse]()
         self._snapshots = SingleFlight[Listed, CatalogueSnapshot]()
 
@@ -190,7 +213,7 @@ class ToolLists:
 
     def _find(self, response: MessagePieces, start: int, end: int, *, first: bool) -> Listed | None:
         for place, listed in enumerate(self._kept):
-            if listed.first == first and listed.is_of(response, start, end):
+            if listed.first == first and listed.split.is_of(response, start, end):
                 if place:
                     self._kept.insert(0, self._kept.pop(place))
                 return listed
@@ -221,8 +244,7 @@ class ToolLists:
         listed = self._find(MessagePieces([response]), start, end, first=first)
         if listed is not None:
             return listed
-        key = split.before, split.behind, first
-        return await self._reading.get(key, partial(self._read, response, split, first=first))
+        return await self._reading.get((split, first), partial(self._read, response, split, first=first))
 
     async def _read(self, response: bytes, split: SplitResponse, *, first: bool) -> Listed | NoTools:
         try:
@@ -294,7 +316,7 @@ class ToolLists:
         assert page is not None, "a page is read before it is written"
         text = await in_turns(write_page(page, await _texts(page, way), private=way.modern))
         if not listed.split.request_id:
-            return SplitResponse(text, b"", b"")
+            return SplitResponse(text, len(text), len(text))
         written = listed.written[way] = listed.split if text is page.response else _split(text)
         if len(listed.written) > WAYS:
             listed.written.popitem(last=False)
@@ -339,10 +361,8 @@ async def _snapshot(listed: Listed) -> CatalogueSnapshot:
 
 
 def _split(response: bytes) -> SplitResponse:
-    span = _span_of_id(MessagePieces([response]))
-    if span is None:
-        return SplitResponse(b"", b"", b"")
-    return SplitResponse(response[: span[0]], response[slice(*span)], response[span[1] :])
+    span = _span_of_id(MessagePieces([response])) or (len(response), len(response))
+    return SplitResponse(response, *span)
 
 
 def _span_of_id(response: MessagePieces) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """The part of the store's paths that a text may show: the URI of a known file, nothing of any other path. Pure.
 
-A path is recognised in every spelling (see ``path_spellings``), as a ``file:`` URL too. A path below a root of the
+A path is recognised in every spelling (see ``filenames``), as a ``file:`` URL too. A path below a root of the
 store is recognised by the root. A path that is relative to some directory, or under a root as another machine
 mounts it, is recognised by the ids that lead to a file. Work is linear in the text, whatever it holds.
 """

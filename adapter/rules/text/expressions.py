@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
-import re2
-
 LONGEST = 4_096
 """Characters of an expression."""
 
@@ -75,6 +73,10 @@ class Expression:
 def _compiled(source: str, ignore_case: bool, memory: int) -> _Program:
     if len(source) > LONGEST:
         raise ExpressionInvalid(f"it is longer than {LONGEST} characters")
+    # Late: with the library of C++ behind it the engine takes 2.6 MiB, and many settings hold no expression. Those
+    # that do load it while they are checked, before anything is served.
+    import re2
+
     options: Any = re2.Options()
     options.max_mem = memory
     options.case_sensitive = not ignore_case

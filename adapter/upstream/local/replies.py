@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from adapter.errors import UpstreamBroken
 from adapter.upstream.local.messages import LocalAnswer
-from adapter.upstream.port import Headers, UpstreamReply, silent
+from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
 from adapter.wire.sse import encode
 
 JSON: Headers = (("Content-Type", "application/json"),)
@@ -16,30 +16,6 @@ EVENTS: Headers = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-
 
 UNREAD_AT_MOST = 64
 """Messages that wait to be read on one stream before its writer has to wait, or learns that it is full."""
-
-
-class WholeReply:
-    """An UpstreamReply whose body is there from the beginning."""
-
-    needs_request = False
-
-    def __init__(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
-        self.status = status
-        self.headers = headers
-        self.whole: bytes | None = body
-        self._unread = body
-        self._aborted = False
-
-    async def read(self, read_timeout: float | None) -> bytes:  # noqa: ARG002 (the port's: nothing here is waited for)
-        """See UpstreamReply."""
-        if self._aborted and self._unread:
-            raise _dropped()
-        chunk, self._unread = self._unread, b""
-        return chunk
-
-    def abort(self) -> None:
-        """See UpstreamReply."""
-        self._aborted = True
 
 
 class EventStream:
@@ -106,7 +82,7 @@ class EventStream:
             except TimeoutError:
                 raise silent(read_timeout) from None
         if self._aborted:
-            raise _dropped()
+            raise dropped()
         chunk = b"".join(self._unread)
         self._unread.clear()
         self._emptied.set()
@@ -231,7 +207,3 @@ def whole(answer: LocalAnswer) -> WholeReply:
     """The reply with this answer as JSON."""
     headers = JSON if answer.session is None else (*JSON, ("Mcp-Session-Id", answer.session.id))
     return WholeReply(answer.status, headers, answer.body)
-
-
-def _dropped() -> UpstreamBroken:
-    return UpstreamBroken("The connection to the upstream server was dropped.")

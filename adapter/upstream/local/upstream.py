@@ -25,9 +25,9 @@ from adapter.upstream.local.messages import (
     refusal,
 )
 from adapter.upstream.local.port import LocalHead, LocalRequest, LocalServer
-from adapter.upstream.local.replies import JSON, EventStream, PendingReply, WholeReply, whole
+from adapter.upstream.local.replies import JSON, EventStream, PendingReply, whole
 from adapter.upstream.local.sessions import LocalSession
-from adapter.upstream.port import Fields, UpstreamReply, UpstreamRequest, fields_of
+from adapter.upstream.port import Fields, UpstreamReply, UpstreamRequest, WholeReply, fields_of
 from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, failure, parse
 from adapter.wire.eras import Era, check_mirrors, classify, is_modern
 from adapter.wire.names import VERSION_KEY

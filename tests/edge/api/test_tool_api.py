@@ -15,9 +15,9 @@ from adapter.hosted.server import HostedServer
 from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.relay.http_api.sessions import KNOWN_FOR
 from adapter.rules.calls.tool_api import WARNING
-from adapter.upstream.local.replies import JSON, WholeReply
+from adapter.upstream.local.replies import JSON
 from adapter.upstream.local.upstream import LocalUpstream
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, unreachable
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, unreachable
 from adapter.upstream.scripted import Expect, ScriptedUpstream
 from tests.edge.tool_serving import PATH, serving
 from tests.hosted.serving import ToolAnswer, Waiting, count, echo, fail, hosted, refuse, text, tool

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from pathlib import Path
 
 import orjson
-import pytest
 
 from tests.edge import hostile_forms
-from tests.edge.conftest import StartAdapter, StartUpstream
-from tests.edge.hostile import QUOTA, ROOT, Scene, hostilities
+from tests.edge.hostile import QUOTA, ROOT, Scene, StartScene
 from tests.edge.raw import RawClient
 
 FORMS = 2000
 SENDERS = 8
 
 
-async def test_two_thousand_hostile_forms(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_two_thousand_hostile_forms(hostilities: StartScene) -> None:
     """Whatever the form and its framing: it is taken or refused, and what is taken is where it belongs."""
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         await scene.robbed()
         await client.initialize()
         await asyncio.gather(*(send_forms(scene, client, seed) for seed in range(SENDERS)))
@@ -60,11 +55,9 @@ def check_upload(scene: Scene, scope: str, answer: bytes) -> None:
 # --- targets and handles --------------------------------------------------------------------------------------
 
 
-async def test_hostile_targets_and_queries(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_hostile_targets_and_queries(hostilities: StartScene) -> None:
     """A link is good for what it was made for, in the one spelling it has; no path leads to anything else."""
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
         await client.initialize()
         own = await scene.call(client, "write", {"filename": "a b.txt"})
@@ -139,11 +132,9 @@ def hostile_target(draw: random.Random, own: str, other: str) -> str:
     return prefix + "/".join(parts) + ("?" + query if query else "")
 
 
-async def test_hostile_handles(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_hostile_handles(hostilities: StartScene) -> None:
     """Only one's own handle, exactly as it was given, ever becomes a path; the rest is a sentence for the model."""
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
         await client.initialize()
         own = (await scene.upload(client, b"mine"))["upload_handle"]

@@ -17,17 +17,16 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
-from tests.edge.hostile import QUOTA, Scene, Victim, arguments_of, hostilities
+from tests.edge.hostile import QUOTA, Scene, StartScene, Victim, arguments_of
 from tests.edge.hostile_forms import NAMES
 from tests.edge.raw import Exchange, modern_body, modern_fields, result
 
 Plant = Callable[[Path, Path], None]
 
 
-def treasures(scene: Scene, victim: Victim, outside: Path) -> list[Path]:
+def treasures(scene: Scene, victim: Victim) -> list[Path]:
     """What a tool may want to read; the secrets in all of it are known to ``scene``."""
-    secret = b"CANARY beside the store"
+    secret, outside = b"CANARY beside the store", scene.root.parent / "outside"
     outside.mkdir(exist_ok=True)
     (outside / "secret.txt").write_bytes(secret)
     scene.secrets.append(secret)
@@ -129,18 +128,15 @@ PLANTS: tuple[Plant, ...] = (
 
 @pytest.mark.parametrize("plant", PLANTS)
 async def test_what_is_planted_at_the_allocated_path(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    hostilities: StartScene,
     plant: Plant,
 ) -> None:
     """It is not captured, the call keeps its result and says so, and nothing of it stays."""
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
         await client.initialize()
         planted: list[Path] = []
-        for treasure in treasures(scene, victim, tmp_path / "outside"):
+        for treasure in treasures(scene, victim):
 
             async def play(exchange: Exchange, treasure: Path = treasure) -> None:
                 path = Path(arguments_of(exchange)["filename"])
@@ -161,16 +157,13 @@ async def test_what_is_planted_at_the_allocated_path(
 
 @pytest.mark.parametrize("plant", PLANTS)
 async def test_what_is_planted_where_a_file_was_kept(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    hostilities: StartScene,
     plant: Plant,
 ) -> None:
     """A file that is no longer the one that was kept is gone: for downloads, for reads and as a handle."""
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
-        for treasure in treasures(scene, victim, tmp_path / "outside"):
+        for treasure in treasures(scene, victim):
             # A session for each: some of what is planted leaves no room for another file beside it.
             await client.initialize()
             handle = (await scene.upload(client, b"mine", treasure.name))["upload_handle"]
@@ -232,17 +225,14 @@ def give_second_name(path: Path, treasure: Path) -> None:
     "change", [swap_file_and_link, swap_directory_and_link, grow, come_and_go, give_second_name]
 )
 async def test_what_changes_while_it_is_captured(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    hostilities: StartScene,
     change: Plant,
 ) -> None:
     """What is captured was the tool's own at one moment, or the call says that nothing was."""
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
         await client.initialize()
-        for treasure in treasures(scene, victim, tmp_path / "outside") * 6:
+        for treasure in treasures(scene, victim) * 6:
             over = threading.Event()
             changing: list[asyncio.Task[None]] = []
 
@@ -279,12 +269,10 @@ async def test_what_changes_while_it_is_captured(
 # --- what callers want files to be called ---------------------------------------------------------------------
 
 
-async def test_what_callers_want_files_to_be_called(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_callers_want_files_to_be_called(hostilities: StartScene) -> None:
     """The tool writes in a directory of the call's own, and what it wrote can be read and downloaded."""
     odd: tuple[object, ...] = (*NAMES, "", None, 7, [], {"a": 1}, "\ud800.txt", "a" * 100_000, True)
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         await client.initialize()
         own = scene.root / "artifacts" / scene.scope_of(client)
         for name in odd:
@@ -340,11 +328,9 @@ ELSEWHERE = (
 )
 
 
-async def test_what_a_result_names(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_a_result_names(hostilities: StartScene) -> None:
     """In text or structured: of all that is named only a file of the scope's own, written now, is captured."""
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
         await client.initialize()
         handle = (await scene.upload(client, b"CANARY of its own upload"))["upload_handle"]
@@ -352,7 +338,7 @@ async def test_what_a_result_names(
         own = scene.root / "artifacts" / scene.scope_of(client)
         own.mkdir(parents=True)
         staged = next((scene.root / "uploads" / scene.scope_of(client)).rglob("mine.txt"))
-        others = [*treasures(scene, victim, tmp_path / "outside"), staged, scene.root / "lock"]
+        others = [*treasures(scene, victim), staged, scene.root / "lock"]
         for treasure in others:
             (own / f"link-{treasure.name}").unlink(missing_ok=True)
             (own / f"link-{treasure.name}").symlink_to(treasure)
@@ -433,11 +419,9 @@ def odd_answers(path: str) -> Iterator[tuple[str, bytes]]:
     yield as_json + "\r\nContent-Encoding: gzip", b"not gzip"
 
 
-async def test_what_is_no_answer(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_is_no_answer(hostilities: StartScene) -> None:
     """It is passed on or told to be broken, never an internal failure; the path the tool was told is withheld."""
-    async with hostilities(upstream, adapter, tmp_path, capsys) as scene, scene.front.client() as client:
+    async with hostilities() as scene, scene.front.client() as client:
         await scene.robbed()
         await client.initialize()
         scene.excusable = (502,)  # which a modern client is told of an upstream whose answer cannot be read

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import orjson
 import pytest
 
 from adapter.upstream.http import HttpUpstream
 from tests.edge.conftest import StartAdapter, StartUpstream
-from tests.edge.raw import Exchange, call_body, event, initialize_result
+from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, event, initialize_result
 
 SHARED = {"upstream": "principal"}
 KEPT = {"missing_id": "principal"}
@@ -32,6 +34,22 @@ async def named(exchange: Exchange) -> None:
     assert isinstance(params, dict)
     answer = {"jsonrpc": "2.0", "id": message["id"], "result": params["name"]}
     await exchange.json(orjson.dumps(answer))
+
+
+@asynccontextmanager
+async def shared_by_two(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> AsyncIterator[tuple[RawUpstream, tuple[RawClient, RawClient]]]:
+    """Two clients with sessions of their own, which share one at the server."""
+    async with (
+        upstream(named) as up,
+        adapter(up, sessions=SHARED) as front,
+        front.client() as ada,
+        front.client() as ben,
+    ):
+        for client in (ada, ben):
+            await client.initialize()
+        yield up, (ada, ben)
 
 
 async def test_default_refuses_a_request_without_id(upstream: StartUpstream, adapter: StartAdapter) -> None:
@@ -98,20 +116,14 @@ async def test_session_for_every_exchange_is_one_at_the_server(
 
 async def test_two_listeners_share_one_stream(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """News of the server reach both clients by one connection."""
-    async with (
-        upstream(named) as up,
-        adapter(up, sessions=SHARED) as front,
-        front.client() as ada,
-        front.client() as ben,
-    ):
-        for client in (ada, ben):
-            await client.initialize()
+    async with shared_by_two(upstream, adapter) as (up, clients):
+        for client in clients:
             await client.send("GET", Accept="text/event-stream")
             assert (await client.head()).status == 200
         (stream,) = up.calls("GET")
         news = event(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
         await stream.chunk(news)
-        for client in (ada, ben):
+        for client in clients:
             assert news in await client.read_until(len(news))
 
 
@@ -138,14 +150,7 @@ async def test_tokens_never_share(upstream: StartUpstream, adapter: StartAdapter
 
 async def test_server_that_restarts_is_gone_on_with(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """All sessions are gone there; two clients call at once, and one session is opened for both."""
-    async with (
-        upstream(named) as up,
-        adapter(up, sessions=SHARED) as front,
-        front.client() as ada,
-        front.client() as ben,
-    ):
-        for client in (ada, ben):
-            await client.initialize()
+    async with shared_by_two(upstream, adapter) as (up, (ada, ben)):
         up.sessions.clear()
         answers = await asyncio.gather(ada.call("a"), ben.call("b"))
         assert [orjson.loads(body)["result"] for _, body in answers] == ["a", "b"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -59,15 +61,24 @@ async def warmed(client: RawClient) -> None:
     assert head.status == 200 and b'"write"' in body
 
 
+@asynccontextmanager
+async def warm(
+    upstream: StartUpstream, adapter: StartAdapter, closes: str, **sections: Any
+) -> AsyncIterator[tuple[RawUpstream, RawClient]]:
+    """A client that has seen the list of tools, before a server that closes at the next request of ``closes``."""
+    script = Closing()
+    async with upstream(script) as up, adapter(up, **sections) as front, front.client() as client:
+        await warmed(client)
+        script.method = closes
+        yield up, client
+
+
 @pytest.mark.parametrize("name", ["write", "unheard-of"])
 async def test_call_that_may_have_run_is_an_error(
     upstream: StartUpstream, adapter: StartAdapter, name: str
 ) -> None:
     """The client is told that the call may have run; the next call goes through."""
-    script = Closing()
-    async with upstream(script) as up, adapter(up, core=WARN) as front, front.client() as client:
-        await warmed(client)
-        script.method = "tools/call"
+    async with warm(upstream, adapter, "tools/call", core=WARN) as (up, client):
         head, body = await client.call(name, 5)
         error = error_of(body)
         assert (head.status, error["code"], error["id"]) == (200, -32011, 5)
@@ -81,10 +92,7 @@ async def test_call_of_a_tool_that_says_so_is_sent_again(
     upstream: StartUpstream, adapter: StartAdapter, name: str
 ) -> None:
     """By the definition that the session was shown, the tool changes nothing, or nothing more."""
-    script = Closing()
-    async with upstream(script) as up, adapter(up, core=WARN) as front, front.client() as client:
-        await warmed(client)
-        script.method = "tools/call"
+    async with warm(upstream, adapter, "tools/call", core=WARN) as (up, client):
         assert (await client.call(name, 5))[1] == result(5)
         assert calls(up, name) == 2
 
@@ -93,10 +101,7 @@ async def test_hints_that_nobody_looked_at_promise_nothing(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
     """Where no catalogue is guarded the adapter holds no definition, so the call is sent once."""
-    script = Closing()
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await warmed(client)
-        script.method = "tools/call"
+    async with warm(upstream, adapter, "tools/call") as (up, client):
         assert error_of((await client.call("read", 5))[1])["code"] == -32011
         assert calls(up, "read") == 1
 
@@ -119,12 +124,9 @@ async def test_modern_call_gets_the_status_of_its_era(upstream: StartUpstream, a
 )
 async def test_reading_is_sent_again(upstream: StartUpstream, adapter: StartAdapter, body: bytes) -> None:
     """Nobody notices that the server closed."""
-    script = Closing()
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await warmed(client)
-        method: str = orjson.loads(body)["method"]
+    method: str = orjson.loads(body)["method"]
+    async with warm(upstream, adapter, method) as (up, client):
         before = len(up.calls(method))
-        script.method = method
         head, answer = await client.request("POST", body)
         assert head.status == 200 and "result" in orjson.loads(answer)
         assert len(up.calls(method)) == before + 2
@@ -132,10 +134,7 @@ async def test_reading_is_sent_again(upstream: StartUpstream, adapter: StartAdap
 
 async def test_stream_is_opened_again(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """A GET that got no byte only listens."""
-    script = Closing()
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await warmed(client)
-        script.method = "GET"
+    async with warm(upstream, adapter, "GET") as (up, client):
         head, _ = await client.request("GET")
         assert head.status == 200 and len(up.calls("GET")) == 2
 

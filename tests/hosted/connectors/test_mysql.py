@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.hosted.connectors import connector_for
-from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
+from adapter.hosted.connectors.port import QueryFailed
 from adapter.rules.calls.inputs import Scalar
+from tests.hosted.connectors import scenarios
 from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server, eventually
 from tests.hosted.stating import Asking, opened, opened_at
 from tests.hosted.witnesses import root_of
@@ -145,13 +144,8 @@ async def test_a_second_statement_is_refused(database: Asking) -> None:
 
 async def test_a_write_counts_and_returning_gives_rows(database: Asking) -> None:
     """What a write changed is a number, unless it asks for the rows."""
-    inserted = await database.sql(
-        "INSERT INTO people (name) VALUES (%s), (%s) RETURNING id, name", "Ada", "Alan"
-    )
-    assert inserted.rows == [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Alan"}]
-    updated = await database.sql("UPDATE people SET name = %s", "x")
-    assert (updated.rows, updated.affected) == ([{"rows_affected": 2}], 2)
-    assert (await database.sql("SELECT id FROM people WHERE id = 9")).rows == []
+    insert = "INSERT INTO people (name) VALUES (%s), (%s) RETURNING id, name"
+    await scenarios.writes_and_shows_rows(database, insert, "UPDATE people SET name = %s", "x")
 
 
 async def test_a_procedure_gives_its_first_rows(database: Asking) -> None:
@@ -175,7 +169,7 @@ async def test_a_refused_statement_says_why(database: Asking) -> None:
     """The server's sentence is the failure's, and the connection serves the next statement."""
     with pytest.raises(QueryFailed, match=r"Table 'app\.nowhere' doesn't exist"):
         await database.sql("SELECT * FROM nowhere")
-    assert (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+    await scenarios.still_answers(database)
 
 
 async def test_a_row_that_cannot_be_read_leaves_no_other_s(mariadb: Server) -> None:
@@ -183,7 +177,7 @@ async def test_a_row_that_cannot_be_read_leaves_no_other_s(mariadb: Server) -> N
     async with opened(mariadb, pool_size=1) as single:
         with pytest.raises(QueryFailed, match="can't decode"):
             await single.sql("SELECT %s AS text FROM seq_1_to_9", "a\udcff")
-        assert (await single.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+        await scenarios.still_answers(single)
 
 
 async def test_a_transaction_left_open_is_rolled_back(mariadb: Server, database: Asking) -> None:
@@ -197,65 +191,44 @@ async def test_a_transaction_left_open_is_rolled_back(mariadb: Server, database:
 async def test_a_statement_that_takes_too_long_ends_on_the_server(mariadb: Server, database: Asking) -> None:
     """A timeout is one failure here and no work there."""
     async with opened(mariadb, pool_size=1) as single:
-        with pytest.raises(QueryTimedOut, match=r"longer than 0\.3 s"):
-            await single.sql("SELECT SLEEP(60) /* timed out */", timeout=0.3)
+        await scenarios.takes_too_long(single, "SELECT SLEEP(60) /* timed out */")
         await eventually(lambda: _runs(database, "timed out", 0))
-        assert (await single.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+        await scenarios.still_answers(single)
 
 
 async def test_a_cancelled_call_ends_its_statement_on_the_server(mariadb: Server, database: Asking) -> None:
     """Whoever stops waiting stops the work as well."""
     async with opened(mariadb, pool_size=1) as single:
-        call = asyncio.create_task(single.sql("SELECT SLEEP(60) /* left behind */"))
-        await eventually(lambda: _runs(database, "left behind", 1))
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await eventually(lambda: _runs(database, "left behind", 0))
-        assert (await single.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+        await scenarios.is_cancelled(
+            single,
+            "SELECT SLEEP(60) /* left behind */",
+            begun=lambda: _runs(database, "left behind", 1),
+            ended=lambda: _runs(database, "left behind", 0),
+        )
 
 
 async def test_a_full_pool_makes_calls_wait(mariadb: Server) -> None:
     """More calls than connections all get their answer, and one that waits too long says so."""
     async with opened(mariadb, pool_size=2) as small:
-        answers = await asyncio.gather(*(small.sql("SELECT SLEEP(0.02), %s AS n", n) for n in range(10)))
-        assert [answer.rows[0]["n"] for answer in answers] == list(range(10))
-        busy = [asyncio.create_task(small.sql("SELECT SLEEP(60)")) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(QueryTimedOut):
-            await small.sql("SELECT 1", timeout=0.2)
-        for call in busy:
-            call.cancel()
-        await asyncio.gather(*busy, return_exceptions=True)
+        await scenarios.crowds_a_pool_of_two(small, "SELECT SLEEP(0.02), %s AS n", "SELECT SLEEP(60)")
 
 
 async def test_many_statements_leak_no_connection(mariadb: Server, database: Asking) -> None:
     """A thousand statements, good and bad and cancelled, use no more connections than the pool has."""
     async with opened(mariadb, pool_size=4) as leaky:
         before = await _connections(database)
-        for _ in range(10):
-            calls = [asyncio.create_task(leaky.sql("SELECT 1" if n % 7 else "SELEC")) for n in range(100)]
-            await asyncio.sleep(0)
-            for call in calls[::10]:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
+        await scenarios.sends_a_thousand(leaky)
         await eventually(lambda: _at_most(database, before + 3))
-        assert (await leaky.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+        await scenarios.still_answers(leaky)
     await eventually(lambda: _at_most(database, before - 1))
 
 
 async def test_a_restarted_server_is_found_again(mariadb: Server, database: Asking) -> None:
     """A server that went away fails the calls of that time, and none afterwards."""
-    call = asyncio.create_task(database.sql("SELECT SLEEP(60) /* cut off */"))
-    async with opened(mariadb) as watching:
-        await eventually(lambda: _runs(watching, "cut off", 1))
-    mariadb.stop()
-    with pytest.raises(QueryFailed):
-        await call
-    with pytest.raises(QueryFailed, match="nothing listens at the configured address"):
-        await database.sql("SELECT 1")
-    mariadb.start()
-    await eventually(lambda: _answers(database))
+    endless = "SELECT SLEEP(60) /* cut off */"
+    await scenarios.loses_its_server(
+        mariadb, database, endless, lambda watching: _runs(watching, "cut off", 1)
+    )
 
 
 async def test_the_address_of_other_clients_is_understood(mariadb: Server) -> None:
@@ -281,10 +254,7 @@ async def test_a_connector_that_cannot_open_gives_a_safe_reason(mariadb: Server)
         "mysql://app:hunter2@127.0.0.1:hunter2/db": "the connection string is not valid",
         "hunter2": "the connection string is not valid",
     }
-    for url, why in wrong.items():
-        with pytest.raises(ConnectorFailed) as failure:
-            await connector_for("mysql", "main", url).open()
-        assert str(failure.value) == f"connector 'main' (mysql): {why}"
+    await scenarios.cannot_open("mysql", wrong)
 
 
 async def _runs(database: Asking, mark: str, count: int) -> bool:
@@ -298,10 +268,3 @@ async def _connections(database: Asking) -> int:
 
 async def _at_most(database: Asking, count: int) -> bool:
     return await _connections(database) <= count
-
-
-async def _answers(database: Asking) -> bool:
-    try:
-        return (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
-    except QueryFailed:
-        return False

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.hosted.connectors import connector_for
-from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
+from adapter.hosted.connectors.port import QueryFailed
 from adapter.rules.calls.inputs import Scalar
+from tests.hosted.connectors import scenarios
 from tests.hosted.databases import URL_PASSWORD, Server, eventually
 from tests.hosted.stating import Asking, opened
 from tests.ports import free_port
@@ -88,13 +87,8 @@ async def test_the_server_decides_what_a_value_means(
 
 async def test_a_write_counts_and_returning_gives_rows(database: Asking) -> None:
     """What a write changed is a number, unless it asks for the rows."""
-    inserted = await database.sql(
-        "INSERT INTO people (name) VALUES ($1), ($2) RETURNING id, name", "Ada", "Alan"
-    )
-    assert inserted.rows == [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Alan"}]
-    updated = await database.sql("UPDATE people SET born = $1", "1912-06-23")
-    assert (updated.rows, updated.affected) == ([{"rows_affected": 2}], 2)
-    assert (await database.sql("SELECT id FROM people WHERE id = 9")).rows == []
+    insert = "INSERT INTO people (name) VALUES ($1), ($2) RETURNING id, name"
+    await scenarios.writes_and_shows_rows(database, insert, "UPDATE people SET born = $1", "1912-06-23")
     assert (await database.sql("VACUUM people")).rows == [{"rows_affected": 0}]
 
 
@@ -131,7 +125,7 @@ async def test_a_refused_statement_says_why(database: Asking) -> None:
         await database.sql("SELECT * FROM nowhere")
     with pytest.raises(QueryFailed, match="invalid input syntax for type integer"):
         await database.sql("SELECT $1::int", "many")
-    assert (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+    await scenarios.still_answers(database)
 
 
 async def test_w9_a_failure_quotes_only_what_the_call_sent(database: Asking) -> None:
@@ -149,67 +143,46 @@ async def test_w9_a_failure_quotes_only_what_the_call_sent(database: Asking) -> 
 async def test_a_statement_that_takes_too_long_ends_on_the_server(postgres: Server, database: Asking) -> None:
     """A timeout is one failure here and no work there."""
     async with opened(postgres, pool_size=1) as single:
-        with pytest.raises(QueryTimedOut, match=r"longer than 0\.3 s"):
-            await single.sql("SELECT pg_sleep(60) /* timed out */", timeout=0.3)
+        await scenarios.takes_too_long(single, "SELECT pg_sleep(60) /* timed out */")
         assert await _running(database, "%timed out%") == 0
-        assert (await single.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+        await scenarios.still_answers(single)
 
 
 async def test_a_cancelled_call_ends_its_statement_on_the_server(postgres: Server, database: Asking) -> None:
     """Whoever stops waiting stops the work as well."""
     async with opened(postgres, pool_size=1) as single:
-        call = asyncio.create_task(single.sql("SELECT pg_sleep(60) /* left behind */"))
-        await eventually(lambda: _runs(database, "%left behind%", 1))
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await eventually(lambda: _runs(database, "%left behind%", 0))
-        assert (await single.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+        await scenarios.is_cancelled(
+            single,
+            "SELECT pg_sleep(60) /* left behind */",
+            begun=lambda: _runs(database, "%left behind%", 1),
+            ended=lambda: _runs(database, "%left behind%", 0),
+        )
 
 
 async def test_a_full_pool_makes_calls_wait(postgres: Server) -> None:
     """More calls than connections all get their answer, and one that waits too long says so."""
     async with opened(postgres, pool_size=2) as small:
-        answers = await asyncio.gather(
-            *(small.sql("SELECT pg_sleep(0.02), $1::int AS n", n) for n in range(10))
+        await scenarios.crowds_a_pool_of_two(
+            small, "SELECT pg_sleep(0.02), $1::int AS n", "SELECT pg_sleep(60)"
         )
-        assert [answer.rows[0]["n"] for answer in answers] == list(range(10))
-        busy = [asyncio.create_task(small.sql("SELECT pg_sleep(60)")) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(QueryTimedOut):
-            await small.sql("SELECT 1", timeout=0.2)
-        for call in busy:
-            call.cancel()
-        await asyncio.gather(*busy, return_exceptions=True)
 
 
 async def test_many_statements_leak_no_connection(postgres: Server, database: Asking) -> None:
     """A thousand statements, good and bad and cancelled, use no more connections than the pool has."""
     mine = "SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = 'leaky'"
     async with opened(postgres, pool_size=4, application_name="leaky") as leaky:
-        for _ in range(10):
-            calls = [asyncio.create_task(leaky.sql("SELECT 1" if n % 7 else "SELEC")) for n in range(100)]
-            await asyncio.sleep(0)
-            for call in calls[::10]:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
+        await scenarios.sends_a_thousand(leaky)
         assert (await database.sql(mine)).rows[0]["n"] <= 4
-        assert (await leaky.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+        await scenarios.still_answers(leaky)
     await eventually(lambda: _none_left(database, mine))
 
 
 async def test_a_restarted_server_is_found_again(postgres: Server, database: Asking) -> None:
     """A server that went away fails the calls of that time, and none afterwards."""
-    call = asyncio.create_task(database.sql("SELECT pg_sleep(60)"))
-    async with opened(postgres) as watching:
-        await eventually(lambda: _runs(watching, "SELECT pg_sleep(60)", 1))
-    postgres.stop()
-    with pytest.raises(QueryFailed):
-        await call
-    with pytest.raises(QueryFailed, match="nothing listens at the configured address"):
-        await database.sql("SELECT 1")
-    postgres.start()
-    await eventually(lambda: _answers(database))
+    endless = "SELECT pg_sleep(60)"
+    await scenarios.loses_its_server(
+        postgres, database, endless, lambda watching: _runs(watching, endless, 1)
+    )
 
 
 async def test_a_connector_that_cannot_open_gives_a_safe_reason(postgres: Server) -> None:
@@ -222,10 +195,7 @@ async def test_a_connector_that_cannot_open_gives_a_safe_reason(postgres: Server
         "postgres://app:hunter2@127.0.0.1:hunter2/db": "the connection string is not valid",
         "hunter2": "the connection string is not valid",
     }
-    for url, why in wrong.items():
-        with pytest.raises(ConnectorFailed) as failure:
-            await connector_for("postgres", "main", url).open()
-        assert str(failure.value) == f"connector 'main' (postgres): {why}"
+    await scenarios.cannot_open("postgres", wrong)
 
 
 async def _running(database: Asking, query: str) -> int:
@@ -240,10 +210,3 @@ async def _runs(database: Asking, query: str, count: int) -> bool:
 
 async def _none_left(database: Asking, counting: str) -> bool:
     return (await database.sql(counting)).rows == [{"n": 0}]
-
-
-async def _answers(database: Asking) -> bool:
-    try:
-        return (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
-    except QueryFailed:
-        return False

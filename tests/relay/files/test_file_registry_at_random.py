@@ -1,4 +1,4 @@
-"""Everything at once and at random: whatever fails and whoever leaves, the invariants of holdings hold."""
+"""Everything at once and at random: whatever fails and whoever leaves, the invariants of the registry hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOTAL = 1500
 
 
 class Visitor:
-    """Does one thing after another with the holdings, each drawn from a seed; may be cancelled anywhere."""
+    """Does one thing after another with the registry, each drawn from a seed; may be cancelled anywhere."""
 
     def __init__(self, filing: Filing, told: list[FileRecord], seed: int) -> None:
         self.filing = filing

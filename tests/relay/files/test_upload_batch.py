@@ -369,7 +369,7 @@ async def test_one_who_leaves_the_queue_lets_the_next_in(let_in: bool) -> None:
     leave_too = await asyncio.wait_for(staying, 1)
     assert leaving.cancelled()
     leave_too()
-    assert repr(admission) == "<Admission: 0 scopes, 0 waiting>"
+    assert repr(admission) == "<UploadQueue: 0 scopes, 0 waiting>"
 
 
 async def test_without_a_quota_nobody_waits() -> None:

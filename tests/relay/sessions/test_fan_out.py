@@ -11,7 +11,7 @@ import pytest
 
 from adapter.errors import LimitReached
 from adapter.relay.sessions.fan_out import QUEUE_BYTES, QUEUE_EVENTS
-from adapter.relay.sessions.shared_session import LARGEST
+from adapter.relay.sessions.shared_session import LARGEST, MOST_VALUES
 from adapter.rules.access.shared_sessions import REPLAY_BYTES, REPLAY_EVENTS
 from adapter.upstream.port import UpstreamReply, header
 from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
@@ -284,7 +284,9 @@ async def test_huge_message_that_answers_nothing_fails_its_call() -> None:
     stream.say(news(1, LARGEST + 1))
     stream.end()
     text = await whole(answer)
-    assert len(text) < 1000 and orjson.loads(text.partition(b"data: ")[2])["id"] == 1
+    message = orjson.loads(text.partition(b"data: ")[2])
+    assert len(text) < 1000 and message["id"] == 1
+    assert f"the limit is {LARGEST} bytes and {MOST_VALUES} values" in message["error"]["message"]
 
 
 async def test_answer_above_the_limit_fails_its_call_only() -> None:

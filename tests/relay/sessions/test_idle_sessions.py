@@ -1,4 +1,4 @@
-"""The cleanup with a server that hangs: it holds up neither other servers nor any other errand."""
+"""The cleanup with a server that hangs: it holds up neither other servers nor any other task."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class Keeping:
         )
 
     async def count(self) -> None:
-        """An errand that counts how often it is done."""
+        """A task that counts how often it is done."""
         self.background += 1
 
     async def fail(self) -> None:
-        """An errand that cannot be done."""
+        """A task that fails."""
         raise StoreUnavailable
 
     async def open(self, server: str, count: int) -> None:
@@ -108,7 +108,7 @@ def keeping() -> Keeping:
 
 
 async def test_others_are_tended_while_one_server_hangs(keeping: Keeping) -> None:
-    """The other server's sessions rest, and errands are done, before the first one's time-out is over."""
+    """The other server's sessions rest, and background tasks are done, before the first one's time-out is over."""
     await keeping.open("hanging", 20)
     await keeping.open("well", 20)
     keeping.relaying.clock.now += 11

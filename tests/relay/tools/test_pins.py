@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import pytest
+
+from adapter.errors import StoreUnavailable
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import LOOKED_UP, CatalogueCache
 from adapter.relay.tools.catalogue_store import CATALOGUES
-from adapter.relay.tools.pins import PINS, Pins
+from adapter.relay.tools.pins import DRIFTS, PINS, Pins
 from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.tools.catalogue import Catalogue, Pinning, catalogue_of
 from adapter.rules.tools.definitions import read_tool
@@ -64,6 +67,27 @@ async def test_accepted_catalogue_is_everybodys_baseline() -> None:
         pin = await running.pin_of(scope)
         assert pin is not None and pin.digest == new.digest
     assert await process(store, clock, "two").pin_of("before") is None
+
+
+class ForgetfulStore(MemoryStore):
+    """Fails in the middle of an acceptance: the pin is written down, the drift that was met stays."""
+
+    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        """See Store."""
+        if table == DRIFTS:
+            raise StoreUnavailable()
+        return await super().delete(table, key, expected=expected)
+
+
+async def test_acceptance_that_failed_half_way_counts_as_far_as_it_came() -> None:
+    """The process that wrote the pin starts from it at once, as every other one does."""
+    baselines = process(ForgetfulStore(), Clock())
+    await baselines.pin(SCOPE, catalogue("click"))
+    new = catalogue("click", "shoot")
+    with pytest.raises(StoreUnavailable):
+        await baselines.accept(new)
+    pin = await baselines.pin_of(SCOPE.id)
+    assert pin is not None and pin.digest == new.digest
 
 
 async def test_ended_scope_leaves_no_pin() -> None:

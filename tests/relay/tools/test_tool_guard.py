@@ -651,7 +651,9 @@ async def test_pages_of_a_long_list_are_warned_of() -> None:
         assert names(await front.list(session)) == ["own", "t0", "t1"]
 
 
-async def test_a_new_session_starts_from_the_pages_that_it_is_shown() -> None:
+async def test_a_new_session_starts_from_the_pages_that_it_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Not from what others saw before a change without a word, so it has nothing to be warned of."""
     shop = Shop(*(tool(f"t{number}") for number in range(4)))
     shop.page_size = 2
@@ -659,9 +661,10 @@ async def test_a_new_session_starts_from_the_pages_that_it_is_shown() -> None:
         await front.list(await front.open())
         shop.tools = [tool("t0", "Does evil."), *shop.tools[1:]]
         assert (await front.list(await front.open()))[0] == tool("t0", "Does evil.")
+        assert "tools changed" not in capsys.readouterr().err
 
 
-async def test_a_name_on_two_pages_is_no_drift() -> None:
+async def test_a_name_on_two_pages_is_no_drift(capsys: pytest.CaptureFixture[str]) -> None:
     """Odd, but the same each time."""
     shop = Shop(tool("a"), tool("b"), tool("a", "Otherwise."), tool("c"))
     shop.page_size = 2
@@ -671,6 +674,7 @@ async def test_a_name_on_two_pages_is_no_drift() -> None:
             await front.list(session)
             await front.list(session, cursor="2")
         await front.call(session, "c")
+        assert "tools changed" not in capsys.readouterr().err
 
 
 async def test_lists_without_pins_are_shown_while_warning() -> None:

@@ -107,6 +107,18 @@ async def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None
     assert pages[0].listed is pages[2].listed
 
 
+@pytest.mark.parametrize("id_is_last", [False, True])
+async def test_a_list_is_kept_without_a_copy(id_is_last: bool) -> None:
+    """It may have megabytes, so what is kept of it are views of the bytes that came."""
+    body = response(PLAIN)
+    if id_is_last:
+        body = b'{"result":%s,"jsonrpc":"2.0","id":7}' % orjson.dumps(orjson.loads(body)["result"])
+    page = await lists().page(body, b"7", first=True, modern=False)
+    assert page.listed is not None
+    assert page.listed.split.before.obj is page.listed.split.behind.obj is body
+    assert page.response == body
+
+
 async def test_other_eras_and_pages_are_made_apart() -> None:
     """The first page has the adapter's tools, and a modern one is private."""
     made, came = lists(own=[OWN]), response(PLAIN)

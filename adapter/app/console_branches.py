@@ -1,0 +1,178 @@
+"""The routes of the console: its page, its data and the HTTP API of tools, below ``console.path``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from adapter.app.console import BuiltConsole, ConsoleSurroundings
+from adapter.app.edge import Observation
+from adapter.app.files import FileStages
+from adapter.app.relay import RelayParts, Runtime
+from adapter.edge.api.auth_hook import AuthHook
+from adapter.edge.api.server_routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.server_tools import Callers, Previews, ServerTools
+from adapter.edge.api.tool_api import ApiOptions, ToolApi
+from adapter.edge.console import operations as console_operations
+from adapter.edge.console.data import ConsoleData, ConsoleFacts
+from adapter.edge.console.page_files import PageFiles, pages
+from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus
+from adapter.edge.http.request import Request
+from adapter.edge.openapi import operations
+from adapter.edge.router import ExchangeRecords
+from adapter.hosted.scripts.references import ScriptInvalid
+from adapter.relay.http_api.sessions import HttpSessions
+from adapter.relay.sessions.health_probe import HealthMonitor
+from adapter.settings.reference_page import MASK, masked
+from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings
+from adapter.version import installed_version
+from adapter.wire.eras import Era
+
+
+def build_branches(settings: Settings, observation: Observation, around: ConsoleSurroundings) -> BuiltConsole:
+    """Build the console. A hook that cannot be loaded is noted as a problem of the plans."""
+    recent, relay, files, door = observation.recent, around.relay, around.files, around.door
+    if recent is None:
+        return BuiltConsole()
+    path = settings.console.path
+    callers = Callers(door.guard, door.bases, frozenset({settings.core.auth.header_name.lower()}))
+    sessions = _sessions(around.runtime, relay)
+    apis = _apis(settings, around, sessions, callers)
+    records = ExchangeRecords(door.guard, observation.calls, recent)
+    routes = ServerRoutes(path, apis, _document(settings, files), records, observation.tracing)
+
+    async def look(request: Request, server: str) -> None:
+        await sessions[server].tools(callers.of(request))
+
+    data = ConsoleData(
+        _facts(settings),
+        door.guard,
+        ServerStatus(door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}),
+        _belongings(settings, relay, files),
+        recent,
+        look,
+    )
+    shown = pages(path, relay.servers.by_id, PageFiles())
+    return BuiltConsole((*data.branches(), *routes.branches(), *shown), sessions)
+
+
+# --- the API of tools -------------------------------------------------------------------------------------------
+
+
+def _sessions(runtime: Runtime, relay: RelayParts) -> dict[str, HttpSessions]:
+    monitors = relay.servers.monitors
+    return {
+        server.id: HttpSessions(
+            relay.relay, server, runtime.background, time.monotonic, era=_era_of(monitors.get(server.id))
+        )
+        for server in relay.servers.by_id.values()
+    }
+
+
+def _era_of(monitor: HealthMonitor | None) -> Callable[[], Era | None]:
+    return (lambda: None) if monitor is None else (lambda: monitor.pulse.era)
+
+
+def _apis(
+    settings: Settings,
+    around: ConsoleSurroundings,
+    sessions: Mapping[str, HttpSessions],
+    callers: Callers,
+) -> dict[str, ServerApi]:
+    console = settings.console
+    hook = _hook(console.auth_hook, around)
+    options = ApiOptions(
+        title=console.title,
+        allow_execute=console.allow_execute,
+        discovery_auth=console.discovery_auth,
+        invalid_json=console.invalid_json,
+        max_body=console.max_body,
+        expose=settings.core.errors.expose,
+    )
+    apis = {}
+    for server, http_sessions in sessions.items():
+        tools = ServerTools(server, http_sessions, callers)
+        api = ToolApi(
+            tools,
+            options,
+            around.runtime.log,
+            authenticate=callers.authenticate,
+            hook=hook,
+            view=tools.view,
+            checks=around.checks.checks,
+        )
+        apis[server] = ServerApi(api, Previews(http_sessions, callers))
+    return apis
+
+
+def _hook(reference: str | None, around: ConsoleSurroundings) -> AuthHook | None:
+    if reference is None:
+        return None
+    assert around.plans is not None, "the user's own code asks for plans"
+    loading = around.plans.loading
+    with loading.judging("console.auth_hook", ScriptInvalid):
+        return AuthHook(loading.function(reference, least=1, most=1).plain, around.runtime.log)
+    return None
+
+
+def _document(settings: Settings, files: FileStages) -> bytes:
+    path = settings.console.path
+    upload_path = settings.core.upload_path if files.parts.active else None
+    others = operations(upload_path, downloads=settings.core.allow_artifacts_download)
+    data = [each.below(path) for each in console_operations.OPERATIONS]
+    return document(path, [*data, *others], version=installed_version())
+
+
+# --- the console's data -----------------------------------------------------------------------------------------
+
+
+def _facts(settings: Settings) -> ConsoleFacts:
+    console = settings.console
+    return ConsoleFacts(
+        path=console.path,
+        title=console.title,
+        allow_execute=console.allow_execute,
+        operators=console.operators,
+        max_body=console.max_body,
+        version=installed_version(),
+        configuration=configuration(settings),
+    )
+
+
+def _server_facts(entry: ServerSettings, files: FileStages) -> ServerFacts:
+    helper = next((str(tool["name"]) for tool in files.own_tools(entry)), None)
+    return ServerFacts(entry.upstream.transport, helper)
+
+
+def _belongings(settings: Settings, relay: RelayParts, files: FileStages) -> Belongings:
+    return Belongings(
+        relay.sessions.sessions,
+        relay.sessions.scopes,
+        files.parts.registry,
+        settings.sessions.max_total_session_size,
+        settings.uploads.uri_scheme,
+        settings.artifacts.uri_scheme,
+    )
+
+
+def configuration(settings: Settings) -> str:
+    """The effective settings as YAML, without secrets and without the places where the adapter keeps things."""
+    shown = masked(settings)
+    shown["storage"]["root"] = shown["state_persistence"]["disk"]["local_path"] = MASK
+    places = {str(place.absolute()) for place in (settings.storage.root, settings.state_path)}
+    return yaml.safe_dump(_without(shown, places), sort_keys=False, allow_unicode=True)
+
+
+def _without(value: Any, places: set[str]) -> Any:
+    """The value without texts that are one of these paths, or a path below one."""
+    if isinstance(value, dict):
+        return {key: _without(member, places) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_without(item, places) for item in value]
+    is_place = isinstance(value, str) and not places.isdisjoint((value, *map(str, Path(value).parents)))
+    return MASK if is_place else value

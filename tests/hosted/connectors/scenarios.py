@@ -1,0 +1,103 @@
+"""Scenarios that every SQL server is asked to play; a test says in which words of its server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+
+from adapter.hosted.connectors import connector_for
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
+from tests.hosted.databases import Condition, Server, eventually
+from tests.hosted.stating import Asking, opened
+
+
+async def still_answers(database: Asking) -> None:
+    """Ask for one row, and get it."""
+    assert (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+
+
+async def answers(database: Asking) -> bool:
+    """Tell whether the server can be asked, for a wait until it can."""
+    try:
+        return (await database.sql("SELECT 1 AS one")).rows == [{"one": 1}]
+    except QueryFailed:
+        return False
+
+
+async def writes_and_shows_rows(database: Asking, insert: str, update: str, value: str) -> None:
+    """``insert`` takes two names and returns its rows; ``update`` writes ``value`` into all of them."""
+    inserted = await database.sql(insert, "Ada", "Alan")
+    assert inserted.rows == [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Alan"}]
+    updated = await database.sql(update, value)
+    assert (updated.rows, updated.affected) == ([{"rows_affected": 2}], 2)
+    assert (await database.sql("SELECT id FROM people WHERE id = 9")).rows == []
+
+
+async def takes_too_long(single: Asking, statement: str) -> None:
+    """A timeout is the failure, with the seconds in it."""
+    with pytest.raises(QueryTimedOut, match=r"longer than 0\.3 s"):
+        await single.sql(statement, timeout=0.3)
+
+
+async def is_cancelled(single: Asking, statement: str, *, begun: Condition, ended: Condition) -> None:
+    """The caller leaves while the statement runs; the server ends it, and the connection is good."""
+    call = asyncio.create_task(single.sql(statement))
+    await eventually(begun)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await eventually(ended)
+    await still_answers(single)
+
+
+async def crowds_a_pool_of_two(small: Asking, numbered: str, endless: str) -> None:
+    """Ten calls get their own numbers; beside two that do not end a third one waits too long."""
+    answers = await asyncio.gather(*(small.sql(numbered, n) for n in range(10)))
+    assert [answer.rows[0]["n"] for answer in answers] == list(range(10))
+    busy = [asyncio.create_task(small.sql(endless)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(QueryTimedOut):
+        await small.sql("SELECT 1", timeout=0.2)
+    for call in busy:
+        call.cancel()
+    await asyncio.gather(*busy, return_exceptions=True)
+
+
+async def sends_a_thousand(leaky: Asking) -> None:
+    """Statements that are good, bad and cancelled, a hundred at once."""
+    for _ in range(10):
+        calls = [asyncio.create_task(leaky.sql("SELECT 1" if n % 7 else "SELEC")) for n in range(100)]
+        await asyncio.sleep(0)
+        for call in calls[::10]:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def loses_its_server(
+    server: Server, database: Asking, endless: str, runs: Callable[[Asking], Awaitable[bool]]
+) -> None:
+    """The call of that time fails, and so does the next; after the start calls are answered."""
+    call = asyncio.create_task(database.sql(endless))
+    async with opened(server) as watching:
+
+        async def begun() -> bool:
+            return await runs(watching)
+
+        await eventually(begun)
+    server.stop()
+    with pytest.raises(QueryFailed):
+        await call
+    with pytest.raises(QueryFailed, match="nothing listens at the configured address"):
+        await database.sql("SELECT 1")
+    server.start()
+    await eventually(lambda: answers(database))
+
+
+async def cannot_open(kind: str, wrong: Mapping[str, str]) -> None:
+    """Each connection string of ``wrong`` fails with its reason and nothing else."""
+    for url, why in wrong.items():
+        with pytest.raises(ConnectorFailed) as failure:
+            await connector_for(kind, "main", url).open()
+        assert str(failure.value) == f"connector 'main' ({kind}): {why}"
