@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench conformance reference screenshots vendor clean
+.PHONY: run test lint bench bench-record bench-compare conformance reference screenshots vendor clean
 
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST = $(BIN)/python -m pytest --dist worksteal
@@ -38,8 +38,14 @@ reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models, 
 conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras
 	$(BIN)/python -m tests.e2e.conformance
 
-bench: $(VENV)/.dev  ## CPU, latency and memory beside nginx and FastMCP's proxy, in one run
-	$(BIN)/python -m tests.bench
+bench: $(VENV)/.dev  ## CPU, latency and memory beside nginx, a bare relay and FastMCP's proxy, in at most 15 minutes
+	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-record: $(VENV)/.dev  ## the same, on a quiet machine: adds a line for this commit to docs/bench-history.jsonl
+	$(BIN)/python -m tests.bench --record $(ARGS)
+
+bench-compare: $(VENV)/.dev  ## names the commit that made something slower, from the recorded lines
+	$(BIN)/python -m tests.bench.history
 
 screenshots: $(VENV)/.dev  ## writes docs/images/*.png: the console in front of scripted servers
 	$(BIN)/python -m tests.e2e.console_screenshots

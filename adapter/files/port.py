@@ -46,6 +46,13 @@ class CaptureLimit(NamedTuple):
             )
 
 
+class ContentSource(Protocol):
+    """Gives bytes for a file to a thread that asks for them."""
+
+    def read(self, block: bytearray, most: int) -> int:
+        """Put at most ``most`` bytes at the beginning of ``block``: how many, 0 when there are none now."""
+
+
 class Staging(Protocol):
     """A file that is being written under a temporary name and does not exist for anybody yet.
 
@@ -58,6 +65,14 @@ class Staging(Protocol):
 
     async def write(self, chunk: bytes) -> None:
         """Take bytes in; waits while the disk is slower than they come. Raises StorageFull, StorageFailed."""
+
+    async def fill(self, source: ContentSource, most: int) -> int:
+        """Take at most ``most`` bytes from ``source``, in a thread, while it has any; how many these were.
+
+        It may have more all the same: where many files are written, each has its turn.
+
+        Raises as ``write``.
+        """
 
     async def finish(self) -> Measure:
         """The last bytes are in: flush, sync, measure. Raises StorageFull, StorageFailed."""

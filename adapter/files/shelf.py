@@ -27,7 +27,7 @@ from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
 from adapter.files.port import CaptureLimit, Measure, Staging
 from adapter.files.root import Root
-from adapter.files.staging import PIECE, Buffers, FileOnDisk, FileStaging
+from adapter.files.staging import Buffers, FileOnDisk, FileStaging
 from adapter.rules.files.file_records import AREAS, Place
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -160,22 +160,19 @@ class Shelf:
         found = await self._disk.do(self._outskirts.find, self._root.base, path, scope, since)
         if found is None:
             return None
-        source = FileOnDisk(found, self._disk)
-        try:
-            capture.check(limit, source.size, monotonic())
+        with contextlib.closing(found.descriptor):
+            capture.check(limit, found.status.st_size, monotonic())
             staging = await self.stage()
             try:
-                return staging, await self._copy(source, staging, limit)
+                return staging, await self._copy(found, staging, limit)
             except BaseException:
                 await staging.discard()
                 raise
-        finally:
-            source.close()
 
-    async def _copy(self, source: FileOnDisk, staging: Staging, limit: CaptureLimit | None) -> Measure:
-        began = monotonic()
-        while piece := await source.read(staging.size, PIECE):
-            await staging.write(piece)
+    async def _copy(self, found: areas.FoundFile, staging: Staging, limit: CaptureLimit | None) -> Measure:
+        source, began = capture.FileBytes(found), monotonic()
+        while not source.ended:
+            await staging.fill(source, source.piece(limit))
             capture.check(limit, staging.size, began)
         return await staging.finish()
 

@@ -18,7 +18,7 @@ import aiofiles
 from adapter.errors import AdapterError, StorageFailed
 from adapter.files.areas import FoundFile
 from adapter.files.disk import Descriptor, Disk
-from adapter.files.port import Measure
+from adapter.files.port import ContentSource, Measure
 
 PIECE = 1024 * 1024
 
@@ -102,6 +102,16 @@ BATCH = 1024 * 1024
 WORTH_KEEPING = 16 * 1024
 """Bytes from which on a chunk is kept as it came: copying it would cost more than writing one piece more."""
 
+BLOCK = BATCH // 2
+"""Bytes that a thread takes at a time. Larger blocks save little more, and each thread keeps the memory of one."""
+
+LEAST_BLOCK = BATCH // 8
+
+TURNS = 16 * BATCH
+"""Bytes that threads take for all files before everyone who waits for a thread had a turn; 20 ms of work."""
+
+LEAST_TURN = 256 * 1024
+
 AT_ONCE = 512
 """Pieces that one call writes; Linux takes twice as many."""
 
@@ -119,6 +129,11 @@ class Buffers:
         self.total = total
         self.files = 0
         self.held = 0
+
+    @property
+    def turn(self) -> int:
+        """Bytes that a thread takes for one file before it is another's turn."""
+        return max(LEAST_TURN, TURNS // max(1, self.files))
 
     def let_go(self, size: int) -> None:
         self.held -= size
@@ -183,6 +198,11 @@ class FileStaging:
                 self._settle()
             )  # what is larger than all buffers is its sender's to hold, and only until now
 
+    async def fill(self, source: ContentSource, most: int) -> int:
+        await self._send_gathered()
+        await self._settle()
+        return await self._disk.do(self._take_from, source, min(most, self._buffers.turn))
+
     def _gather(self, chunk: bytes) -> None:
         self._gathered_size += len(chunk)
         self._buffers.held += len(chunk)
@@ -241,14 +261,29 @@ class FileStaging:
             under_way, self._under_way = self._under_way, None
             await under_way
 
+    def _take_from(self, source: ContentSource, most: int) -> int:
+        # Where many take turns, their blocks are to stay in the processor's cache together.
+        block = bytearray(min(BLOCK, max(LEAST_BLOCK, most // 4), most))
+        done = 0
+        with self._descriptor as number, memoryview(block) as view:
+            while count := source.read(block, most - done):
+                done += count
+                self._taken += count
+                self._measure(view[:count])
+                self._write_out(number, [view[:count]])
+        return done
+
     def _append(self, batch: list[bytes | bytearray]) -> None:
         for piece in batch:
-            self._hash.update(piece)
-            if len(self._head) < HEAD:
-                self._head += bytes(piece[: HEAD - len(self._head)])
+            self._measure(piece)
         with self._descriptor as number:
             for begin in range(0, len(batch), AT_ONCE):
                 self._write_out(number, batch[begin : begin + AT_ONCE])
+
+    def _measure(self, piece: bytes | bytearray | memoryview) -> None:
+        self._hash.update(piece)
+        if len(self._head) < HEAD:
+            self._head += bytes(piece[: HEAD - len(self._head)])
 
     def _write_out(self, number: int, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write pieces one behind the other, in one call where the system takes them at once."""

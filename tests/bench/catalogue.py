@@ -1,8 +1,8 @@
 """What guarding catalogues costs: ``python -m tests.bench.catalogue [--rounds N] [--sessions N]``.
 
 The adapter with pinning, sanitizing and a description policy on stands beside one with all of it off, whose lists are
-piped, and beside nginx. Each figure is the CPU time of the proxy's process tree; rounds go back and forth, and the
-median counts.
+piped, and beside nginx and a bare relay. Each figure is the CPU time of the proxy's process tree; rounds go back and
+forth, and the median counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,8 +21,11 @@ from typing import Any
 import orjson
 import uvloop
 
+from tests.bench.figures import Spread
 from tests.bench.fronts import (
+    FRONTS,
     ROOT,
+    Front,
     Running,
     adapter,
     adapter_settings,
@@ -31,10 +33,11 @@ from tests.bench.fronts import (
     end,
     end_tidily_when_terminated,
     free_port,
-    nginx,
 )
 from tests.bench.load import Address, Client
+from tests.bench.machine import Machine
 from tests.bench.process import cpu_seconds, rss_bytes, tree
+from tests.bench.results import BARE, BASELINE
 from tests.bench.upstream import Sessions, UpstreamConnection, json_answer
 
 GUARDED: dict[str, Any] = {
@@ -131,12 +134,13 @@ class Stage:
         front = await self._stack.enter_async_context(adapter_with(settings, address, room))
         return front, Address(address.port, "/mcp/second", address.bearer)
 
-    async def nginx(self) -> Running:
-        return await self._stack.enter_async_context(nginx(self._upstream, self._room()))
+    async def front(self, front: Front) -> Running:
+        return await self._stack.enter_async_context(front.start(self._upstream, self._room()))
 
 
 @asynccontextmanager
-async def _stage(place: Path, tools: int) -> AsyncIterator[Stage]:
+async def stage_with(place: Path, tools: int) -> AsyncIterator[Stage]:
+    """An upstream with so many tools, while the block lasts; its fronts have their rooms in ``place``."""
     async with AsyncExitStack() as stack:
         yield Stage(stack, place, await stack.enter_async_context(_upstream(tools)))
 
@@ -144,8 +148,8 @@ async def _stage(place: Path, tools: int) -> AsyncIterator[Stage]:
 Work = Callable[[Client], Awaitable[object]]
 
 
-async def _microseconds(fronts: list[Running], work: Work, count: int, rounds: int) -> list[float]:
-    """CPU µs of each front for one piece of work on a warm session: the median of the rounds."""
+async def _microseconds(fronts: list[Running], work: Work, count: int, rounds: int) -> list[list[float]]:
+    """CPU µs of each front for one piece of work on a warm session, by round."""
     clients = []
     for front in fronts:
         client = await Client.connect(front.address)
@@ -164,7 +168,7 @@ async def _microseconds(fronts: list[Running], work: Work, count: int, rounds: i
                 samples.append((cpu_seconds(pids) - before) / count * 1e6)
     for client in clients:
         client.close()
-    return [statistics.median(samples) for samples in spent]
+    return spent
 
 
 async def _pinned_rss(stage: Stage, core: dict[str, Any], sessions: int) -> int:
@@ -200,12 +204,14 @@ async def _first_list(stage: Stage) -> tuple[float, float, float]:
         # All since its start: a call that comes first has the list read before it.
         spent.append(cpu_seconds(tree(front.pid)))
         client.close()
-    return spent[1] - spent[0], *await _stalls(stage)
-
-
-async def _stalls(stage: Stage) -> tuple[float, float]:
-    """How long others wait, at most and in the median, while a guarding front reads its first list."""
     _, address = await stage.adapter_of_two(GUARDED)
+    return spent[1] - spent[0], *await watched_first_list(address)
+
+
+async def watched_first_list(address: Address) -> tuple[float, float]:
+    """List the tools of a server of which nobody has asked anything yet. The longest and the median seconds for which
+    somebody else, who asks the front for nothing but its health, had to wait meanwhile.
+    """
     argv = [sys.executable, "-m", "tests.bench.stalls", str(address.port)]
     watching = await asyncio.create_subprocess_exec(
         *argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -225,9 +231,10 @@ async def _stalls(stage: Stage) -> tuple[float, float]:
 
 async def run(rounds: int, sessions: int) -> None:
     end_tidily_when_terminated()
+    print(Machine.here(), flush=True)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         place = Path(name)
-        async with _stage(place, 500) as stage:
+        async with stage_with(place, 500) as stage:
             fronts = [await stage.adapter(OPEN), await stage.adapter(GUARDED)]
             plain, guarded = await _microseconds(
                 fronts, lambda client: client.call("echo", a=1), 1000, rounds
@@ -235,17 +242,19 @@ async def run(rounds: int, sessions: int) -> None:
             _say("tools/call, guarded", guarded, "all off", plain, 1.05)
             plain, guarded = await _microseconds(fronts, Client.list, 200, rounds)
             _say("tools/list of 500, guarded", guarded, "piped", plain, 3)
-        async with _stage(place, 50) as stage:
-            fronts = [await stage.nginx(), await stage.adapter(OPEN), await stage.adapter(GUARDED)]
-            proxied, plain, guarded = await _microseconds(fronts, Client.list, 1000, rounds)
+        async with stage_with(place, 50) as stage:
+            anchors = [await stage.front(FRONTS[name]) for name in (BASELINE, BARE)]
+            fronts = [*anchors, await stage.adapter(OPEN), await stage.adapter(GUARDED)]
+            proxied, relayed, plain, guarded = await _microseconds(fronts, Client.list, 1000, rounds)
             _say("tools/list of 50, guarded", guarded, "piped", plain, 3)
-            _say("tools/list of 50, guarded", guarded, "nginx", proxied, 5)
+            _say("tools/list of 50, guarded", guarded, "nginx", proxied, 3)
+            _say("tools/list of 50, guarded", guarded, "bare relay", relayed, None)
             rss = [await _pinned_rss(stage, core, sessions) for core in (OPEN, GUARDED)]
             each = (rss[1] - rss[0]) / sessions
             print(
                 f"{sessions} sessions: {rss[1] / 2**20:.1f} MiB pinned, {rss[0] / 2**20:.1f} not: {each:.0f} B each"
             )
-        async with _stage(place, 10_000) as stage:
+        async with stage_with(place, 10_000) as stage:
             fronts = [await stage.adapter(OPEN), await stage.adapter(GUARDED)]
             plain, guarded = await _microseconds(fronts, Client.list, 10, rounds)
             _say("tools/list of 10000, guarded", guarded, "piped", plain, 2)
@@ -256,11 +265,12 @@ async def run(rounds: int, sessions: int) -> None:
             )
 
 
-def _say(what: str, guarded: float, beside: str, plain: float, must: float) -> None:
-    print(
-        f"{what}: {guarded:.0f} µs; {beside}: {plain:.0f} µs; ratio {guarded / plain:.3f} (must: {must})",
-        flush=True,
-    )
+def _say(what: str, guarded: list[float], beside: str, plain: list[float], must: float | None) -> None:
+    """Print the costs of two fronts and their ratio: the median of the rounds (from – to)."""
+    ratio = Spread.of([own / base for own, base in zip(guarded, plain, strict=True)]).text(3)
+    bound = "" if must is None else f" (must: {must})"
+    own, base = Spread.of(guarded).text(0), Spread.of(plain).text(0)
+    print(f"{what}: {own} µs; {beside}: {base} µs; ratio {ratio}{bound}", flush=True)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ import uvloop
 from adapter.edge.console.page_files import PageFiles
 from tests.bench.fronts import adapter_with, end_tidily_when_terminated, free_port
 from tests.bench.load import Address, Client, Connection, LoadFailed
+from tests.bench.machine import Machine
 from tests.bench.pipeline import CORES, TURNS, WARM, Extent, upstream
 from tests.bench.process import cpu_seconds, ended_seconds, pin, tree
 from tests.bench.report import table
@@ -220,7 +221,7 @@ def main() -> None:
         pin([os.getpid()], CORES[0])  # and so everything that is started from here
     extent = QUICK if given.quick else FULL
     found = uvloop.run(measured(Extent(given.rounds or extent.rounds, extent.calls)))
-    sys.stdout.write("\n\n".join(report(found)) + "\n")
+    sys.stdout.write("\n\n".join([*report(found), str(Machine.here())]) + "\n")
     if given.json:
         costs = {title: list(map(list, each)) for title, each in found.costs.items()}
         written = {"cpu_us": costs, "page_bytes": found.page}

@@ -145,7 +145,7 @@ worker_processes 1;
 daemon off;
 pid {place}/nginx.pid;
 error_log {place}/error.log;
-events {{ worker_connections 4096; }}
+events {{ worker_connections 16384; }}
 http {{
     access_log off;
     client_body_temp_path {place}/body;
@@ -156,7 +156,7 @@ http {{
     keepalive_requests 1000000;
     upstream bench {{
         server 127.0.0.1:{upstream};
-        keepalive 64;
+        keepalive 1024;
         keepalive_requests 1000000;
     }}
     server {{
@@ -173,12 +173,17 @@ http {{
 """
 
 
+def nginx_program() -> str | None:
+    """The path of nginx, which Debian keeps off the PATH of most users; None if it is not installed."""
+    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+
+
 def nginx_argv(template: str, place: Path, **values: object) -> list[str]:
     """Write the configuration that ``template`` is with ``user``, ``place`` and ``values``; how to start it.
 
     Raises FrontUnavailable.
     """
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    program = nginx_program()
     if program is None:
         raise FrontUnavailable("nginx is not installed (Debian's package is called nginx).")
     # Started by root, the worker would become a user that may not write below `place`.
@@ -304,7 +309,7 @@ FRONTS = {
         Front("nginx", "nginx", nginx),
         Front("bare", "bare relay in Python", bare_relay),
         Front("adapter", "adapter", adapter),
-        Front("fastmcp", "FastMCP proxy", _fastmcp("fresh"), share=0.04),
-        Front("fastmcp-shared", "FastMCP proxy, shared", _fastmcp("shared"), share=0.1),
+        Front("fastmcp", "FastMCP proxy", _fastmcp("fresh"), share=0.02),
+        Front("fastmcp-shared", "FastMCP proxy, shared", _fastmcp("shared"), share=0.05),
     )
 }

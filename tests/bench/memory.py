@@ -30,27 +30,29 @@ async def measure_memory(front: Running, *, idle: int, held: int) -> Memory:
     first calls load code and fill pools that the thousandth finds.
     """
     assert front.pid is not None
-    await _warm_up(front, min(idle, 200))
-    base = await _settled_rss(front.pid)
+    await warm_up(front, min(idle, 200))
+    base = await settled_rss(front.pid)
     await _leave_idle(front, idle)
-    with_idle = await _settled_rss(front.pid)
+    with_idle = await settled_rss(front.pid)
     holders: list[Client] = []
     try:
         for _ in range(0, held, AT_ONCE):
             holders += await asyncio.gather(*(_holder(front) for _ in range(AT_ONCE)))
-        with_held = await _settled_rss(front.pid)
+        with_held = await settled_rss(front.pid)
     finally:
         for client in holders:
             client.close()
     return Memory(base, (with_idle - base) / idle, (with_held - with_idle) / max(1, len(holders)))
 
 
-async def _settled_rss(pid: int) -> int:
+async def settled_rss(pid: int) -> int:
+    """Bytes of the process tree when it has done what it does behind an answer."""
     await asyncio.sleep(SETTLE)
     return rss_bytes(tree(pid))
 
 
-async def _warm_up(front: Running, rounds: int) -> None:
+async def warm_up(front: Running, rounds: int) -> None:
+    """Let the front load its code and fill its pools: sessions one after another, then a few streams at once."""
     client = await Client.connect(front.address)
     for _ in range(rounds):
         await client.initialize()

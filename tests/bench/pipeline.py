@@ -33,6 +33,7 @@ from adapter.rules.access.principals import NOBODY
 from tests.bench.catalogue import ListingConnection
 from tests.bench.fronts import ROOT, adapter_with, end, end_tidily_when_terminated, free_port
 from tests.bench.load import Address, Client
+from tests.bench.machine import Machine
 from tests.bench.process import cpu_seconds, ended_seconds, pin, tree
 from tests.bench.report import table
 from tests.bench.staging import FRONTS, HIT, PIPED, ROWS, SCHEMA, Row, Tokens, definitions, settings_of
@@ -258,7 +259,7 @@ def main() -> None:
         return
     extent = QUICK if given.quick else FULL
     found = uvloop.run(measured(Extent(given.rounds or extent.rounds, extent.calls)))
-    sys.stdout.write("\n\n".join(report(found)) + "\n")
+    sys.stdout.write("\n\n".join([*report(found), str(Machine.here())]) + "\n")
     if given.json:
         written = {
             "cpu_us": {title: list(map(list, costs)) for title, costs in found.costs.items()},

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from tests.bench import connections, held_streams, stored_sessions, tool_lists
 from tests.bench.costs import KINDS, LIMITS, FileResults
+from tests.bench.figures import Spread
+from tests.bench.ratios import ratios
 from tests.bench.results import BASELINE, NO_PROXY, Results, median
 from tests.bench.scenarios import SCENARIOS
 from tests.bench.targets import KIB, MIB, TARGETS
@@ -28,8 +31,22 @@ def report(results: Results) -> Iterator[str]:
     """Blocks of text, to be parted by empty lines."""
     if results.samples:
         yield from _call_tables(results)
+    if found := ratios(results):
+        yield "Ratios of the adapter; median of the rounds (from – to)\n" + table(list(_ratio_rows(found)))
+    for part in results.figures.parts():
+        yield f"{TITLES.get(part, part)}; median of the rounds (from – to)\n" + table(
+            list(_figure_rows(results, part))
+        )
     if results.memory:
         yield "Resident memory\n" + table(list(_memory_rows(results)))
+    if results.calls:
+        yield "Python calls of one exchange, which are the same on every machine\n" + table(
+            list(_count_rows(results))
+        )
+    if results.samples and not results.no_instructions:
+        yield "Thousand instructions per unit, user mode; median of the rounds (from – to)\n" + table(
+            list(_instruction_rows(results))
+        )
     if results.files.transfers:
         yield "Files; median of the rounds (from – to)\n" + table(list(_transfer_rows(results.files)))
         yield "Calls with files, CPU µs; median of the rounds (from – to)\n" + table(
@@ -38,6 +55,7 @@ def report(results: Results) -> Iterator[str]:
     if notes := list(_notes(results)):
         yield "\n".join(notes)
     yield "Targets, for the adapter\n" + table(list(_target_rows(results)))
+    yield str(results.machine)
     yield "Numbers of one run compare with each other only; another load on the machine makes them noisy."
 
 
@@ -49,6 +67,44 @@ def _call_tables(results: Results) -> Iterator[str]:
         "Latency of one call at a time and of a stream's first event, ms (added to direct); "
         "median of the rounds\n" + table(list(_latency_rows(results)))
     )
+
+
+TITLES = {
+    connections.PART: "Client connections, each with a call under way",
+    tool_lists.PART: "Lists of many tools",
+    stored_sessions.PART: "Starts beside stored idle sessions",
+    held_streams.PART: "Open GET streams",
+}
+
+
+def _ratio_rows(found: Mapping[str, Sequence[float]]) -> Iterator[list[str]]:
+    yield ["", "median (from – to)"]
+    for name, values in found.items():
+        yield [name, _span(values, 2)]
+
+
+def _figure_rows(results: Results, part: str) -> Iterator[list[str]]:
+    fronts = results.figures.fronts(part)
+    yield ["", *(results.titles.get(front, front) for front in fronts)]
+    for measure in results.figures.measures(part):
+        spans = [results.figures.of(part, measure, front) for front in fronts]
+        digits = 2 if min(min(values) for values in spans if values) < 10 else 0
+        yield [measure, *(_span(values, digits) for values in spans)]
+
+
+def _count_rows(results: Results) -> Iterator[list[str]]:
+    yield ["", "Python calls"]
+    for road, calls in results.calls.items():
+        yield [road, f"{calls:,}"]
+
+
+def _instruction_rows(results: Results) -> Iterator[list[str]]:
+    counted = [scenario for scenario in SCENARIOS if scenario.cpu_counts]
+    yield ["", *(scenario.title for scenario in counted)]
+    for front in results.samples:
+        if front != NO_PROXY:
+            cells = [results.instructions(front, scenario.name) for scenario in counted]
+            yield [results.titles[front], *(_span([count / 1e3 for count in cell]) for cell in cells)]
 
 
 def _number(value: float | None, digits: int = 0) -> str:
@@ -122,16 +178,16 @@ def _file_call_rows(files: FileResults) -> Iterator[list[str]]:
 
 def _span(values: Sequence[float], digits: int = 0) -> str:
     """Median, and the range where there is one."""
-    if len(values) < 2:
-        return _number(median(values), digits)
-    return (
-        f"{_number(median(values), digits)} ({_number(min(values), digits)} – {_number(max(values), digits)})"
-    )
+    return Spread.of(values).text(digits) if values else "–"
 
 
 def _notes(results: Results) -> Iterator[str]:
     for front, reason in results.skipped.items():
         yield f"{results.titles[front]} is missing: {reason}"
+    for part, reason in results.missing.items():
+        yield f"Missing of {part}: {reason}."
+    if results.no_instructions:
+        yield f"Instructions per call: not readable here, {results.no_instructions}."
     for part, reason in results.files.skipped.items():
         yield f"Files: {part} is missing: {reason}"
     for front in results.samples:

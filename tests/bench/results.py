@@ -12,9 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.bench.costs import FileResults
+from tests.bench.figures import Figures
+from tests.bench.instructions import why_unreadable
+from tests.bench.machine import Machine
 from tests.bench.memory import Memory
 from tests.bench.scenarios import Sample
+from tests.bench.sizes import Sizes
 
+SUBJECT = "adapter"
 BASELINE = "nginx"
 BARE = "bare"
 NO_PROXY = "direct"
@@ -33,14 +38,25 @@ def median(values: Sequence[float]) -> float | None:
 
 @dataclass
 class Results:
-    """``samples`` by front and scenario, one a round. What could not be measured is absent."""
+    """``samples`` by front and scenario, one a round. What could not be measured is absent.
+
+    ``sizes`` are those of the parts that compare some. ``skipped`` says why by front, ``missing`` by part of the run.
+    ``calls`` are those of Python, by road. ``no_instructions`` is the reason why instructions were not counted, empty
+    if they were.
+    """
 
     titles: dict[str, str]
+    sizes: Sizes | None = None
     samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
     memory: dict[str, Memory] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     lookup: float | None = None
     files: FileResults = field(default_factory=FileResults)
+    figures: Figures = field(default_factory=Figures)
+    calls: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    machine: Machine = field(default_factory=Machine.here)
+    no_instructions: str = field(default_factory=lambda: why_unreadable() or "")
 
     def add(self, front: str, scenario: str, sample: Sample) -> None:
         self.samples.setdefault(front, {}).setdefault(scenario, []).append(sample)
@@ -51,6 +67,11 @@ class Results:
     def cpu(self, front: str, scenario: str) -> float | None:
         """µs of CPU time of the front's process tree per unit."""
         return median([sample.cpu for sample in self._of(front, scenario) if sample.cpu is not None])
+
+    def instructions(self, front: str, scenario: str) -> list[float]:
+        """Instructions per unit, round by round, where they were counted."""
+        found = [sample.instructions for sample in self._of(front, scenario)]
+        return [count for count in found if count is not None]
 
     def times(self, front: str, scenario: str, other: str = BASELINE) -> list[float]:
         """How many times as much CPU as ``other``, round by round."""
@@ -82,6 +103,7 @@ class Results:
             held = self.memory.get(front)
             fronts[front] = {
                 "cpu_us": {name: [sample.cpu for sample in rounds] for name, rounds in by_scenario.items()},
+                "instructions": {name: self.instructions(front, name) for name in by_scenario},
                 "times_nginx": {name: self.times(front, name) for name in by_scenario},
                 "times_bare_relay": {name: self.times(front, name, BARE) for name in by_scenario},
                 "seq_ms": {"p50": self.wait(front, "seq", 0.5), "p99": self.wait(front, "seq", 0.99)},
@@ -90,7 +112,12 @@ class Results:
                 "memory": None if held is None else vars(held),
             }
         return {
+            "machine": self.machine.as_json(),
             "fronts": fronts,
+            "figures": self.figures.as_json(),
+            "python_calls": self.calls,
+            "no_instructions": self.no_instructions,
+            "missing": self.missing,
             "skipped": self.skipped,
             "session_lookup_us": self.lookup,
             "files": self.files.as_json(),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tests.bench.fronts import Running
+from tests.bench.instructions import counting
 from tests.bench.load import Client
 from tests.bench.process import cpu_seconds, tree
 from tests.bench.upstream import EVENTS_IN_STREAM
@@ -18,11 +20,15 @@ SETTLE = 0.15
 
 @dataclass
 class Sample:
-    """One measurement. ``cpu`` is µs per unit or None without a process, ``waits`` are seconds."""
+    """One measurement. ``cpu`` is µs per unit or None without a process, ``waits`` are seconds.
+
+    ``instructions`` are those of user mode per unit, None where the machine has no counter of them.
+    """
 
     cpu: float | None
     waits: list[float] = field(default_factory=list)
     events: float = 0.0
+    instructions: float | None = None
 
 
 @dataclass
@@ -60,6 +66,11 @@ async def big_answers(client: Client, count: int, observed: Observed) -> None:
         await client.call("big")
 
 
+async def tool_lists(client: Client, count: int, observed: Observed) -> None:
+    for _ in range(count):
+        await client.list()
+
+
 async def sessions(client: Client, count: int, observed: Observed) -> None:
     for _ in range(count):
         await client.initialize()
@@ -94,29 +105,58 @@ SCENARIOS = (
 )
 
 
+AT_ONCE = 50
+"""Sessions that are opened or ended at the same time, before and after what is counted."""
+
+
 async def measure(scenario: Scenario, front: Running, count: int) -> Sample:
     """Run ``count`` units (rounded up to the same number for every client) on warm sessions.
 
     Opening and closing the sessions is not counted, except where that is the scenario.
     """
+    async with warmed(scenario, front) as clients:
+        return await counted(scenario, clients, front, count)
+
+
+@asynccontextmanager
+async def warmed(scenario: Scenario, front: Running) -> AsyncIterator[list[Client]]:
+    """Connect the clients of the scenario, open their sessions, and let each do ``least`` units."""
     clients = [await Client.connect(front.address) for _ in range(scenario.clients)]
-    each = max(scenario.least, -(-count // scenario.clients))
-    observed = Observed()
     try:
         if not scenario.makes_sessions:
-            for client in clients:
-                await client.initialize()
+            for some in batched(clients):
+                await asyncio.gather(*(client.initialize() for client in some))
         await asyncio.gather(*(scenario.drive(client, scenario.least, Observed()) for client in clients))
-        pids = tree(front.pid) if front.pid is not None else []
+        yield clients
+        if not scenario.makes_sessions:
+            for some in batched(clients):
+                await asyncio.gather(*(client.delete() for client in some))
+    finally:
+        for client in clients:
+            client.close()
+
+
+def batched(clients: Sequence[Client]) -> Iterator[Sequence[Client]]:
+    """``AT_ONCE`` of them after another."""
+    for start in range(0, len(clients), AT_ONCE):
+        yield clients[start : start + AT_ONCE]
+
+
+async def counted(scenario: Scenario, clients: Sequence[Client], front: Running, count: int) -> Sample:
+    """Run ``count`` units on clients that are warm; what the process tree of the front used for one."""
+    each = max(scenario.least, -(-count // scenario.clients))
+    observed = Observed()
+    pids = tree(front.pid) if front.pid is not None else []
+    with counting(pids) as counter:
         before = cpu_seconds(pids)
         await asyncio.gather(*(scenario.drive(client, each, observed) for client in clients))
         await asyncio.sleep(SETTLE)
         spent = cpu_seconds(pids) - before
-        if not scenario.makes_sessions:
-            for client in clients:
-                await client.delete()
-    finally:
-        for client in clients:
-            client.close()
+        executed = counter.read() if counter is not None else 0
     units = each * scenario.clients
-    return Sample(spent * 1e6 / units if pids else None, observed.waits, observed.events / units)
+    return Sample(
+        cpu=spent * 1e6 / units if pids else None,
+        waits=observed.waits,
+        events=observed.events / units,
+        instructions=executed / units if executed else None,
+    )

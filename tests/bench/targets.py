@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.bench import connections, held_streams, stored_sessions, tool_lists
 from tests.bench.costs import ADAPTER, DOWN, MANY, ONE, Transfer
 from tests.bench.memory import Memory
-from tests.bench.results import BARE, Results
+from tests.bench.results import BARE, SUBJECT, Results
 
-SUBJECT = "adapter"
 Read = Callable[[Results], list[float]]
 KIB, MIB = 1024, 1024 * 1024
 
@@ -62,6 +62,29 @@ def _transfer(kind: str, part: Callable[[Transfer], float | None]) -> Read:
     return lambda results: results.files.of(kind, ADAPTER, part)
 
 
+def _growth(many: int, few: int) -> Read:
+    small, large = connections.cost(few), connections.cost(many)
+    return lambda results: results.figures.growth(connections.PART, large, small, SUBJECT)
+
+
+def _longest_wait(results: Results) -> list[float]:
+    return results.figures.of(tool_lists.PART, tool_lists.wait(10_000), tool_lists.GUARDING)
+
+
+def _start(results: Results) -> list[float]:
+    spent = results.figures.of(stored_sessions.PART, stored_sessions.START, stored_sessions.stored(100_000))
+    return [milliseconds / 1e3 for milliseconds in spent]
+
+
+def _beside_sessions(measure: str) -> Read:
+    full = stored_sessions.stored(100_000)
+    return lambda results: results.figures.times(stored_sessions.PART, measure, full, stored_sessions.NONE)
+
+
+def _beside_streams(results: Results) -> list[float]:
+    return results.figures.growth(held_streams.PART, held_streams.BESIDE, held_streams.WITHOUT, SUBJECT)
+
+
 def _memory_of(transfer: Transfer) -> float | None:
     return None if transfer.memory is None else transfer.memory / MIB
 
@@ -94,6 +117,13 @@ TARGETS = (
         1,
         lambda results: [costs.both / costs.bound for costs in results.files.calls],
     ),
+    Target("14", "call over 1,000 connections", "× over 1", 1.3, 1.1, _growth(1000, 1)),
+    Target("14", "the same", "× over 8", 1.3, 1.1, _growth(1000, 8)),
+    Target("15", "wait for a first list of 10,000", "ms", 50, 10, _longest_wait),
+    Target("16", "start, 100,000 sessions stored", "CPU s", 1, 1, _start),
+    Target("16", "RSS after it", "× none stored", 1.1, 1.05, _beside_sessions(stored_sessions.MEMORY)),
+    Target("16", "call beside them", "× none stored", 1.3, 1.1, _beside_sessions(stored_sessions.CALL)),
+    Target("17", "call beside 5,000 streams", "× none open", 1.3, 1.1, _beside_streams),
     Target("12", "RSS at rest", "MiB", 45, 40, _held(lambda memory: memory.base / MIB)),
     Target("12", "RSS per idle session", "KiB", 1, 1, _held(lambda memory: memory.idle_session / KIB)),
     Target("12", "RSS per held stream", "KiB", 40, 25, _held(lambda memory: memory.held_stream / KIB)),

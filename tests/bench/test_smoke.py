@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +11,19 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests.bench import connections, held_streams, stored_sessions, tool_lists
 from tests.bench.console import HEAVIEST
 from tests.bench.console import ROWS as CALLED_BOTH_WAYS
 from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, ONE, CallCosts, FileResults, Transfer
+from tests.bench.instructions import why_unreadable
+from tests.bench.machine import Machine
+from tests.bench.process import tree
 from tests.bench.results import Results, percentile
 from tests.bench.scenarios import SCENARIOS, Sample
 from tests.bench.staging import ROWS
 from tests.bench.targets import TARGETS
+from tests.edge.end_to_end.test_road_costs import COSTS
+from tests.reaper import RUN
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,13 +36,16 @@ def run_bench(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.e2e
 def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
-    """Direct and the adapter go through every scenario, and every target has its row."""
+    """Direct and the adapter go through every part, every target has its row, and the machine is named."""
     measured = tmp_path / "measured.json"
 
     ran = run_bench("tests.bench", "--quick", "--fronts", "direct,adapter", "--json", str(measured))
 
     assert ran.returncode == 0, ran.stderr
     assert "is missing" not in ran.stdout
+    assert "Missing of" not in ran.stdout
+    assert str(Machine.here()) in ran.stdout
+    assert ("Instructions per call: not readable here" in ran.stdout) == bool(why_unreadable())
     for scenario in SCENARIOS:
         if scenario.cpu_counts:
             assert scenario.title in ran.stdout
@@ -46,9 +57,51 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
     assert all(cost > 0 for rounds in fronts["adapter"]["cpu_us"].values() for cost in rounds)
     assert fronts["adapter"]["events_per_stream"] == 20
     assert fronts["adapter"]["memory"]["base"] > 0
+    assert found["missing"] == {} and found["machine"] == Machine.here().as_json()
+    assert set(found["python_calls"]) == set(COSTS)
+    for front in ("adapter", tool_lists.GUARDING, stored_sessions.NONE, stored_sessions.stored(200)):
+        assert any(front in measured for part in found["figures"].values() for measured in part.values())
+    assert set(found["figures"]) == {
+        part.PART for part in (connections, held_streams, stored_sessions, tool_lists)
+    }
     for kind in KINDS:
         assert all(moved["cpu"] > 0 for moved in found["files"]["transfers"][f"{kind}, adapter"])
     assert len(found["files"]["calls_us"]) == 1
+
+
+@pytest.mark.e2e
+def test_one_part_alone_is_measured(tmp_path: Path) -> None:
+    """A run of the counts alone leaves out everything else, and quick runs are never recorded."""
+    ran = run_bench(
+        "tests.bench", "--only", "counts", "--fronts", "adapter", "--json", str(tmp_path / "found")
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    found = orjson.loads((tmp_path / "found").read_bytes())
+    assert found["python_calls"] and not found["fronts"] and not found["figures"]
+    for arguments, sentence in (
+        (("--only", "nothing"), "no part is called 'nothing'; there are counts, calls"),
+        (("--quick", "--record"), "a quick run means nothing"),
+    ):
+        refused = run_bench("tests.bench", *arguments)
+        assert refused.returncode == 2 and sentence in refused.stderr
+
+
+@pytest.mark.e2e
+def test_a_killed_run_leaves_no_process() -> None:
+    """The upstream, the front and the watcher over them end with a run that could not end them itself."""
+    environment = {name: value for name, value in os.environ.items() if name != RUN}
+    argv = [sys.executable, "-m", "tests.bench", "--only", "calls", "--fronts", "adapter"]
+    with subprocess.Popen(
+        argv, cwd=ROOT, env=environment, stderr=subprocess.PIPE, start_new_session=True
+    ) as bench:
+        assert bench.stderr is not None and b"round 1" in bench.stderr.readline()
+        started = [(pid, os.pidfd_open(pid)) for pid in tree(bench.pid) if pid != bench.pid]
+        assert len(started) == 3
+        bench.kill()
+        for pid, descriptor in started:
+            assert select.select([descriptor], [], [], 30)[0], f"{pid} is still there"
+            os.close(descriptor)
 
 
 @pytest.mark.e2e

@@ -10,7 +10,8 @@
 * ``take`` opens the file at ``path``, ``make`` writes ``size`` bytes to ``output``; both answer a small JSON body.
 
 A GET opens an SSE stream that stays until the client goes; DELETE drops the session. ``GET /sessions`` is for
-the measurer: ``{"open": sessions not deleted, "minted": sessions ever, "streams": GET streams now}``.
+the measurer: ``{"open": sessions not deleted, "minted": sessions ever, "streams": GET streams now, "connections":
+connections ever}``.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ def _said(text: object) -> bytes:
 
 
 class Sessions:
-    """The upstream sessions that exist, and how many there ever were."""
+    """Counts the upstream sessions that exist and those there ever were, and connections."""
 
     def __init__(self) -> None:
         self.open: set[str] = set()
         self.minted = 0
         self.streams = 0
+        self.connections = 0
 
     def mint(self) -> str:
         session = secrets.token_hex(16)
@@ -54,7 +56,9 @@ class Sessions:
         return session
 
     def census(self) -> bytes:
-        return orjson.dumps({"open": len(self.open), "minted": self.minted, "streams": self.streams})
+        """All counts, as one JSON object."""
+        counts = {"open": len(self.open), "minted": self.minted, "streams": self.streams}
+        return orjson.dumps(counts | {"connections": self.connections})
 
 
 def response(status: str, body: bytes = b"", *headers: str) -> bytes:
@@ -93,6 +97,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none
+        self._sessions.connections += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._held:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import FileTooLarge, StorageFailed
+from adapter.files.areas import open_at
+from adapter.files.capture import FileBytes
 from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
 from adapter.rules.files.file_records import FileKind, Place
@@ -123,6 +125,23 @@ async def test_a_file_that_grows_is_read_to_its_limit(shelf: Shelf) -> None:
             await asyncio.sleep(0.005)
     with pytest.raises(FileTooLarge):
         adopting.result()
+
+
+def test_a_copy_of_a_growing_file_has_one_byte_above_its_limit(tmp_path: Path) -> None:
+    """However much was appended since its size was looked at."""
+    path = tmp_path / "growing.bin"
+    path.write_bytes(b"x" * 10)
+    limit = CaptureLimit(9 << 20, "a_setting")
+    directory = os.open(tmp_path, os.O_RDONLY)
+    found = open_at(directory, (), path.name)
+    os.close(directory)
+    assert found is not None
+    os.truncate(path, 64 << 20)
+    source, done, block = FileBytes(found), 0, bytearray(1 << 20)
+    while (most := source.piece(limit)) and done <= limit.size:
+        done += source.read(block, min(most, len(block)))
+    assert done == limit.size + 1
+    found.descriptor.close()
 
 
 @pytest.mark.parametrize("where", ["there", "named"])

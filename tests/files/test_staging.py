@@ -10,6 +10,7 @@ import resource
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -216,3 +217,77 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed):
         await shelf.stage()
     assert not list((tmp_path / "store" / "staging").iterdir())
+
+
+# --- bytes that a thread fetches by itself --------------------------------------------------------------------------
+
+
+class Pieces:
+    """A ContentSource that gives these pieces, each at one time, with a pause behind each."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = pieces
+        self.threads: set[int] = set()
+
+    def read(self, block: bytearray, most: int) -> int:
+        self.threads.add(get_ident())
+        piece = self.pieces.pop(0) if self.pieces else b""
+        assert len(piece) <= min(most, len(block))
+        block[: len(piece)] = piece
+        return len(piece)
+
+
+class Endless:
+    """A ContentSource that always has more."""
+
+    def read(self, block: bytearray, most: int) -> int:
+        return min(most, len(block), 300_000)
+
+
+async def test_fetched_bytes_come_behind_written_ones(shelf: Shelf) -> None:
+    """Writing and fetching take turns in one file: its bytes, size, digest and beginning are in their order."""
+    staging = await shelf.stage()
+    source = Pieces([b"b" * 600, b"c" * 100_000, b"", b"e" * 300_000])
+    await staging.write(b"a" * 100)
+    assert await staging.fill(source, 2 * MIB) == 100_600
+    await staging.write(b"d" * 20_000)
+    assert await staging.fill(source, 2 * MIB) == 300_000
+    whole = b"a" * 100 + b"b" * 600 + b"c" * 100_000 + b"d" * 20_000 + b"e" * 300_000
+    measure = await staging.finish()
+    await shelf.place(staging, upload())
+
+    assert Path(shelf.path_of(upload())).read_bytes() == whole
+    assert (measure.size, measure.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+    assert measure.head == whole[:512]
+    assert get_ident() not in source.threads
+
+
+async def test_no_more_is_fetched_than_was_allowed(shelf: Shelf) -> None:
+    """The source is never asked for more bytes than the file may still take."""
+
+    staging = await shelf.stage()
+    assert await staging.fill(Endless(), 1_000_001) == 1_000_001
+    assert staging.size == 1_000_001
+    await staging.discard()
+
+
+async def test_fetching_on_a_full_disk_is_said_to_be_so(shelf: Shelf, root: Path) -> None:
+    """What was fetched and could not be written raises StorageFull, and is never taken for a whole file."""
+    staging = await shelf.stage()
+    with no_file_larger_than(MIB), pytest.raises(StorageFull):
+        await staging.fill(Pieces([b"x" * (MIB // 2), b"y" * (MIB // 2), b"z"]), 4 * MIB)
+    with pytest.raises(StorageFailed, match="completely"):
+        await staging.finish()
+    await staging.discard()
+    assert not list(root.glob("staging/*/*"))
+
+
+async def test_many_files_take_turns(shelf: Shelf) -> None:
+    """The more files are written, the less a thread fetches for one of them before it is another's turn."""
+
+    stagings = [await shelf.stage() for _ in range(32)]
+    assert await stagings[0].fill(Endless(), 4 * MIB) == MIB // 2
+    for staging in stagings[1:]:
+        await staging.discard()
+    assert await stagings[0].fill(Endless(), 4 * MIB) == 4 * MIB
+    await stagings[0].discard()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from adapter import log
 from adapter.errors import AdapterError
-from adapter.files.port import CaptureLimit, Measure, Staging
+from adapter.files.port import CaptureLimit, ContentSource, Measure, Staging
 from adapter.relay.files.file_registry import FileLimits, FileRegistry, NewFile
 from adapter.relay.files.file_transactions import TABLE, Spend
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
@@ -91,6 +91,13 @@ class MemoryStaging:
     async def write(self, chunk: bytes) -> None:
         await self._files.steps.take("write")
         self.data += chunk
+
+    async def fill(self, source: ContentSource, most: int) -> int:
+        await self._files.steps.take("fill")
+        block = bytearray(most)
+        count = source.read(block, most)
+        self.data += block[:count]
+        return count
 
     async def finish(self) -> Measure:
         await self._files.steps.take("finish")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
-from adapter.edge.files.multipart import FileBegins, Form, Mark, boundary_of
+from adapter.edge.files.multipart import Event, FileBegins, Form, Mark, boundary_of
 from adapter.edge.files.ownership import Claims
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.request import Branch, Names, Request, query_of
@@ -29,6 +30,8 @@ from adapter.relay.files.upload_batch import UploadBatch
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord
 from adapter.wire.signed_urls import UploadCredential, upload_handle
+
+T = TypeVar("T")
 
 _SIGNED = frozenset({"sid", "exp", "nonce", "sig"})
 _BESIDE_BATCH = 64 * 1024
@@ -140,24 +143,48 @@ class UploadRoute:
 
     async def _receive(self, body: Body, form: Form, batch: UploadBatch) -> None:
         files = 0
-        while chunk := await self._read(body):
-            for event in form.feed(chunk):
-                if isinstance(event, bytes):
-                    await batch.write(event)
-                elif isinstance(event, FileBegins):
-                    files += 1
-                    await batch.add(event.filename, event.media_type)
-                elif event is Mark.FILE_ENDS:
-                    await batch.end_file()
+        chunk = await self._read(body)
+        while chunk:
+            files += await self._take(form.feed(chunk), batch)
+            del chunk  # a slow sender's last one would stay in memory until its next one has come
+            chunk = await self._fill(body, form, batch) or await self._read(body)
         form.end()
         if not files:
             raise UploadRefused("The form has no part named file.")
         if self._limits.require_sha256 and not form.digests:
             raise UploadRefused("uploads.require_sha256 is set: send a field named sha256 for each file.")
 
+    async def _take(self, events: list[Event], batch: UploadBatch) -> int:
+        """Do to the batch what the form says; how many files began."""
+        files = 0
+        for event in events:
+            if isinstance(event, bytes):
+                await batch.write(event)
+            elif isinstance(event, FileBegins):
+                files += 1
+                await batch.add(event.filename, event.media_type)
+            elif event is Mark.FILE_ENDS:
+                await batch.end_file()
+        return files
+
+    async def _fill(self, body: Body, form: Form, batch: UploadBatch) -> bytes:
+        """Let threads take content of a file from the socket, if much is still to come: what they read behind it."""
+        source = body.socket() if form.amid_file else None
+        if source is None:
+            return b""
+        content = form.content(source.receive)
+        with contextlib.closing(source):
+            while not content.ended and source.left and await batch.fill(content, source.left) is not None:
+                if source.empty and not content.ended:
+                    await self._waited_for(source.wait(self._limits.stall_timeout))
+        return content.rest
+
     async def _read(self, body: Body) -> bytes:
+        return await self._waited_for(body.piece(self._limits.stall_timeout))
+
+    async def _waited_for(self, coming: Awaitable[T]) -> T:
         try:
-            return await body.piece(self._limits.stall_timeout)
+            return await coming
         except TimeoutError:
             raise UploadStalled(
                 f"The upload sent nothing for {self._limits.stall_timeout:g} s, "

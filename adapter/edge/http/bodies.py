@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers, give_up
 from adapter.errors import BodyTooSlow
 from adapter.rules.access.rate_limit import Floor, Pace
+
+if TYPE_CHECKING:
+    from adapter.edge.http.body_socket import BodySocket
 
 RESUME_BELOW = 64 * 1024
 """Bytes of a body that may wait unread before its sender is slowed down."""
@@ -42,7 +46,7 @@ class Body:
 
     __slots__ = (
         "_chunks", "_failed", "_pace", "_resume", "_terms", "_waiter", "announced", "arrived", "complete", "held",
-        "size", "unwanted", "wanted",
+        "open_socket", "size", "unwanted", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +62,8 @@ class Body:
         self.unwanted = False
         """Nobody will read it, so nothing is kept."""
         self.wanted: Callable[[], None] | None = None
+        self.open_socket: Callable[[Body], BodySocket | None] | None = None
+        """Opens the way for threads to read the rest; set for a body that is announced to be large."""
         self.held: HeldBytes | None = None
         """Its bytes among those that are counted; None: it came whole and is small, so it is not counted."""
         self._chunks: list[bytes] = []
@@ -133,9 +139,19 @@ class Body:
             finally:
                 late.cancel()
                 self._waiter = None
-            self._check_pace(loop.time() - began)
+            self.check_pace(loop.time() - began)
 
-    def _check_pace(self, waited: float) -> None:
+    def socket(self) -> BodySocket | None:
+        """Return a way for threads to read the rest; None where that is not large, or has partly come already.
+
+        To be closed before anything else is read.
+        """
+        if self._chunks or self.complete or self._failed is not None or self.open_socket is None:
+            return None
+        return self.open_socket(self)
+
+    def check_pace(self, waited: float) -> None:
+        """Count ``waited`` seconds more of waiting for the sender. Raises BodyTooSlow."""
         floor = self._terms.floor
         if self._pace is None:
             self._pace = Pace(floor)

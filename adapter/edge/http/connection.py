@@ -14,6 +14,7 @@ from functools import partial
 from typing import cast
 
 from adapter.edge.http.bodies import Body, BodyTerms
+from adapter.edge.http.body_socket import LARGE, BodySocket
 from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience
 from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
 from adapter.edge.http.request import ClientGone, Request, Sendable
@@ -168,6 +169,8 @@ class ClientConnection(asyncio.Protocol):
         answer = HttpAnswer(self, keep=keep, modern=head.modern, bare=head.method == "HEAD", body=body)
         if head.expects_continue:
             body.wanted = lambda: self._say_continue(answer)
+        if body.announced is not None and body.announced >= LARGE:
+            body.open_socket = self._open_socket
         request = head.request(body, answer, self._peer)
         if self._answer is None:
             self._start(request, answer)
@@ -198,7 +201,7 @@ class ClientConnection(asyncio.Protocol):
                 self._report("a handler left its answer unfinished")
                 self._fail(answer)
         finally:
-            request.body.wanted = None
+            request.body.wanted = request.body.open_socket = None
             if request.body.held is not None:
                 request.body.release()
         self._next(request, answer)
@@ -286,6 +289,20 @@ class ClientConnection(asyncio.Protocol):
     def _resume_reading(self) -> None:
         if self.paused and len(self._waiting) < PIPELINE_LIMIT and not self._transport.is_closing():
             self.paused = False
+            self._transport.resume_reading()
+
+    def _open_socket(self, body: Body) -> BodySocket | None:
+        """Leave the rest of ``body`` to threads, if it is what comes next and that is worth it."""
+        if self._deaf or self._requests.body is not body:
+            return None
+        opened = BodySocket.open(self._transport, body, self._read_on)
+        if opened is not None:
+            self.paused = False  # the client is waited for, and not the reader
+        return opened
+
+    def _read_on(self, left: int) -> None:
+        if not self._lost and not self._transport.is_closing():
+            self._requests.read_on(left)
             self._transport.resume_reading()
 
     def _say_continue(self, answer: HttpAnswer) -> None:

@@ -153,12 +153,24 @@ class RequestStream:
         """
         self._upgrading = False
         coding = self._fields.get("transfer-encoding")
-        framing = [] if coding is None else [f"Transfer-Encoding: {coding}\r\n"]
+        framing = [] if coding is None else [f"Transfer-Encoding: {coding}"]
         if self._length is not None:
-            framing.append(f"Content-Length: {self._length}\r\n")
+            framing.append(f"Content-Length: {self._length}")
+        self._replace_parser(framing)
+
+    def read_on(self, left: int) -> None:
+        """Go on where ``left`` bytes of the body are still to come; those before were read by somebody else."""
+        if self.body is not None and self._head is not None:
+            # What comes behind the last request of a connection stays no request.
+            option = "keep-alive" if self._head.keep else "close"
+            self._replace_parser([f"Connection: {option}", f"Content-Length: {left}"])
+
+    def _replace_parser(self, framing: list[str]) -> None:
+        """Read on with a new parser, in a body that is framed by these fields."""
         self._parser = httptools.HttpRequestParser(self)
         self._replaying = True
-        self._parser.feed_data(f"POST / HTTP/1.1\r\n{''.join(framing)}\r\n".encode("latin-1"))
+        head = "\r\n".join(["POST / HTTP/1.1", *framing, "", ""])
+        self._parser.feed_data(head.encode("latin-1"))
         self._replaying = False
 
     # --- what the parser says -------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Protocol
 
 from adapter.edge.http.bodies import Body
+from adapter.edge.http.readiness import until_ready
 from adapter.edge.http.request import ClientGone, Sendable
 
 AT_ONCE = 4 * 1024 * 1024
@@ -40,8 +41,8 @@ async def send_file(
             size = min(AT_ONCE, end - offset)
             sent = await file.send(receiver, offset, size)
             offset += sent
-            if sent < size:
-                await _writable(receiver, stall)
+            if sent < size and not await until_ready(receiver, stall, writing=True):
+                raise ClientGone("the client takes nothing of its file")
     except ConnectionError as error:
         raise ClientGone("the client has gone") from error
     finally:
@@ -60,19 +61,6 @@ def _open(transport: asyncio.Transport) -> asyncio.Transport:
     if transport.is_closing():
         raise ClientGone("the client has gone")
     return transport
-
-
-async def _writable(number: int, stall: float) -> None:
-    loop = asyncio.get_running_loop()
-    writable = asyncio.Event()
-    loop.add_writer(number, writable.set)
-    try:
-        async with asyncio.timeout(stall):
-            await writable.wait()
-    except TimeoutError:
-        raise ClientGone("the client takes nothing of its file") from None
-    finally:
-        loop.remove_writer(number)
 
 
 SERVER = "mcp-file-adapter"

@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
-from adapter.files.port import FileStore, Measure, Staging
+from adapter.files.port import ContentSource, FileStore, Measure, Staging
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend, Staged
 from adapter.rules.files.file_records import FileKind, FileRecord
+
+FILL = 4 * 1024 * 1024
+"""Bytes for which one hop to a thread costs nothing that shows."""
+
+LEAST_FILL = 64 * 1024
 
 _RETRY_AFTER = 5.0
 
@@ -189,6 +194,38 @@ class UploadBatch:
             self._staged.grow(len(chunk))
         self._size += len(chunk)
         await self._coming[2].write(chunk)
+
+    async def fill(self, source: ContentSource, most: int) -> int | None:
+        """Take more of the file, at most ``most`` bytes, from where a thread reads it: how many bytes these were.
+
+        None where the limits leave little room: ``write`` makes some, or says why there is none. Raises StorageFull,
+        StorageFailed, SessionUnknown.
+        """
+        assert self._coming is not None, "a file begins before its bytes come"
+        self._check_scope()
+        room = self._reserve(most)
+        if not room:
+            return None
+        taken = await self._coming[2].fill(source, room)
+        self._staged.shrink(room - taken)
+        self._size += taken
+        return taken
+
+    def _reserve(self, most: int) -> int:
+        """Count bytes that may come, at most ``most``; 0 where these would be few."""
+        limits = self._limits
+        room = min(FILL, limits.max_file_bytes - self._size)
+        for limit in (limits.batch_bytes, self._bound):
+            if limit is not None:
+                room = min(room, limit - self._staged.size)
+        if room < LEAST_FILL:
+            return 0
+        room = min(room, most)
+        try:
+            self._staged.grow(room)
+        except StorageFull:
+            return 0
+        return room
 
     async def _make_room(self) -> None:
         """Make room if all files together leave none: remove expired files, then others of the scope itself."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +353,94 @@ async def test_a_refused_upload_can_read_its_answer_while_it_still_sends(tmp_pat
         await client.send("POST", file_part(b"x" * 2 * MIB), desk.upload_path(scope), **said)
         await client.send_more(b"x" * 6 * MIB)
         assert (await client.head()).status == 413
+
+
+# --- large files, which threads read from the socket ------------------------------------------------------------
+
+FALSE = b"\r\n--" + BOUNDARY.encode() + b"x"
+"""Not a delimiter, though it begins as one."""
+
+
+async def test_large_files_are_kept_as_they_were_sent(tmp_path: Path) -> None:
+    """Random bytes, a file of false delimiters and one of their beginnings, small ones between, on one connection."""
+    contents = [
+        random.Random(1).randbytes(3 * MIB),
+        b"small",
+        FALSE * (2 * MIB // len(FALSE)),
+        b"",
+        FALSE[:-2] * (2 * MIB // (len(FALSE) - 2)),
+        b"\r" * 2 * MIB,
+        b"last",
+    ]
+    parts = [file_part(content, f"{number}.bin") for number, content in enumerate(contents)]
+    digests = [field_part("sha256", sha256(content)) for content in contents]
+    async with filing(tmp_path, max_files=7) as desk, desk.client() as client:
+        _, scope = await desk.session()
+        for _ in range(2):
+            head, answer = await send_form(client, desk.upload_path(scope), form(*parts, *digests))
+            assert head.status == 200
+            assert [each["sha256"] for each in answer["uploads"]] == [sha256(content) for content in contents]
+            assert [each["size_bytes"] for each in answer["uploads"]] == [
+                len(content) for content in contents
+            ]
+
+
+@pytest.mark.parametrize("size", [2 * MIB, 2 * MIB + 40_000])
+async def test_a_large_file_may_have_all_that_its_limit_allows(tmp_path: Path, size: int) -> None:
+    """Not a byte more; neither the limit of a file nor the quota of its scope nor that of the disk."""
+    for name, limit in {"max_file_bytes": 413, "quota": 429, "total": 507}.items():
+        limits = {"quota": None, "total": None, "max_file_bytes": 4 * MIB, name: size}
+        async with filing(tmp_path / name, **limits) as desk:  # type: ignore[arg-type]  # one of three integers
+            _, scope = await desk.session()
+            head, answer = await upload(desk, desk.upload_path(scope), form(file_part(b"x" * size)))
+            assert head.status == 200 and answer["upload"]["sha256"] == sha256(b"x" * size)
+            record = await desk.registry.find(scope.id, FileKind.UPLOAD, answer["upload"]["upload_id"])
+            assert record is not None
+            await desk.registry.drop(record)
+            assert (await refusal(desk, scope, form(file_part(b"x" * (size + 1)))))[0] == limit
+
+
+async def test_a_large_upload_that_ends_amid_a_file_leaves_nothing(tmp_path: Path) -> None:
+    """One that stalls is 408; one whose body has no last delimiter is 400; one whose client leaves is just gone."""
+    whole = form(file_part(b"x" * 3 * MIB))
+    async with filing(tmp_path, stall_timeout=0.3) as desk:
+        _, scope = await desk.session()
+        said = {"content_type": FORM, "content_length": str(len(whole))}
+        async with desk.client() as client:
+            head, text = await client.request("POST", whole[: 2 * MIB], desk.upload_path(scope), **said)
+            assert head.status == 408 and "uploads.stall_timeout_seconds" in orjson.loads(text)["detail"]
+        assert desk.files() == []
+        assert (await refusal(desk, scope, whole[: 2 * MIB]))[0] == 400
+        kept = desk.files()
+        async with desk.client() as client:
+            await client.send("POST", whole[: 2 * MIB], desk.upload_path(scope), **said)
+            async with asyncio.timeout(5):
+                while desk.files() == kept:
+                    await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            while desk.files() != kept:
+                await asyncio.sleep(0)
+
+
+async def test_half_of_a_large_upload_takes_no_memory(tmp_path: Path) -> None:
+    """Of twenty clients that have sent a half, and then wait, nothing is held: what came is on disk."""
+    whole = form(file_part(b"x" * 2 * MIB))
+    said = {"content_type": FORM, "content_length": str(len(whole))}
+    async with filing(tmp_path) as desk, contextlib.AsyncExitStack() as clients:
+        _, scope = await desk.session()
+        everyone = [await clients.enter_async_context(desk.client()) for _ in range(20)]
+        tracemalloc.start()
+        for client in everyone:
+            await client.send("POST", whole[:MIB], desk.upload_path(scope), **said)
+        async with asyncio.timeout(20):
+            while sum(file.stat().st_size for file in desk.files()) < 20 * (MIB - 400):
+                await asyncio.sleep(0.01)
+            while tracemalloc.get_traced_memory()[0] > MIB:  # until the last thread has let go of its block
+                await asyncio.sleep(0.01)
+        tracemalloc.stop()
+        for client in everyone:
+            await client.send_more(whole[MIB:])
+            assert (await client.head()).status == 200
 
 
 # --- time and leaving -----------------------------------------------------------------------------------------

@@ -179,3 +179,47 @@ def test_a_stream_that_knows_a_head_reads_as_a_new_one_does(
     for place, byte in spoiled:
         changed[place % len(changed)] = byte
     assert after_others(bytes(changed), earlier) == after_others(bytes(changed), 0)
+
+
+@given(
+    body=st.binary(min_size=1, max_size=60),
+    seen=st.integers(0, 60),
+    left=st.integers(0, 60),
+    keep=st.booleans(),
+    behind=CUTS,
+)
+def test_a_stream_reads_on_behind_what_others_have_read(
+    body: bytes, seen: int, left: int, keep: bool, behind: list[int]
+) -> None:
+    """The rest of a body, and the request behind it, are what they are for a stream that has read all of it."""
+    seen = min(seen, len(body) - 1)
+    left = min(left, len(body) - seen)
+    option = b"keep-alive" if keep else b"close"
+    head = b"POST /a HTTP/1.1\r\nHost: here\r\nConnection: %s\r\nContent-Length: %d\r\n\r\n" % (
+        option,
+        len(body),
+    )
+    following = b"POST /b HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nhi"
+
+    async def read(skipping: bool) -> tuple[list[tuple[str, bytes, bool]], bool]:
+        taken: list[tuple[RequestHead, Body]] = []
+        stream = RequestStream(lambda head, body: taken.append((head, body)), lambda: None, TERMS)
+        stream.feed(head + body[:seen])
+        content = b""
+        if skipping:
+            content = body[seen : len(body) - left]
+            stream.read_on(left)
+        else:
+            stream.feed(body[seen : len(body) - left])
+        refused = False
+        try:
+            for piece in pieces(body[len(body) - left :] + following, behind):
+                stream.feed(piece)
+        except Refusal:
+            refused = True
+        bodies = [(head.path, each.take(), each.complete) for head, each in taken]
+        path, first, whole = bodies[0]
+        bodies[0] = path, first[:seen] + content + first[seen:], whole
+        return bodies, refused
+
+    assert asyncio.run(read(skipping=True)) == asyncio.run(read(skipping=False))

@@ -1,0 +1,236 @@
+"""The parts of the benchmark: machine, counters, figures of many rounds, and the run that puts them together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import resource
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.bench import connections
+from tests.bench.figures import Figures, Spread
+from tests.bench.fronts import FRONTS, Front, FrontUnavailable, Running
+from tests.bench.instructions import TASK_CLOCK, Counter, Unreadable, counting, why_unreadable
+from tests.bench.load import LoadFailed
+from tests.bench.machine import Machine
+from tests.bench.parts import PARTS, Part, measure_parts
+from tests.bench.process import allow_open_files
+from tests.bench.python_calls import calls_in
+from tests.bench.ratios import ratios
+from tests.bench.recording import NotRecordable, commit_to_record, record_of
+from tests.bench.report import report
+from tests.bench.results import Results
+from tests.bench.run import FULL, QUICK, Run
+from tests.bench.scenarios import Sample
+
+
+def test_a_machine_names_what_its_figures_depend_on() -> None:
+    """Processor, cores, kernel and versions are there on every machine, and in the text."""
+    here = Machine.here()
+
+    assert here.cpu and here.cores > 0 and here.python.count(".") == 2
+    assert all(str(value) in str(here) for value in here.as_json().values() if value)
+    without = Machine("A", 2, "6.1", "3.11.2", "0.22.1", "")
+    assert (
+        str(without) == "Machine: A, 2 cores; Linux 6.1; Python 3.11.2, uvloop 0.22.1; nginx is not installed"
+    )
+
+
+def test_a_counter_sees_the_work_of_all_threads() -> None:
+    """The clock of the kernel stands for the counter of instructions, which few machines have."""
+    try:
+        counter = Counter([os.getpid()], TASK_CLOCK)
+    except Unreadable as reason:
+        pytest.skip(str(reason))
+    before = counter.read()
+    sum(range(1_000_000))
+    assert counter.read() > before
+    counter.close()
+
+
+def test_instructions_are_read_or_there_is_a_reason() -> None:
+    """Where they cannot be counted nothing fails, and a sentence says why."""
+    reason = why_unreadable()
+    with counting([os.getpid()]) as counter:
+        assert (counter is None) == bool(reason)
+        assert counter is None or counter.read() > 0
+
+
+def test_roads_are_read_from_a_report_of_tests() -> None:
+    """Only tests that noted a road and its calls count, also one that failed."""
+    noted = '<property name="road" value="a call"/><property name="python_calls" value="105"/>'
+    report = (
+        f"<testsuites><testsuite><testcase><properties>{noted}</properties><failure/></testcase>"
+        '<testcase><properties><property name="road" value="other"/></properties></testcase><testcase/>'
+        "</testsuite></testsuites>"
+    )
+    assert calls_in(report.encode()) == {"a call": 105}
+
+
+def test_figures_are_compared_within_a_round() -> None:
+    """Ratios to another front and to another measure are taken round by round."""
+    figures = Figures()
+    for round_ in ((100.0, 150.0, 50.0), (110.0, 110.0, 10.0)):
+        for (measure, front), value in zip(
+            (("1", "own"), ("1000", "own"), ("1", "nginx")), round_, strict=True
+        ):
+            figures.add("connections", measure, front, value)
+
+    assert figures.times("connections", "1", "own", "nginx") == [2.0, 11.0]
+    assert figures.growth("connections", "1000", "1", "own") == [1.5, 1.0]
+    assert figures.times("connections", "1000", "own", "nginx") == []
+    assert figures.of("streams", "1", "own") == []
+    assert figures.measures("connections") == ["1", "1000"]
+    assert figures.fronts("connections") == ["own", "nginx"]
+
+
+def test_a_spread_has_a_range_only_of_many_rounds() -> None:
+    """One value stands alone; of many there is the median with the least and the greatest."""
+    assert Spread.of([1234.5]).text(1) == "1,234.5"
+    assert Spread.of([3.0, 1.0, 2.0]).text(0) == "2 (1 – 3)"
+
+
+# --- the run ------------------------------------------------------------------------------------------------------
+
+
+def a_run(place: Path) -> Run:
+    return Run([FRONTS["adapter"]], QUICK, 0, place, Results({"adapter": "adapter"}, QUICK.sizes))
+
+
+def test_a_whole_run_ends_within_a_quarter_of_an_hour() -> None:
+    """The limits of all parts together are not above that."""
+    assert sum(part.seconds for part in PARTS.values()) <= 15 * 60
+
+
+async def test_a_part_that_fails_or_takes_too_long_leaves_the_others(tmp_path: Path) -> None:
+    """Figures from before the limit count, the next part is measured, and the report says what is missing."""
+    run = a_run(tmp_path)
+
+    async def too_long(run: Run) -> None:
+        run.results.figures.add("slow", "cost", "adapter", 1.0)
+        await asyncio.get_running_loop().create_future()
+
+    async def failing(run: Run) -> None:
+        raise LoadFailed("An answer was wrong.")
+
+    async def good(run: Run) -> None:
+        run.results.lookup = 1.0
+
+    parts = {"slow": Part(too_long, 0.01), "failing": Part(failing, 60), "good": Part(good, 60)}
+    await measure_parts(run, parts)
+
+    assert run.results.figures.of("slow", "cost", "adapter") == [1.0]
+    assert run.results.lookup == 1.0
+    assert run.results.missing == {
+        "slow": "it was not over after 0 seconds",
+        "failing": "An answer was wrong.",
+    }
+    assert "Missing of failing: An answer was wrong." in "\n".join(report(run.results))
+
+
+async def test_a_front_that_does_not_start_leaves_the_others(tmp_path: Path) -> None:
+    """Its reason is noted under the part and the front, and the block runs with the rest."""
+    run = a_run(tmp_path)
+
+    @asynccontextmanager
+    async def unavailable(upstream: int, place: Path) -> AsyncIterator[Running]:
+        raise FrontUnavailable("It is not installed.")
+        yield
+
+    async with run.started("connections", [Front("other", "Other", unavailable)]) as running:
+        assert running == {}
+    assert run.results.missing == {"connections, other": "It is not installed."}
+
+
+def test_a_process_may_open_as_many_files_as_the_system_allows() -> None:
+    """The soft limit is the hard one afterwards, and nothing else changes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        allowed = allow_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+        assert allowed == hard or hard == resource.RLIM_INFINITY
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# --- ratios and records -------------------------------------------------------------------------------------------
+
+
+def measured(rounds: int) -> Results:
+    """Some rounds of one scenario and of one number of connections, twice as dear as nginx."""
+    results = Results({name: front.title for name, front in FRONTS.items()}, FULL.sizes)
+    for _ in range(rounds):
+        for front, cost in (("nginx", 20.0), ("bare", 25.0), ("adapter", 40.0)):
+            results.add(front, "seq", Sample(cost, instructions=cost * 1000))
+            results.figures.add(connections.PART, connections.cost(1), front, cost)
+            results.figures.add(connections.PART, connections.cost(1000), front, cost * 1.5)
+    return results
+
+
+def test_ratios_are_those_that_were_measured() -> None:
+    """Both anchors, and the growth from one connection to many; nothing of parts that did not run."""
+    assert ratios(measured(2)) == {
+        "call × nginx": [2.0, 2.0],
+        "call × bare relay": [1.6, 1.6],
+        "call over 1 × nginx": [2.0, 2.0],
+        "call over 1 × bare relay": [1.6, 1.6],
+        "call over 1,000 × nginx": [2.0, 2.0],
+        "call over 1,000 × bare relay": [1.6, 1.6],
+        "call over 1,000 × over 1": [1.5, 1.5],
+    }
+
+
+def test_a_record_holds_what_varies_with_its_spread() -> None:
+    """Ratios of three rounds and more, counts, the machine with the placement, and the reason for worse figures."""
+    results = measured(3)
+    results.calls = {"a call": 105}
+
+    record = record_of(results, "abc", placement="apart", accepted="more is checked")
+
+    assert record.ratios["call × nginx"] == Spread(2.0, 2.0, 2.0, 3)
+    assert (record.commit, record.calls, record.accepted) == ("abc", {"a call": 105}, "more is checked")
+    assert record.instructions == {"seq": 40_000}
+    assert record.machine == Machine.here().as_json() | {"placement": "apart"}
+
+
+def test_a_run_without_spread_is_not_recorded() -> None:
+    """Two rounds are none to judge by; counts alone are recorded, as they do not vary."""
+    with pytest.raises(NotRecordable, match="3 rounds"):
+        record_of(measured(2), "abc", placement="free")
+    counted = measured(2)
+    counted.calls = {"a call": 105}
+    assert record_of(counted, "abc", placement="free").ratios == {}
+
+
+def test_only_committed_code_is_recorded(tmp_path: Path) -> None:
+    """A changed or new file of the measured code has no commit to be recorded under; other files do not matter."""
+    with pytest.raises(NotRecordable, match="not known"):
+        commit_to_record(tmp_path)
+    code = tmp_path / "adapter" / "code.py"
+    code.parent.mkdir()
+    code.write_text("old")
+    author = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+    for command in (("init", "-q"), ("add", "."), (*author, "commit", "-q", "-m", "first")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "notes.txt").write_text("not measured")
+
+    assert re.fullmatch("[0-9a-f]{12}", commit_to_record(tmp_path))
+    code.write_text("new")
+    with pytest.raises(NotRecordable, match=r"adapter/code\.py"):
+        commit_to_record(tmp_path)
+
+
+def test_a_report_has_both_anchors_the_spread_and_the_machine() -> None:
+    """Each of these stands in the text, whatever was measured."""
+    text = "\n".join(report(measured(3)))
+
+    for name, ratio in (("call × nginx", "2.00 (2.00 – 2.00)"), ("call × bare relay", "1.60 (1.60 – 1.60)")):
+        assert re.search(rf"^{name} +{re.escape(ratio)}$", text, re.MULTILINE)
+    assert str(Machine.here()) in text
+    assert ("Instructions per call: not readable here" in text) == bool(why_unreadable())
