@@ -10,7 +10,7 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.scripts.inprocess import contained
+from adapter.hosted.scripts.inprocess import Contained
 from adapter.hosted.scripts.references import Script
 from adapter.hosted.scripts.scripts import LoadedFunction, Runtime, Scripts
 from adapter.settings.section import Problem
@@ -53,7 +53,7 @@ class Loading:
 
     async def in_thread(self, job: Callable[[], Any]) -> Any:
         """See pipeline.call.InThread. Raises ScriptFailed for what would end more than its own call."""
-        with contained("the code"):
+        with Contained("the code"):
             return await self.scripts.workers.run(job)
 
     @contextmanager

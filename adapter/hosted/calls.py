@@ -94,4 +94,6 @@ class RunningCall:
         self.reply.end()
         if not task.cancelled():
             task.exception()
+        # Each of them knows this call, and all would stay until the collector comes by.
+        self._task = self._alarm = self._overdue = None
         self._ended(self)

@@ -126,12 +126,13 @@ class Declaration:
         """The tool with its work behind the stages of its plan, all within ``timeout`` seconds."""
 
         def planned(call: ToolCall) -> PlannedCall:
+            session, caller = call.request.session, call.request.head.caller
             return PlannedCall(
                 server=self.server,
                 tool=self.name,
                 arguments=call.arguments,
                 execute=work,
-                client=CallClient(call.caller, call.session, call.progress, call.say),
+                client=CallClient(caller, None if session is None else session.id, call.progress, call.say),
                 time=CallTime(timeout, time.monotonic() + timeout, time.time() + timeout),
             )
 

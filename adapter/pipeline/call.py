@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from adapter.errors import BadJson
 from adapter.rules.access.principals import NOBODY, Caller
@@ -101,8 +101,8 @@ class Context(View):
     factory, an auth plugin (``user``) and middleware add."""
 
     @classmethod
-    def of(cls, request: AuthRequest, deadline: float | None = None) -> Context:
-        return cls(request=request, signal=Signal(), deadline=deadline, trace_id=None)
+    def of(cls, request: AuthRequest, deadline: float | None = None, signal: Signal | None = None) -> Context:
+        return cls(request=request, signal=signal or Signal(), deadline=deadline, trace_id=None)
 
     @property
     def given_up(self) -> Signal:
@@ -162,8 +162,7 @@ class CallTime:
     overdue: StageFailed | None = field(default=None, init=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CallClient:
+class CallClient(NamedTuple):
     """The client of a call. ``session`` tells callers of one principal apart, None where there are no sessions.
 
     ``progress`` tells it how far the call is; ``say`` reaches it outside of the call, where it listens.
@@ -173,6 +172,10 @@ class CallClient:
     session: str | None = None
     progress: ProgressReporter = tell_nobody
     say: Say = say_nothing
+
+
+SOMEBODY = CallClient()
+"""A client of which nothing is known."""
 
 
 @dataclass(slots=True)
@@ -190,19 +193,27 @@ class PlannedCall:
     arguments: Mapping[str, Any]
     execute: Callable[[PlannedCall], Awaitable[Outcome]]
     given: Context | None = None
-    client: CallClient = field(default_factory=CallClient)
+    client: CallClient = SOMEBODY
     time: CallTime = field(default_factory=CallTime)
     identity: Any = field(default=None, init=False)
     select: tuple[str, ...] | None = field(default=None, init=False)
     continues: bool = field(default=False, init=False)
     notes: dict[str, Any] = field(default_factory=dict, init=False)
+    _signal: Signal | None = field(default=None, init=False)
+
+    @property
+    def signal(self) -> Signal:
+        """The signal of the call, which stays the same one; made on first use."""
+        if self._signal is None:
+            self._signal = Signal() if self.given is None else self.given.given_up
+        return self._signal
 
     @property
     def context(self) -> Context:
         """The part of the call that the user's code may know; made on first use, as most calls never need it."""
         if self.given is None:
             request = AuthRequest.of(self.server, self.tool, self.client.caller)
-            self.given = Context.of(request, self.time.deadline)
+            self.given = Context.of(request, self.time.deadline, self.signal)
         return self.given
 
     @context.setter

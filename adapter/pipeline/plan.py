@@ -144,6 +144,10 @@ class ToolPlan:
         self.left_over = 0
         self._observing = observing
         self._log = log
+        self.reshapes = egress is not None or any(step.reshapes for step in self.steps)
+        """Whether the caller may not see the tool's own answer."""
+        self.is_empty = not self.steps and egress is None and observing is None
+        """Whether a call passes it as if there were no plan."""
         self._walk = _composed(self.steps, "connector" if kind == "statement" else "handler", observing)
         if observing is not None:
             self._walk = observing.whole(kind, self._walk)
@@ -152,11 +156,6 @@ class ToolPlan:
         return (
             f"<ToolPlan of {self.tool!r}: {', '.join(step.slot.label for step in self.steps) or 'nothing'}>"
         )
-
-    @property
-    def reshapes(self) -> bool:
-        """Tell whether the caller may not see the tool's own answer."""
-        return self.egress is not None or any(step.reshapes for step in self.steps)
 
     @property
     def idle(self) -> bool:
@@ -178,7 +177,7 @@ class ToolPlan:
         except StageFailed as failed:
             outcome = self.errors.outcome(failed)
         except BaseException:
-            call.context.given_up.abort()
+            call.signal.abort()
             raise
         finally:
             if call.time.overdue is not None:
@@ -200,7 +199,7 @@ class ToolPlan:
         assert time.seconds is not None, "without an end nothing is late"
         failed = time.overdue = overdue(time.at, self.tool, time.seconds)
         self.left_over += time.walking
-        call.context.given_up.abort()
+        call.signal.abort()
         if self._log is not None:
             self._log.warning("a call took longer than it may", tool=self.tool, stage=failed.stage)
         if self._observing is not None:

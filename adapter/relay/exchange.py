@@ -177,7 +177,10 @@ def asking_plain(
     headers: list[tuple[str, str]], *, drop: frozenset[str] = frozenset()
 ) -> list[tuple[str, str]]:
     """``headers`` with the wish for an answer that can be read as it comes, and without ``drop`` (lower case)."""
-    return [*forwardable(headers, drop=drop | {"accept-encoding"}), ("Accept-Encoding", "identity")]
+    unwanted = drop | {"accept-encoding"}
+    plain = [field for field in headers if field[0].lower() not in unwanted]
+    plain.append(("Accept-Encoding", "identity"))
+    return plain
 
 
 def silence_of(ask: ClientRequest, requests: list[Envelope]) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 
 from adapter.errors import AdapterError, UpstreamBroken
@@ -11,6 +11,9 @@ from adapter.upstream.port import Sink, UpstreamReply, pour
 
 RETRY = b"retry: 3000\n\n"
 """Milliseconds after which the client of a stream that a stopping adapter ends is to come back."""
+
+CHUNK = 1 << 18
+"""Bytes of what is kept that are copied at once. New memory for many more has to be found and cleared by the system."""
 
 _LINE_ENDS = b"\r\n"
 _SEAM = 4
@@ -38,6 +41,28 @@ def piped(reply: UpstreamReply, read_timeout: float | None, first: bytes = b"") 
     Raises UpstreamBroken or UpstreamSilent where that breaks off.
     """
     return Flow(partial(_piped, reply, read_timeout, first), partial(_pour_piped, reply, read_timeout, first))
+
+
+def of_pieces(pieces: Sequence[bytes | memoryview]) -> Flow:
+    """Pieces that are all there, copied as the client takes them and no sooner."""
+    return Flow(partial(_each, pieces), partial(_pour_each, pieces))
+
+
+async def _each(pieces: Sequence[bytes | memoryview]) -> AsyncGenerator[bytes, None]:
+    for chunk in _chunks(pieces):
+        yield chunk
+
+
+async def _pour_each(pieces: Sequence[bytes | memoryview], sink: Sink) -> None:
+    for chunk in _chunks(pieces):
+        if not sink.put(chunk):
+            await sink.drained()
+
+
+def _chunks(pieces: Sequence[bytes | memoryview]) -> Iterator[bytes]:
+    for piece in pieces:
+        for start in range(0, len(piece), CHUNK):
+            yield bytes(piece[start : start + CHUNK])
 
 
 async def _piped(

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
 from adapter.relay.background import breathe, in_turns, own_turn, slices
 from adapter.rules.access.headers import SharedFields
-from adapter.upstream.port import Headers, UpstreamReply, WholeReply, header
+from adapter.upstream.port import Headers, UpstreamReply, WholeReply, header, pour
 from adapter.wire.envelope import answers, read_response
+from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.outline import responds
 from adapter.wire.spans import items
 from adapter.wire.sse import SseEvent, SseReader, replace_data
@@ -111,20 +112,45 @@ async def read_body(reply: UpstreamReply, read_timeout: float | None, limit: int
     """The whole body as it came. Raises AnswerTooLarge above ``limit`` bytes, UpstreamBroken, UpstreamSilent."""
     if reply.whole is not None and len(reply.whole) <= limit:
         return reply.whole
-    chunks: list[bytes] = []
-    size = 0
+    return await joined(await read_pieces(reply, read_timeout, limit))
+
+
+async def read_pieces(reply: UpstreamReply, read_timeout: float | None, limit: int) -> MessagePieces:
+    """As ``read_body``, in the pieces that came."""
+    if reply.whole is not None and len(reply.whole) <= limit:
+        return MessagePieces([reply.whole])
+    chunks = _Chunks(limit)
     try:
-        while chunk := await reply.read(read_timeout):
-            size += len(chunk)
-            if size > limit:
-                raise too_large(limit)
-            chunks.append(chunk)
+        await pour(reply, chunks, read_timeout)
     finally:
         reply.abort()
-    if size > LARGE:
+    return MessagePieces(chunks.pieces)
+
+
+class _Chunks:
+    """A Sink that keeps what comes. Raises AnswerTooLarge above ``limit`` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.pieces: list[bytes] = []
+        self._limit = self._left = limit
+
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:  # noqa: ARG002 (the port's: nothing is held back)
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise too_large(self._limit)
+        self.pieces.append(chunk)
+        return True
+
+    async def drained(self) -> None:
+        """See Sink."""
+
+
+async def joined(message: MessagePieces) -> bytes:
+    """A message in one piece."""
+    if message.size > LARGE:
         # Many may come to their end at once, and each copies megabytes.
         await own_turn()
-    return b"".join(chunks)
+    return message.joined()
 
 
 async def discard(reply: UpstreamReply, read_timeout: float | None) -> None:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
+from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.spans import Edit, edit, find
 
 TOOL_CALL = ("unfold", "guard", "plan", "own", "rounds", "uploads", "artifacts")
@@ -87,6 +88,8 @@ class Call:
     process. ``notes`` is where a stage keeps what it must remember from the request to the response; it must be JSON,
     since a parked call outlives the process. What is in ``live`` does not. The call ``began`` in Unix seconds.
 
+    ``came`` is the response as it came, and the JSON value of it, once that was parsed.
+
     Stages say of the answer: ``withheld`` is what a text of the upstream's other messages on the call's stream becomes,
     None where they pass as they come. ``guarded``: of what the upstream answers nothing leaves that has not passed the
     stages, also where it cannot be read. ``subscription`` joins its own words to the stream that answers.
@@ -102,6 +105,7 @@ class Call:
     live: dict[str, object] = field(default_factory=dict, init=False)
     began: float = field(default_factory=time, init=False)
     deferred: list[Callable[[], None]] = field(default_factory=list, init=False)
+    came: tuple[bytes, Any] | None = field(default=None, init=False)
     withheld: Callable[[str], str] | None = field(default=None, init=False)
     guarded: bool = field(default=False, init=False)
     subscription: Subscribed | None = field(default=None, init=False)
@@ -109,6 +113,10 @@ class Call:
     @property
     def modern(self) -> bool:
         return self.origin.era is Era.MODERN
+
+    def parsed(self, response: bytes) -> Any:
+        """The JSON value of a response. Raises BadJson."""
+        return self.came[1] if self.came is not None and self.came[0] is response else parse(response)
 
     def without_request(self) -> Call:
         """Copy it for what is asked beside it, and may take longer than the call: its message is not kept so long."""
@@ -140,8 +148,20 @@ class Gate(Protocol):
         """
 
 
-class CallGuard(Gate, Protocol):
-    """The gate that knows the tools of the upstream. It judges a call again when the upstream began anew."""
+class Stage(Protocol):
+    """One step of the road. The first stage whose ``ask`` returns a response ends the walk."""
+
+    async def ask(self, call: Call) -> bytes | None:
+        """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on. Raises Withdrawn."""
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        """The final response as it came, to the response as it shall leave."""
+
+
+class CallGuard(Gate, Stage, Protocol):
+    """The gate that knows the tools of the upstream, and the stage of its lists. It judges a call again when the
+    upstream began anew.
+    """
 
     def repeatable(self, scope_id: str, name: str | None) -> bool:
         """Tell whether calling a tool twice does no more than once, by the definition that this scope sees now."""
@@ -152,18 +172,10 @@ class CallGuard(Gate, Protocol):
     def listener(self) -> Callable[[bytes], None]:
         """Return a function that is given each chunk of one stream of the upstream."""
 
-    def recognizes(self, response: bytes) -> bytes | None:
-        """The id (JSON) of a list of tools that was read before, but for its id; None of any other response."""
-
-
-class Stage(Protocol):
-    """One step of the road. The first stage whose ``ask`` returns a response ends the walk."""
-
-    async def ask(self, call: Call) -> bytes | None:
-        """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on. Raises Withdrawn."""
-
-    async def answer(self, call: Call, response: bytes) -> bytes:
-        """The final response as it came, to the response as it shall leave."""
+    async def list_again(self, call: Call, response: MessagePieces) -> tuple[bytes | memoryview, ...] | None:
+        """As ``answer`` of a Stage, of the response to this call if an equal list was read before; None for any other
+        response. What is returned is in pieces.
+        """
 
 
 Stages = tuple[Stage, ...]

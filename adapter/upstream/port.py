@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.rules.access.principals import NOBODY, Caller
+from adapter.wire.envelope import Batch, Envelope
 
 Headers = Sequence[tuple[str, str]]
 """Header fields in the order they came, names as they were spelled."""
@@ -51,9 +52,10 @@ def never() -> bool:
 class UpstreamRequest:
     """One HTTP request to the MCP endpoint of an upstream. ``headers`` hold no Host and no framing field.
 
-    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``is_query``). ``caller`` is
-    for upstreams that live in this process; nothing of it travels. ``repeatable`` tells whether the request may be sent
-    again after it was written and no byte of an answer came; it is called only then.
+    ``query`` follows the one that the upstream's own URL has; it is valid as it is (``is_query``). ``repeatable``
+    tells whether the request may be sent again after it was written and no byte of an answer came; it is called only
+    then. ``caller`` and ``envelope`` are for upstreams in this process, and do not travel. ``envelope`` is the message
+    of the client as it was read, and counts only if its body is this very ``body``.
     """
 
     method: str
@@ -63,6 +65,7 @@ class UpstreamRequest:
     query: str = ""
     repeatable: Callable[[], bool] = never
     purpose: Purpose = Purpose.CALL
+    envelope: Envelope | Batch | None = None
 
 
 class Share(NamedTuple):

@@ -179,7 +179,7 @@ def read_response(data: bytes) -> RpcResponse | None:
         return RpcResponse(None, message) if "error" in message else None
     if isinstance(found, bool) or ("result" not in message and "error" not in message):
         return None
-    return RpcResponse(_exact(found, data), message)
+    return RpcResponse(_exact(found, data) if isinstance(found, float) else found, message)
 
 
 def parse(body: bytes) -> Any:

@@ -255,6 +255,9 @@ async def run(rounds: int, sessions: int) -> None:
                 f"{sessions} sessions: {rss[1] / 2**20:.1f} MiB pinned, {rss[0] / 2**20:.1f} not: {each:.0f} B each"
             )
         async with stage_with(place, 10_000) as stage:
+            fronts = [await stage.adapter(OPEN), await stage.adapter(GUARDED)]
+            plain, guarded = await _microseconds(fronts, Client.list, 10, rounds)
+            _say("tools/list of 10000, guarded", guarded, "piped", plain, 2)
             cpu, longest, median = await _first_list(stage)
             print(f"first tools/list of 10000: {cpu:.2f} s of CPU more than piped (must: 1)")
             print(

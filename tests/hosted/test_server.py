@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import threading
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -562,6 +564,28 @@ async def test_close_ends_everything() -> None:
     assert upstream.server.running == 0
     with pytest.raises(UpstreamUnreachable):
         await post(upstream, message("ping"), session)
+
+
+async def test_a_call_leaves_no_cycle_behind() -> None:
+    """What a call held, its message among it, is free when it ends, and not when the collector comes by."""
+    tasks: list[weakref.ref[asyncio.Task[Any]]] = []
+
+    async def note(_: ToolCall) -> ToolAnswer:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(weakref.ref(task))
+        return text("noted")
+
+    upstream = hosted([tool("note", note)])
+    session = await opened(upstream)
+    gc.disable()
+    try:
+        await post(upstream, call_body("note"), session)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [task() for task in tasks] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_ten_thousand_calls_leave_nothing() -> None:

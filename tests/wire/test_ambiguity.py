@@ -378,6 +378,28 @@ def test_no_two_members_of_a_reshaped_result_are_alike() -> None:
     assert doubt_of_answer(f"{{{many}}}".encode()) is not None
 
 
+@pytest.mark.parametrize(
+    ("response", "clear"),
+    [
+        (
+            '{"jsonrpc":"2.0","id":1,"result":{"content":[{"a":1}],"isError":false,"_meta":{"A":1,"a":2}}}',
+            True,
+        ),
+        ('{"jsonrpc":"2.0", "id":1, "result":{"content":[], "structuredContent":{}}}', True),
+        ('{"jsonrpc":"2.0","id":1,"result":{"content":[],"content":[]}}', False),
+        ('{"jsonrpc":"2.0","id":1,"result":{"content":[]},"result":{"content":[]}}', False),
+        ('{"jsonrpc":"2.0","id":1,"result":{"content":[],"Content":[]}}', False),
+        ('{"jsonrpc":"2.0","id":1,"result":{"content":[],"c\\u006fntent":[]}}', False),
+        ('{"jsonrpc":"2.0","id":1,"result":{"content":["\\ud800"]}}', True),
+        ('{"jsonrpc":"2.0","id":1,"result":{"content":%s}}' % ("[" * 300 + "]" * 300), True),
+        ('{"jsonrpc":"2.0","id":1,"result":[]}', True),
+    ],
+)
+def test_usual_answers_have_one_reading(response: str, clear: bool) -> None:
+    """As long as they have each member once, however they are spelled."""
+    assert (doubt_of_answer(response.encode()) is None) is clear
+
+
 def test_tools_have_names_to_be_read() -> None:
     """A second spelling in a definition is found as in a message."""
     assert TOOL.second_spelling({"name": 1, "Description": 2}) is not None
@@ -420,6 +442,10 @@ def test_what_a_client_could_take_for_a_list(message: object, expected: bool) ->
         (b'{"a":"\\"","b":"\\""}', False),
         (b'[{"a":%b,"b":1e999}]' % (b"1" * 5000), False),
         (b'"\\ud800"', False),
+        (b'{ "a": 1, "b": ["a", 2] }', False),
+        (b'{ "a": 1, "a": 2 }', True),
+        (b"[" * 300 + b'{"a":1,"b":2}' + b"]" * 300, False),
+        (b"[" * 300 + b'{"a":1,"a":2}' + b"]" * 300, True),
     ],
 )
 def test_a_key_is_found_twice_wherever_it_is(doc: bytes, found: bool) -> None:

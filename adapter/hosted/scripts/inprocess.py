@@ -6,11 +6,10 @@ Those that are not async run in threads (Workers). One that never returns keeps 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import inspect
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from types import ModuleType
@@ -49,25 +48,31 @@ class InProcessScript(LoadedFile):
             )
         self._arguments = arguments
         self._workers = workers
+        self._is_async = inspect.iscoroutinefunction(self._function) or inspect.isasyncgenfunction(
+            self._function
+        )
 
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
         """See Script."""
         arguments = (payload, context)[: self._arguments]
+        tell = tell or _tell_nobody
+        if timeout is None:
+            with Contained("the script"):
+                return await self._driven(arguments, tell)
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
                 # Inside of the scope, which cancels the task and has to see that it did.
-                with contained("the script"):
-                    return await self._driven(arguments, tell or _tell_nobody)
+                with Contained("the script"):
+                    return await self._driven(arguments, tell)
         except TimeoutError:
-            if timeout is not None and scope.expired():
+            if scope.expired():
                 raise ScriptTimedOut(timeout) from None
             raise
 
     async def _driven(self, arguments: tuple[Any, ...], tell: Tell) -> Any:
-        function = self._function
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            value = function(*arguments)
+        if self._is_async:
+            value = self._function(*arguments)
         else:
             value = await self._threaded(arguments, tell)
         if inspect.isawaitable(value):
@@ -171,26 +176,33 @@ def arguments_taken(function: Callable[..., Any], least: int, most: int) -> int 
     return None if taken < least or needed > most else taken
 
 
-@contextlib.contextmanager
-def contained(what: str) -> Iterator[None]:
-    """Raise ScriptFailed in place of what the body raises beside exceptions: that would end the adapter, or look as if
+class Contained:
+    """Raises ScriptFailed in place of what its body raises beside exceptions: that would end the adapter, or look as if
     the call had been cancelled. ``what`` names the code in the sentence.
 
     A cancellation of the task itself passes, and so does the end of a coroutine that nobody runs any more.
     """
-    try:
-        yield
-    except (Exception, GeneratorExit):
-        raise
-    except asyncio.CancelledError as cancelled:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise ScriptFailed(f"{what} cancelled itself") from cancelled
-    except SystemExit as left:
-        raise ScriptFailed(f"{what} called sys.exit()") from left
-    except BaseException as error:
-        raise ScriptFailed(f"{what} raised {type(error).__name__}") from error
+
+    # Not made by contextlib: each call of a script enters one, and that costs three times as much.
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
+        if raised is None or isinstance(raised, Exception | GeneratorExit):
+            return
+        if isinstance(raised, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                return
+            raise ScriptFailed(f"{self._what} cancelled itself") from raised
+        if isinstance(raised, SystemExit):
+            raise ScriptFailed(f"{self._what} called sys.exit()") from raised
+        raise ScriptFailed(f"{self._what} raised {type(raised).__name__}") from raised
 
 
 IDLE_AT_MOST = 8

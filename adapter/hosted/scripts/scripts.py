@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.hosted.scripts.inprocess import InProcessScript, Workers, arguments_taken, contained, function_of
+from adapter.hosted.scripts.inprocess import Contained, InProcessScript, Workers, arguments_taken, function_of
 from adapter.hosted.scripts.references import LoadedFile, Modules, Reference, Script, ScriptInvalid, resolve
 from adapter.hosted.scripts.subprocesses import Confinement, SubprocessScript
 from adapter.pipeline.call import PlannedCall
@@ -40,7 +40,7 @@ class LoadedFunction(LoadedFile):
 
     async def __call__(self, *arguments: Any) -> Any:
         """See Function."""
-        with contained("the function"):
+        with Contained("the function"):
             if inspect.iscoroutinefunction(self.plain):
                 return await self.plain(*arguments)
             value = await self._workers.run(lambda: self.plain(*arguments))

@@ -13,7 +13,7 @@ from adapter.errors import LimitReached, ToolUnknown
 from adapter.pipeline.call import CallClient, CallTime, PlannedCall
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed
 from adapter.pipeline.plan import ToolPlan
-from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, SuspendedPlan, Walks
+from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, SuspendedPlan, WalkKey, Walks
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import CALL, Call, Stages
@@ -71,8 +71,7 @@ class Planned:
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
         walk = SuspendedPlan(self._plan, self._planned(call, said or {}, params))
         call.live[LIVE] = walk
-        call.defer(walk.end)
-        self._note(call, walk)
+        call.defer(partial(self._end, self._noted(call, walk), call, walk))
         try:
             arrived = await walk.to_the_tool()
         except CallRefused as refused:
@@ -85,7 +84,7 @@ class Planned:
     async def answer(self, call: Call, response: bytes) -> bytes:
         """Walk on with the tool's answer; one that no stage touches leaves as it came."""
         walk = call.live.get(LIVE)
-        message = parse(response)
+        message = call.parsed(response)
         result = message.get("result") if isinstance(message, dict) else None
         if not isinstance(walk, SuspendedPlan) and not self._plan.reshapes:
             return response
@@ -108,19 +107,21 @@ class Planned:
         # Written anew rather than edited: what no stage has seen stays behind, such as an error beside the result.
         return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
 
-    def _note(self, call: Call, walk: SuspendedPlan) -> None:
-        """Have the walk found by its request's id, for a client that gives that up."""
+    def _noted(self, call: Call, walk: SuspendedPlan) -> WalkKey | None:
+        """Have the walk found by its request's id, for a client that gives that up. Returns the key of it."""
         if call.origin.session is None or call.envelope.id is None:
-            return
+            return None
         key = (call.origin.session, call.envelope.id)
         self._walks[key] = walk
+        return key
 
-        def forget() -> None:
-            # A client that used an id twice has only itself to blame, but must not unhook its other call.
-            if self._walks.get(key) is walk:
-                del self._walks[key]
-
-        call.defer(forget)
+    def _end(self, key: WalkKey | None, call: Call, walk: SuspendedPlan) -> None:
+        walk.end()
+        # The walk knows the call: both would stay, with the message, until the collector comes by.
+        call.live.pop(LIVE, None)
+        # A client that used an id twice has only itself to blame, but must not unhook its other call.
+        if key is not None and self._walks.get(key) is walk:
+            del self._walks[key]
 
     def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
         deadline = None if self._timeout is None else call.began + self._timeout
@@ -134,7 +135,9 @@ class Planned:
             ),
             time=CallTime(self._timeout, deadline=deadline),
         )
-        planned.continues = any(params.get(name) is not None for name in CONTINUING)
+        planned.continues = not CONTINUING.isdisjoint(params) and any(
+            params.get(name) is not None for name in CONTINUING
+        )
         planned.notes[CALL] = call
         planned.notes[TASK] = params.get("task") is not None
         return planned
@@ -155,7 +158,7 @@ class Planned:
         self._mirrors.renew(call, said, arguments)
 
 
-CONTINUING = ("inputResponses", "requestState", "task")
+CONTINUING = frozenset(("inputResponses", "requestState", "task"))
 """Members of a call's params that make it more than its arguments: answers to an earlier one's questions, or a task."""
 
 
@@ -179,7 +182,10 @@ _LOOKED_AT = 4
 
 
 class Plans:
-    """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without."""
+    """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without.
+
+    A tool whose plan is empty is called as one without a plan.
+    """
 
     def __init__(
         self,
@@ -213,7 +219,7 @@ class Plans:
             if len(self._stages) >= PLANS:
                 self._make_room()
             plan = self._compiled(tool)
-            planned = None if plan is None else self._planned(plan)
+            planned = None if plan is None or plan.is_empty else self._planned(plan)
             kept = self._stages[tool] = planned, behind if planned is None else (planned, *behind)
         return kept[1]
 

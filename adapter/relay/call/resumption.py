@@ -147,7 +147,9 @@ def _decode(value: bytes, session: str) -> Call:
 
 
 class ExchangeRecovery:
-    """Resumes, parks and cancels for one exchange. ``call`` and ``stages`` are a read exchange's own."""
+    """Resumes, parks and cancels for one exchange. ``reading`` is the call of a read exchange, which is finished once,
+    or parked, and its stages.
+    """
 
     def __init__(
         self,
@@ -156,17 +158,14 @@ class ExchangeRecovery:
         requests: list[Envelope],
         deferred: DeferredAnswers,
         background: BackgroundTasks,
+        reading: tuple[Call, Stages] | None = None,
     ) -> None:
         self._ask = ask
         self._session = session
         self._requests = requests
         self._deferred = deferred
         self._background = background
-        self._reading: tuple[Call, Stages] | None = None
-
-    def reading(self, call: Call, stages: Stages) -> None:
-        """This exchange is a read one: it is finished once, or parked."""
-        self._reading = (call, stages)
+        self._reading = reading
 
     def finish(self) -> None:
         if self._reading is not None:

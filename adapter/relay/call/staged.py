@@ -12,16 +12,30 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.resumption import DeferredAnswers, ExchangeRecovery
-from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both, silence_of
-from adapter.relay.replies import LARGE, LIST, decoded, is_response, media_type, read_body, require_plain
+from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both
+from adapter.relay.flow import of_pieces
+from adapter.relay.replies import (
+    LARGE,
+    LIST,
+    decoded,
+    is_encoded,
+    is_response,
+    joined,
+    media_type,
+    read_body,
+    read_pieces,
+    require_plain,
+)
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.results.tool_results import without_paths
+from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
-from adapter.wire.envelope import Envelope, answers, failure, parse
+from adapter.wire.envelope import Envelope, answers, failure, parse, response_in
 from adapter.wire.eras import Era
+from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.spans import find, items
 
 
@@ -39,8 +53,7 @@ class StagedExchange:
     ) -> ClientResponse:
         """Answer one request by way of its stages. Raises AdapterError."""
         call = self.call_gate.call(ask, session, envelope)
-        recovery = ExchangeRecovery(ask, session, [envelope], self.deferred, self.background)
-        recovery.reading(call, stages)
+        recovery = ExchangeRecovery(ask, session, [envelope], self.deferred, self.background, (call, stages))
         try:
             own = await walk_request(stages, call)
             if own is not None:
@@ -66,31 +79,30 @@ class StagedExchange:
     ) -> ClientResponse:
         # A compressed body was read and may be edited, so it leaves plain; so must come what stages will edit.
         ask.headers = asking_plain(call.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
-        read_timeout = silence_of(ask, [call.envelope])
+        read_timeout = ask.server.read_timeout_of(call.envelope.method, call.envelope.name)
         try:
             reply = await self.upstream_sessions.send(ask, session, call.request, read_timeout)
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
+                edits = StreamEdits(partial(_finished, stages, call), _aside(call))
                 terms = StreamTerms(
                     read_timeout,
                     ask.sender.era is Era.LEGACY,
                     ask.server.listener(),
                     ask.server.rules.answer_limit,
                 )
-                edits = StreamEdits(partial(_finished, stages, call), _aside(call))
                 stream = AnswerStream(reply, [call.envelope], recovery, terms, edits)
-                pieces = stream.pieces()
-                if call.subscription is not None:
-                    pieces = call.subscription.joined(pieces)
-                return ClientResponse(
-                    reply.status,
-                    of_changed_body(headers),
-                    pieces,
-                    release=both(reply.abort, recovery.finish),
-                    last_words=stream.last_words,
-                )
-            raw = await read_body(reply, read_timeout, ask.server.rules.answer_limit)
+                return _streamed(call, stream, reply.status, headers, both(reply.abort, recovery.finish))
+            if call.envelope.method == LIST:
+                message = await read_pieces(reply, read_timeout, ask.server.rules.answer_limit)
+                known = await _known_list(ask, call, stages, reply, message)
+                if known is not None:
+                    recovery.finish()
+                    return known
+                raw = await joined(message)
+            else:
+                raw = await read_body(reply, read_timeout, ask.server.rules.answer_limit)
         except UpstreamSilent:
             recovery.cancel_upstream()
             raise
@@ -98,7 +110,7 @@ class StagedExchange:
         body, status = decoded(raw, reply, ask.server.rules.answer_limit).removeprefix(BOM_UTF8), reply.status
         # Of other statuses too: a modern upstream says 404 where it does not know a method that the adapter adds.
         # And of other types, since a client may not look at that.
-        if await _answers(ask, call, body):
+        if await _answers(call, body):
             came, body = body, await walk_response(stages, call, body)
             if status != 200 and body is not came and find(body, ("error",)) is None:
                 status = 200
@@ -111,14 +123,45 @@ class StagedExchange:
         return ClientResponse(status, headers if body is raw else of_changed_body(headers), body)
 
 
-async def _answers(ask: ClientRequest, call: Call, body: bytes) -> bool:
-    """Tell whether the body is the response to the call. A long list that comes again is not read again."""
-    if call.envelope.method != LIST:
-        return answers(body, call.envelope.id)
+def _streamed(
+    call: Call,
+    stream: AnswerStream,
+    status: int,
+    headers: list[tuple[str, str]],
+    release: Callable[[], None],
+) -> ClientResponse:
+    """The answer that comes as an event stream."""
+    pieces = stream.pieces()
+    if call.subscription is not None:
+        pieces = call.subscription.joined(pieces)
+    return ClientResponse(
+        status, of_changed_body(headers), pieces, release=release, last_words=stream.last_words
+    )
+
+
+async def _known_list(
+    ask: ClientRequest, call: Call, stages: Stages, reply: UpstreamReply, message: MessagePieces
+) -> ClientResponse | None:
+    """The answer to a list of tools that came before but for its id, and so is not read again; None for any other."""
     guard = ask.server.stages.guard
-    known = guard.recognizes(body) if guard is not None else None
-    if known is not None:
-        return bool(parse(known) == call.envelope.id)
+    if guard is None or len(stages) > 1 or stages[0] is not guard or reply.status != 200 or is_encoded(reply):
+        return None
+    pieces = await guard.list_again(call, message)
+    if pieces is None:
+        return None
+    headers = of_changed_body(ask.server.rules.answer_headers.to_client(reply.headers))
+    size = sum(map(len, pieces))
+    if size <= LARGE:
+        return ClientResponse(200, headers, b"".join(pieces))
+    return ClientResponse(200, headers, of_pieces(pieces), length=size)
+
+
+async def _answers(call: Call, body: bytes) -> bool:
+    """Tell whether the body is the response to the call."""
+    if call.envelope.method != LIST:
+        message = response_in(body, call.envelope.id)
+        call.came = (body, message)
+        return message is not None
     return await is_response(body, call.envelope.id)
 
 

@@ -49,7 +49,6 @@ class SuspendedPlan:
         self._turn: asyncio.Future[None] = loop.create_future()
         self._answered: asyncio.Future[Outcome] = loop.create_future()
         call.execute = self._execute
-        self._signal = call.context.given_up
         self._left = call.time.seconds
         self._late: Callable[[], Outcome] | None = None
         self._withdrawn = False
@@ -81,7 +80,7 @@ class SuspendedPlan:
 
     def withdraw(self) -> None:
         """The client gave the call up: it ends here unless it is the tool's already, who hears of it in its own way."""
-        self._signal.abort()
+        self._call.signal.abort()
         if self._arguments is None and not self._task.done():
             self._withdrawn = True
             self._task.cancel()
@@ -103,16 +102,20 @@ class SuspendedPlan:
 
     async def _in_time(self) -> None:
         """Wait until the walk has come to the next place where it stands still, or its time is over."""
-        time, alarm = self._call.time, None
+        time, alarm, loop = self._call.time, None, self._task.get_loop()
         if self._left is not None:
-            now = monotonic()
-            time.until = now + self._left
-            alarm = self._task.get_loop().call_later(self._left, self._expire)
+            time.until = monotonic() + self._left
         try:
-            await self._turn
+            # Most walks come there in the one turn that their task has now, and need no alarm.
+            await asyncio.sleep(0)
+            if not (self._turn.done() or self._task.done()):
+                if time.until is not None:
+                    alarm = loop.call_later(max(0.0, time.until - monotonic()), self._expire)
+                await self._turn
         finally:
-            if alarm is not None and time.until is not None:
+            if alarm is not None:
                 alarm.cancel()
+            if time.until is not None:
                 self._left, time.until = max(0.0, time.until - monotonic()), None
 
     def _expire(self) -> None:
@@ -131,6 +134,8 @@ class SuspendedPlan:
         self._task.get_loop().call_later(GRACE, self._move)
 
     def _over(self, task: asyncio.Task[Outcome]) -> None:
+        # The call knows its walk by this alone: both would stay until the collector comes by.
+        self._call.execute = _ended
         if not task.cancelled():
             # When the exchange is over nobody asks for it.
             task.exception()
@@ -142,9 +147,15 @@ class SuspendedPlan:
             self._turn.set_result(None)
 
 
+async def _ended(_: PlannedCall) -> Outcome:
+    raise RuntimeError("the walk of this call has ended")
+
+
 def _raise(refused: CallRefused) -> Outcome:
     raise refused
 
 
-Walks = dict[tuple[str, str | int | float], SuspendedPlan]
-"""By the key of the session and the id of the request."""
+WalkKey = tuple[str, str | int | float]
+"""The key of the session, and the id of the request."""
+
+Walks = dict[WalkKey, SuspendedPlan]

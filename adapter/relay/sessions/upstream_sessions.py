@@ -91,7 +91,7 @@ class UpstreamSessions:
         if ask.method == "GET" or (isinstance(ask.envelope, Envelope) and ask.envelope.method == LISTEN):
             purpose = Purpose.STREAM
         return UpstreamRequest(
-            ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose
+            ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose, ask.envelope
         )
 
     async def close(

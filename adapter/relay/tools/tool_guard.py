@@ -20,13 +20,14 @@ from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
 from adapter.relay.tools.deferred_pins import DeferredPins
-from adapter.relay.tools.tool_lists import Page, ToolLists, Writing
+from adapter.relay.tools.tool_lists import Page, Pieces, ToolLists, Writing
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data, sentence
-from adapter.wire.envelope import failure
+from adapter.wire.envelope import failure, parse
+from adapter.wire.message_pieces import MessagePieces
 
 RETRY = 30.0
 """Seconds until tools that could not be read are read again, where no call depends on them."""
@@ -225,10 +226,6 @@ class ToolGuard:
 
     # --- lists ------------------------------------------------------------------------------------------------
 
-    def recognizes(self, response: bytes) -> bytes | None:
-        """See CallGuard."""
-        return self._lists.recognizes(response)
-
     async def ask(self, call: Call) -> bytes | None:
         """Note the moment of the request: the answer may be older than the catalogue that is known by then.
 
@@ -240,21 +237,36 @@ class ToolGuard:
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         """The list as the client may see it, or the error why it may not: every request gets an answer."""
-        try:
-            return await self._list(call, response)
-        except AdapterError as error:
-            return failure(error, call.envelope.id_bytes)
-
-    async def _list(self, call: Call, response: bytes) -> bytes:
-        first = not _may_name_cursor(call.request) or asked_cursor(call.request) is None
+        first = _asks_first_page(call)
         if len(response) > LARGE:
             # Megabytes are compared and copied for each client, and many may list them at once.
             await own_turn()
-        page = self._lists.known(response, first=first, modern=call.modern)
-        if page is None:
+        try:
             page = await self._page(call, response, first=first)
+            pieces = await self._shown(call, page, first=first)
+        except AdapterError as error:
+            return failure(error, call.envelope.id_bytes)
+        if len(response) > LARGE:
+            await own_turn()
+        return b"".join(pieces)
+
+    async def list_again(self, call: Call, response: MessagePieces) -> Pieces | None:
+        """See CallGuard."""
+        first = _asks_first_page(call)
+        if response.size > LARGE:
+            await own_turn()
+        page = self._lists.known(response, first=first, modern=call.modern)
+        if page is None or parse(page.request_id) != call.envelope.id:
+            return None
+        try:
+            return await self._shown(call, page, first=first)
+        except AdapterError as error:
+            return (failure(error, call.envelope.id_bytes),)
+
+    async def _shown(self, call: Call, page: Page, *, first: bool) -> Pieces:
+        """The page as the client may see it. Raises CatalogueDrifted, and what judging raises where it may refuse."""
         if page.listed is None or not self._watches:
-            return page.response
+            return page.pieces
         if call.scope.id in self._deferred.waiting:
             await self._deferred.settle(call.scope.id)
         try:
@@ -263,7 +275,7 @@ class ToolGuard:
             if self._pinning.mode == "block":
                 raise
             self._log.info("a list could not be judged", server=self._baselines.server, why=error.code)
-            return page.response
+            return page.pieces
         return await self._as_judged(call, page, verdict)
 
     async def _page(self, call: Call, response: bytes, *, first: bool) -> Page:
@@ -272,10 +284,10 @@ class ToolGuard:
         except BadJson as error:
             raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
 
-    async def _as_judged(self, call: Call, page: Page, verdict: Verdict) -> bytes:
+    async def _as_judged(self, call: Call, page: Page, verdict: Verdict) -> Pieces:
         pinning = self._pinning
         if verdict.drift is None or pinning.mode == "off":
-            return page.response
+            return page.pieces
         if pinning.mode == "warn" or pinning.subset:
             return await self._lists.judged(page, Writing(call.modern, verdict, warns=pinning.mode == "warn"))
         raise await self._refusal(call, verdict.drift)
@@ -285,6 +297,7 @@ def _unknown(name: str) -> ToolUnknown:
     return ToolUnknown(f"Unknown tool: {shown(name, _LONGEST_SHOWN)}")
 
 
-def _may_name_cursor(request: bytes) -> bool:
-    """Tell whether a request may be for a later page. Mostly it is not; a backslash may hide the word."""
-    return b"cursor" in request or b"\\" in request
+def _asks_first_page(call: Call) -> bool:
+    """Tell whether a list begins here. Most requests name no cursor; a backslash may hide the word."""
+    request = call.request
+    return (b"cursor" not in request and b"\\" not in request) or asked_cursor(request) is None

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.background import SingleFlight, in_turns, own_turn
+from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.replies import LARGE
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.text.unicode import has_no_reading, reading, shown
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict, catalogue_piecewise
@@ -34,6 +33,7 @@ from adapter.rules.tools.tool_pages import (
     write_page,
 )
 from adapter.wire.envelope import dump
+from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.piecewise import Piecewise
 
 KEPT = 16
@@ -65,6 +65,10 @@ _LONGEST_ENDING = 200
 _LONGEST_NAME = 128
 
 
+Pieces = tuple[bytes | memoryview, ...]
+"""A response in pieces. Those of a long list are parts of what is kept, so that no client has a copy of its own."""
+
+
 class SplitResponse:
     """A response before, at and behind its id (JSON), which is empty if it is in no usual place.
 
@@ -87,20 +91,28 @@ class SplitResponse:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SplitResponse):
             return NotImplemented
-        return self.is_of(other._response, len(other.before), len(other) - len(other.behind))
+        whole = MessagePieces([other._response])
+        return self.is_of(whole, len(other.before), len(other) - len(other.behind))
 
     def __hash__(self) -> int:
         return hash((len(self.before), len(self.behind)))
 
-    def is_of(self, response: bytes, start: int, end: int) -> bool:
+    def is_of(self, response: MessagePieces, start: int, end: int) -> bool:
         """Tell whether ``response`` is this one, apart from an id from ``start`` to ``end``."""
+        size = len(self._response)
         # Equal bytes are found by comparing them: a digest of a long list costs more than all the rest.
         return (
             len(self.before) == start
-            and len(self.behind) == len(response) - end
-            and response.startswith(self.before)
-            and response.endswith(self.behind)
+            and len(self.behind) == response.size - end
+            and response.has_at(0, self._response, 0, start)
+            and response.has_at(end, self._response, size - len(self.behind), size)
         )
+
+    def with_id(self, request_id: bytes) -> Pieces:
+        """The response under this id."""
+        if not self.behind:
+            return (self._response,)
+        return (b"".join((self.before, request_id)), self.behind)
 
 
 class Writing(NamedTuple):
@@ -141,15 +153,20 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list: the response for the client. ``listed`` is None if that is no list of tools.
+    """One page of a list: the response for the client, in pieces. ``listed`` is None if that is no list of tools.
 
     ``absent``: the upstream has no tools at all.
     """
 
-    response: bytes
+    pieces: Pieces
     listed: Listed | None
     request_id: bytes = b""
     absent: bool = False
+
+    @property
+    def response(self) -> bytes:
+        """The response in one piece."""
+        return b"".join(self.pieces)
 
 
 class ToolLists:
@@ -184,25 +201,17 @@ class ToolLists:
 
     # --- pages that are known ---------------------------------------------------------------------------------
 
-    def known(self, response: bytes, *, first: bool, modern: bool) -> Page | None:
-        """The upstream's response as a client of that era may see it, if an equal one is kept."""
+    def known(self, response: MessagePieces, *, first: bool, modern: bool) -> Page | None:
+        """The upstream's response as a client of that era may see it, if one is kept that equals it but for its id."""
         span = _span_of_id(response)
         listed = self._find(response, *span, first=first) if span is not None else None
         written = listed.written.get(_UNJUDGED[modern]) if listed is not None else None
         if span is None or written is None:
             return None
-        request_id = response[span[0] : span[1]]
-        return Page(b"".join((written.before, request_id, written.behind)), listed, request_id)
+        request_id = response.at(*span)
+        return Page(written.with_id(request_id), listed, request_id)
 
-    def recognizes(self, response: bytes) -> bytes | None:
-        """The id (JSON) of a page that equals a kept one but for its id, None for any other page."""
-        span = _span_of_id(response)
-        if span is None:
-            return None
-        known = any(listed.split.is_of(response, *span) for listed in self._kept)
-        return response[slice(*span)] if known else None
-
-    def _find(self, response: bytes, start: int, end: int, *, first: bool) -> Listed | None:
+    def _find(self, response: MessagePieces, start: int, end: int, *, first: bool) -> Listed | None:
         for place, listed in enumerate(self._kept):
             if listed.first == first and listed.split.is_of(response, start, end):
                 if place:
@@ -214,7 +223,7 @@ class ToolLists:
 
     async def page(self, response: bytes, id_bytes: bytes, *, first: bool, modern: bool) -> Page:
         """The upstream's response to ``tools/list`` as a client may see it. Raises BadJson, UpstreamBroken."""
-        known = self.known(response, first=first, modern=modern)
+        known = self.known(MessagePieces([response]), first=first, modern=modern)
         if known is not None:
             return known
         split = _split(response)
@@ -224,14 +233,15 @@ class ToolLists:
             return Page(written, listed, split.request_id)
         if listed.absent and self._own and first:
             own = Listed(None, split, first)
-            return Page(own_list(id_bytes, self._own, modern=modern), own, absent=True)
-        return Page(response, None, absent=listed.absent)
+            return Page((own_list(id_bytes, self._own, modern=modern),), own, absent=True)
+        return Page((response,), None, absent=listed.absent)
 
     async def _listed(self, response: bytes, split: SplitResponse, *, first: bool) -> Listed | NoTools:
         if not split.request_id:
             return await self._read(response, split, first=first)
         start = len(split.before)
-        listed = self._find(response, start, start + len(split.request_id), first=first)
+        end = start + len(split.request_id)
+        listed = self._find(MessagePieces([response]), start, end, first=first)
         if listed is not None:
             return listed
         return await self._reading.get((split, first), partial(self._read, response, split, first=first))
@@ -285,24 +295,21 @@ class ToolLists:
 
     # --- pages that leave -------------------------------------------------------------------------------------
 
-    async def judged(self, page: Page, way: Writing) -> bytes:
+    async def judged(self, page: Page, way: Writing) -> Pieces:
         """The response written in this way.
 
         A warning stands first in the description of each drifted tool. Without warnings, only the adapter's own tools
         and the allowed ones are left.
         """
         if page.listed is None or page.listed.page is None:
-            return page.response
+            return page.pieces
         return await self._as_written(page.listed, page.request_id, way)
 
-    async def _as_written(self, listed: Listed, request_id: bytes, way: Writing) -> bytes:
+    async def _as_written(self, listed: Listed, request_id: bytes, way: Writing) -> Pieces:
         written = listed.written.get(way)
         if written is None:
             written = await self._writing.get((listed, way), partial(self._write, listed, way))
-            if len(written) > LARGE:
-                # All waiters go on at once, and each copies megabytes.
-                await own_turn()
-        return b"".join((written.before, request_id, written.behind))
+        return written.with_id(request_id)
 
     async def _write(self, listed: Listed, way: Writing) -> SplitResponse:
         page = listed.page
@@ -354,12 +361,18 @@ async def _snapshot(listed: Listed) -> CatalogueSnapshot:
 
 
 def _split(response: bytes) -> SplitResponse:
-    return SplitResponse(response, *(_span_of_id(response) or (len(response), len(response))))
+    span = _span_of_id(MessagePieces([response])) or (len(response), len(response))
+    return SplitResponse(response, *span)
 
 
-def _span_of_id(response: bytes) -> tuple[int, int] | None:
+def _span_of_id(response: MessagePieces) -> tuple[int, int] | None:
     """The start and end of the id in a response, if it is in one of the usual places."""
-    found = _BEGINNING.match(response, 0, _LONGEST_BEGINNING)
+    found = _BEGINNING.match(response.beginning(_LONGEST_BEGINNING))
+    if found is not None:
+        return found.span(1)
+    ending = response.ending(_LONGEST_ENDING)
+    found = _ENDING.search(ending)
     if found is None:
-        found = _ENDING.search(response, max(0, len(response) - _LONGEST_ENDING))
-    return found.span(1) if found is not None else None
+        return None
+    skipped = response.size - len(ending)
+    return skipped + found.start(1), skipped + found.end(1)

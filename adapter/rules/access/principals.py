@@ -105,21 +105,26 @@ class Caller:
     entrance: Entrance = "mcp"
     fields: Mapping[str, str] = field(default_factory=dict)
     withheld: frozenset[str] = frozenset()
+    _told: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def lower_fields(self) -> dict[str, str]:
         """The fields by their names in lower case."""
         return {name.lower(): value for name, value in self.fields.items()}
 
-    def told_fields(self) -> dict[str, str]:
-        """The fields that the user's own code may know, by their names in lower case.
+    def told_fields(self) -> Mapping[str, str]:
+        """The fields that the user's own code may know, by their names in lower case; found once.
 
         The adapter's token, or without tokens the id of a session, lets anybody act as this caller.
         """
-        return {
-            name: value
-            for name, value in self.lower_fields().items()
-            if name not in self.withheld and name != SESSION_ID
-        }
+        if self._told is None:
+            told = {
+                name: value
+                for name, value in self.lower_fields().items()
+                if name not in self.withheld and name != SESSION_ID
+            }
+            object.__setattr__(self, "_told", told)
+            return told
+        return self._told
 
 
 NOBODY = Caller()

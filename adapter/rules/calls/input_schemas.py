@@ -140,7 +140,7 @@ class DeclaredInputs:
         values, problems = read(self.each, arguments)
         if self.open:
             values |= {name: value for name, value in arguments.items() if name not in self.each}
-        else:
+        elif not arguments.keys() <= self.each.keys():
             problems += undeclared(self.each, arguments)
         faults: tuple[Fault, ...] = ()
         if self.checker is not None:

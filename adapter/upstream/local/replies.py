@@ -185,6 +185,8 @@ class PendingReply:
 
     def _finish(self, last: bytes | None) -> None:
         self.over = True
+        # It knows this reply.
+        self._give_up = _nothing
         if self._stream is not None:
             self._stream.end(last)
         self._settle()
@@ -195,6 +197,10 @@ class PendingReply:
     def _settle(self) -> None:
         if not self._settled.done():
             self._settled.set_result(None)
+
+
+def _nothing() -> None:
+    """Nobody is left to be told."""
 
 
 def whole(answer: LocalAnswer) -> WholeReply:

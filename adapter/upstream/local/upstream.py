@@ -75,7 +75,9 @@ class LocalUpstream(Generic[S_co]):
         fields = fields_of(request.headers)
         body = _decoded(request.body, fields)
         message = parse(body)
-        envelope = envelope_of(message, body)
+        known = request.envelope
+        # What a client compressed, or stages changed, is another message than the one that was read.
+        envelope = known if known is not None and known.body is body else envelope_of(message, body)
         era = classify(fields.get("mcp-protocol-version"), envelope)
         accept = (fields.get("accept") or "").lower()
         streams = "text/event-stream" in accept or "*/*" in accept

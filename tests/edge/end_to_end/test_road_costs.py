@@ -28,13 +28,42 @@ Go = Callable[[RawClient], Awaitable[Any]]
 COSTS = {
     "a call that is passed on": 80,
     "a call whose tool is guarded": 80,
-    "a list whose tools are guarded": 124,
-    "a session that is opened and ended": 338,
+    "a list whose tools are guarded": 121,
+    "a planned call without an active stage": 81,
+    "a call with one stage": 152,
+    "a call of a hosted tool": 138,
+    "a session that is opened and ended": 336,
 }
 """Calls of Python functions for one exchange."""
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("tool", "other", "hidden")]
 GUARD: dict[str, Any] = {"core": {"tool_definition_pinning": {"mode": "warn"}}}
+NO_STAGE = {"server": {"stages": {"tool": {"errors": {"mode": "result"}}}}}
+ONE_STAGE = {"server": {"stages": {"tool": {"limits": {"rate": {"window": 60, "max": 1_000_000}}}}}}
+
+CODE = "async def answer(payload, context):\n    return payload['inputs']\n"
+HOSTED = {
+    "servers": [
+        {
+            "id": "raw",
+            "mount_path": "/mcp",
+            "upstream": {"transport": "hosted"},
+            "tools": {
+                "define": [
+                    {"name": "tool", "handler": "tools.py#answer"},
+                    {"name": "other", "handler": "tools.py#answer"},
+                ]
+            },
+        }
+    ]
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, below which the settings name code."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 async def listing(exchange: Exchange) -> None:
@@ -92,18 +121,23 @@ async def usual_cost(go: Go, client: RawClient) -> int:
         ("a call that is passed on", call, {}),
         ("a call whose tool is guarded", call, GUARD),
         ("a list whose tools are guarded", list_tools, GUARD),
+        ("a planned call without an active stage", call, NO_STAGE),
+        ("a call with one stage", call, ONE_STAGE),
+        ("a call of a hosted tool", call, HOSTED),
         ("a session that is opened and ended", session, {}),
     ],
 )
 async def test_a_road_costs_no_more_than_is_known(
     upstream: StartUpstream,
     adapter: StartAdapter,
+    place: Path,
     road: str,
     go: Go,
     settings: dict[str, Any],
     record_property: Callable[[str, object], None],
 ) -> None:
     """A call more in every exchange is a decision, not an accident. The benchmark reads the count from the report."""
+    (place / "tools.py").write_text(CODE)
     async with upstream(listing) as up, adapter(up, **settings) as front, front.client() as client:
         await client.initialize()
         await list_tools(client)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,7 +12,7 @@ import orjson
 import pytest
 
 from adapter.errors import ToolUnknown
-from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.call import Context, Forward, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
@@ -82,6 +84,31 @@ async def test_a_tool_without_a_plan_is_piped() -> None:
     relaying = planned(answering(asked=other), stage)
     assert await relaying.post(other, await relaying.open()) == CAME
     assert stage.seen == []
+
+
+@pytest.mark.parametrize("answer", [CAME, b"no JSON", b""])
+async def test_a_tool_with_an_empty_plan_is_piped(answer: bytes) -> None:
+    """Where no stage has anything to do, request and answer pass whatever they are."""
+    plan = ToolPlan("save", "proxied", [], ErrorStyle("jsonrpc"))
+    plans = Plans(lambda _: plan, ParamHeaders(), Notifications(), 60)
+    asked = ASKED.replace(b'{"x":1.0}', b'{"x":1.0,"x":3}')
+    relaying = Relaying(answering(answer, asked), StageTable(plans=plans), MemoryStore())
+    assert await relaying.post(asked, await relaying.open()) == answer
+
+
+async def test_a_call_leaves_no_cycle_behind() -> None:
+    """What a call held, its message among it, is free when it ends, and not when the collector comes by."""
+    contexts: list[weakref.ref[Context]] = []
+    stage = Watching(before=lambda call: contexts.append(weakref.ref(call.context)))
+    relaying = planned(answering(), stage)
+    session = await relaying.open()
+    gc.disable()
+    try:
+        assert await relaying.post(ASKED, session) == CAME
+        await asyncio.sleep(0)
+        assert [context() for context in contexts] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_other_arguments_go_upstream() -> None:

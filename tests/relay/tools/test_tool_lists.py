@@ -243,11 +243,16 @@ async def test_warnings_and_subsets_touch_what_they_concern() -> None:
     page = await made.page(came, b"1", first=True, modern=True)
     found = Drift(changed=(Change("shoot", ("description",)),))
     now = CatalogueSnapshot(Catalogue("now", {}))
-    warned = await made.judged(page, Writing(True, Verdict(now, found, found, {"click"}), warns=True))
+    warned = b"".join(
+        await made.judged(page, Writing(True, Verdict(now, found, found, {"click"}), warns=True))
+    )
     assert ODD in warned and b"[Warning: this tool is not as it was first seen" in warned
     subset = Verdict(now, found, found, {"click"})
-    assert orjson.loads(await made.judged(page, Writing(True, subset)))["result"]["cacheScope"] == "private"
-    only = await made.judged(page, Writing(False, subset))
+    assert (
+        orjson.loads(b"".join(await made.judged(page, Writing(True, subset))))["result"]["cacheScope"]
+        == "private"
+    )
+    only = b"".join(await made.judged(page, Writing(False, subset)))
     assert names(only) == [OWN["name"], "click"] and ODD in only
 
 
