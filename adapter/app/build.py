@@ -21,7 +21,7 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.server import Server
 from adapter.relay.sessions.idle_sessions import Cleanup
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore

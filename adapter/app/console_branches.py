@@ -14,7 +14,7 @@ from adapter.app.edge import Observation
 from adapter.app.files import FileStages
 from adapter.app.relay import RelayParts, Runtime
 from adapter.edge.api.auth_hook import AuthHook
-from adapter.edge.api.server_routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.routes import ServerApi, ServerRoutes, document
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console import operations as console_operations

@@ -34,7 +34,7 @@ from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSc
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stage_table import StageEntry
+from adapter.relay.stages import StageEntry
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator

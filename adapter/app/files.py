@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from adapter.app.relay import Runtime, SessionParts
 from adapter.relay.files.signed_urls import Credentials, Links
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stage_table import StageEntry
+from adapter.relay.stages import StageEntry
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.port import Store

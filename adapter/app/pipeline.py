@@ -35,7 +35,7 @@ from adapter.pipeline.validation_stage import Coercing, Validating
 from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.rules.presenters.presenters import Presenter
 from adapter.rules.presenters.state_sync import StateSync, policy
-from adapter.rules.text.globs import GlobInvalid
+from adapter.rules.text.expressions import GlobInvalid
 from adapter.rules.text.unicode import reading
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolSettings

@@ -26,7 +26,7 @@ from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LATEST, LateSessions
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
-from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import StageTable
 from adapter.relay.wiring import WiringWatch
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker

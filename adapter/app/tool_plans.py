@@ -27,7 +27,7 @@ from adapter.rules.presenters.state_sync import Policy, StateSync, overlaps, pol
 from adapter.rules.results.outcomes import ToolUserError
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.text.events import shortened
-from adapter.rules.text.globs import GlobInvalid
+from adapter.rules.text.expressions import GlobInvalid
 from adapter.rules.text.patterns import why_not
 from adapter.settings.pipeline import InterfaceBlock, PresenterSettings, SuggestionSettings
 from adapter.settings.root import Settings

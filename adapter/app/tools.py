@@ -14,7 +14,7 @@ from adapter.app.relay import Runtime, SessionParts
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
-from adapter.relay.stage_table import StageEntry, StageTable
+from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines, PinReview
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.catalogue_reader import Definitions, ToolDefinitions

@@ -21,7 +21,7 @@ from adapter.app.tools import limits_of, policies_of, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import StageTable
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.pins import Pin, Pins
 from adapter.relay.tools.tool_lists import ToolLists

@@ -12,9 +12,8 @@ from adapter.relay.background import breathe, in_turns, own_turn, slices
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, header, pour
 from adapter.wire.envelope import answers, read_response
-from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.outline import responds
-from adapter.wire.spans import items
+from adapter.wire.spans import MessagePieces, items
 from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 LIST = "tools/list"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from adapter.errors import BadRequest, UpstreamUnhealthy
 from adapter.relay.replies import ANSWER_LIMIT
-from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import StageTable
 from adapter.relay.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker

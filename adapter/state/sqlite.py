@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
 from adapter.state.port import Row
-from adapter.state.transactions import LOG, Run, StoreOperation, brief_outcomes, outcomes, unavailable
+from adapter.state.sql import LOG, Run, StoreOperation, brief_outcomes, outcomes, unavailable
 
 LOCK_TIMEOUT = 5.0
 """Seconds to wait for another process that writes."""

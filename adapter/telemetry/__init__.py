@@ -1,9 +1,143 @@
 """Spans, metrics and log lines over OTLP.
 
-``open_telemetry`` of ``opening`` is the entrance; ``signals`` records, ``exporting`` sends. Neither these two nor
-OpenTelemetry are imported unless the settings ask for them.
+``open_telemetry`` is the entrance; ``signals`` records, ``exporting`` sends. Neither these two nor OpenTelemetry are
+imported unless the settings ask for them.
 """
 
-from adapter.telemetry.opening import Telemetry, TelemetryMissing, open_telemetry, require_telemetry
+from __future__ import annotations
 
-__all__ = ["Telemetry", "TelemetryMissing", "open_telemetry", "require_telemetry"]
+import asyncio
+import atexit
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from adapter.settings.telemetry import TelemetrySettings as Settings
+
+if TYPE_CHECKING:
+    from adapter.telemetry.exporting import Exports
+    from adapter.telemetry.signals import CallMetrics, Fault, Lines, Spans
+
+SCOPE = "mcp-adapter"
+"""What the exported data calls its instrumentation."""
+
+
+class TelemetryMissing(Exception):
+    """Telemetry is enabled and cannot be used; ``str(error)`` is a message for the operator.
+
+    ``setting`` is the key that enables it.
+    """
+
+    def __init__(self, setting: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.setting = setting
+
+
+class Telemetry:
+    """The recorders of telemetry and their destinations, from the start to ``close``.
+
+    ``tracing`` records spans, ``measures`` counts; ``lines`` takes log lines and is None where they are not shipped.
+    """
+
+    def __init__(
+        self, tracing: Spans, measures: CallMetrics, lines: Lines | None, exports: Exports, settings: Settings
+    ) -> None:
+        self.tracing = tracing
+        self.measures = measures
+        self.lines = lines
+        self._exports = exports
+        self._patience = settings.shutdown_drain_timeout_seconds
+        self._flushes = settings.flush_on_shutdown
+        self._closed = False
+        if settings.flush_on_terminate:
+            atexit.register(self._terminate)
+
+    def __repr__(self) -> str:
+        return f"<Telemetry: {'closed' if self._closed else 'open'}>"
+
+    async def close(self) -> bool:
+        """Export the rest within telemetry.shutdown_drain_timeout_seconds, and end. Returns False if the time was too
+        short.
+
+        Without telemetry.flush_on_shutdown the rest is dropped. Idempotent.
+        """
+        if self._closed:
+            return True
+        self._closed = True
+        atexit.unregister(self._terminate)
+        loop = asyncio.get_running_loop()
+        drained: asyncio.Future[bool] = loop.create_future()
+
+        def drain() -> None:
+            in_time = self._exports.drain(self._patience if self._flushes else 0) or not self._flushes
+            try:
+                loop.call_soon_threadsafe(_settle, drained, in_time)
+            except RuntimeError:
+                # The loop did not wait for us and has ended.
+                return
+
+        # Not a thread of the loop's pool: the interpreter would wait for that one, however long a collector takes.
+        threading.Thread(target=drain, name="telemetry-drain", daemon=True).start()
+        try:
+            return await asyncio.wait_for(drained, self._patience)
+        except TimeoutError:
+            return False
+
+    def _terminate(self) -> None:
+        # Not in a thread: none can be started this late.
+        self._exports.drain(self._patience)
+
+
+def require_telemetry(settings: Settings) -> None:
+    """Raise TelemetryMissing where ``open_telemetry`` would for want of a library; nothing is opened."""
+    if not settings.enabled:
+        return
+    if not settings.drop_on_queue_full:
+        raise TelemetryMissing(
+            "telemetry.drop_on_queue_full",
+            "false is not supported, because calls would wait for the collector; remove the key, and "
+            "raise telemetry.max_queue_size if spans are dropped",
+        )
+    try:
+        from adapter.telemetry import exporting
+
+        exporting.load_exporters(settings)
+    except ModuleNotFoundError as missing:
+        raise TelemetryMissing(
+            "telemetry.enabled",
+            f"needs the extra telemetry ({missing.name} is not installed): "
+            "pip install 'mcp-file-adapter[telemetry]'",
+        ) from None
+
+
+def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: Fault) -> Telemetry | None:
+    """Build telemetry as the settings have it, exporting from now on; None where it is off.
+
+    ``redact`` removes secrets from a text. ``fault`` returns the exception that makes a span an error, None for a
+    refusal. Raises TelemetryMissing.
+    """
+    if not settings.enabled:
+        return None
+    require_telemetry(settings)
+    from adapter.telemetry import exporting, signals
+
+    try:
+        exports = exporting.exports(settings)
+    except Exception as refused:
+        # Exporters read variables of the environment and files that those name, and raise whatever they like.
+        raise TelemetryMissing(
+            "telemetry", f"cannot be opened: {redact(str(refused)) or type(refused).__name__}"
+        ) from refused
+    redaction = signals.AttributeRedaction(redact)
+    return Telemetry(
+        signals.Spans(exports.traces.get_tracer(SCOPE), redaction, fault),
+        signals.CallMetrics(exports.metrics.get_meter(SCOPE)),
+        None if exports.logs is None else signals.Lines(exports.logs.get_logger(SCOPE), redaction),
+        exports,
+        settings,
+    )
+
+
+def _settle(drained: asyncio.Future[bool], in_time: bool) -> None:
+    if not drained.done():
+        drained.set_result(in_time)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapter.app import App, build, running
-from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result

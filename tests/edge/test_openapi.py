@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from adapter.edge.api.routes import NAME, ROUTES, matched
-from adapter.edge.api.server_routes import document as document_of_servers
+from adapter.edge.api.routes import document as document_of_servers
 from adapter.edge.openapi import Operation, document, json, operations, ref
 from adapter.wire.envelope import parse
 from tests.edge.tool_serving import PATH, serving

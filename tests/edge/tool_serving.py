@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from adapter.edge.api.auth_hook import AuthHook, Hook
-from adapter.edge.api.server_routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.routes import ServerApi, ServerRoutes, document
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.http.access import Bases, Guard

@@ -18,7 +18,7 @@ from adapter.pipeline.result_cache import ResultCache
 from adapter.rules.access.principals import Caller
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.results.outcomes import text_block
-from adapter.rules.text.globs import Glob
+from adapter.rules.text.expressions import Glob
 
 
 class Clock:

@@ -16,7 +16,7 @@ from adapter.app.tools import hides, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stage_table import StageEntry, StageTable
+from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import Pins

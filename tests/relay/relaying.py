@@ -24,8 +24,7 @@ from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
-from adapter.relay.stage_table import StageEntry, StageTable
-from adapter.relay.stages import Stage
+from adapter.relay.stages import Stage, StageEntry, StageTable
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import (
     Handshake,

@@ -33,7 +33,7 @@ from adapter.relay.files.upload_batch import BatchLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stage_table import StageEntry, StageTable
+from adapter.relay.stages import StageEntry, StageTable
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator, Mode

@@ -17,9 +17,9 @@ from adapter.edge.api.routes import NAME, ROUTES, ToolRoute
 from adapter.edge.api.tool_api import ApiOptions, ApiResult, Tell, ToolApi
 from adapter.edge.console.page_files import PageFiles
 from adapter.edge.http.aiohttp_bridge import Act, HostRequest, answered
-from adapter.edge.http.answers import send
 from adapter.edge.http.bodies import TERMS, BodyTerms
 from adapter.edge.http.request import ClientGone, Request
+from adapter.edge.http.response import send
 from adapter.errors import AdapterError
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.rules.access.host_and_origin_check import host_allowed, origin_allowed

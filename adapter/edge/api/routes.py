@@ -1,14 +1,23 @@
-"""The routes of the tool API: one table, which the adapter, hosts that embed it and OpenAPI share."""
+"""The routes of the tool API: one table, which the adapter, hosts that embed it and OpenAPI share.
+
+``ServerRoutes`` are its branches below ``console.path``, for each server, with the document that describes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
+from adapter.edge import openapi
+from adapter.edge.api.server_tools import RESOURCE, Previews
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
-from adapter.edge.http.answers import EVENT_STREAM, Extra
 from adapter.edge.http.request import Branch, Names, Request, names_behind
+from adapter.edge.http.response import EVENT_STREAM, Extra, send
+from adapter.edge.mcp.endpoint import LONGEST_NAME
 from adapter.edge.openapi import (
     ANY_OBJECT,
     OPEN,
@@ -24,6 +33,10 @@ from adapter.edge.openapi import (
     object_of,
     ref,
 )
+from adapter.edge.router import ExchangeRecords
+from adapter.pipeline.tracing import Tracing
+from adapter.rules.calls.tool_api import HttpOutcome, refused
+from adapter.rules.text.unicode import shown
 
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""
@@ -204,3 +217,136 @@ ROUTES = (
     ToolRoute(SHOW, lambda api, request, name, extra: api.show_tool(request, name, extra)),
 )
 """In the order in which they are tried."""
+
+
+DOCUMENT = Operation(
+    "GET",
+    "/openapi.json",
+    "showOpenApi",
+    "adapter",
+    "This document.",
+    {200: openapi.json("The document.", {"type": "object"})},
+    openapi.OPEN,
+)
+
+_SERVER = {"server": "The server's id."}
+_EXPOSED = (WARNING_FIELD, "Content-Disposition")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerApi:
+    """The parts of the API that are served for one server."""
+
+    tools: ToolApi
+    previews: Previews
+
+
+class ServerRoutes:
+    """Serves ``apis`` (by server id) below ``path``, and ``document``.
+
+    ``records`` gets the line of each call, and ``tracing`` its span, as those over MCP do.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        apis: Mapping[str, ServerApi],
+        document: bytes,
+        records: ExchangeRecords,
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._path = path
+        self._apis = apis
+        self._document = document
+        self._records = records
+        self._tracing = tracing
+
+    def branches(self) -> Sequence[Branch]:
+        """The branches, to be tried in this order behind those of the console's data."""
+        tools = (
+            PatternBranch(
+                self._path,
+                0,
+                route.methods,
+                _EXPOSED,
+                partial(self._serve_call if route.operation is CALL else self._serve, route),
+                ("{server}", *route.parts),
+            )
+            for route in ROUTES
+        )
+        read = ("GET", "HEAD")
+        return (
+            *tools,
+            PatternBranch(self._path, 0, read, _EXPOSED, self._serve_preview, ("{server}", "resources")),
+            PatternBranch(self._path, 0, read, (), self._show_document, ("openapi.json",)),
+        )
+
+    async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> object:
+        server, *rest = names
+        api = self._apis.get(server)
+        if api is None:
+            send(request, refused(404, f"Server not found: {server}"), extra)
+            return None
+        return await route.serve(api.tools, request, rest[0] if rest else "", extra)
+
+    async def _serve_call(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
+        self._records.begin()
+        began = time.monotonic()
+        # What nobody took any more has no status of its own; 499 is what proxies write for it.
+        outcome, status = "client_gone", 499
+        try:
+            with self._spanned(request, names):
+                answered = await self._serve(route, request, names, extra)
+            # The status of an event stream is that of its beginning, whatever came of the call.
+            status = answered.status if isinstance(answered, HttpOutcome) else request.reply.status or 499
+            outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
+        finally:
+            if names[0] in self._apis:
+                self._tell(request, names, (outcome, status), time.monotonic() - began)
+
+    def _spanned(self, request: Request, names: Names) -> AbstractContextManager[object]:
+        if self._tracing is None:
+            return nullcontext()
+        attributes = {"tool.name": shown(names[1], LONGEST_NAME), "server.id": names[0], "entrance": "http"}
+        return self._tracing.call_span("mcp.tool.call", attributes, request.headers)
+
+    def _tell(self, request: Request, names: Names, came: tuple[str, int], seconds: float) -> None:
+        outcome, status = came
+        line: dict[str, object] = {
+            "at": time.time(),
+            "event": "exchange",
+            "server": names[0],
+            "http": request.method,
+            "era": None,
+            "method": "tools/call",
+            "name": shown(names[1], LONGEST_NAME),
+            "status": status,
+            "outcome": outcome,
+            "ms": int(seconds * 100_000) / 100,
+            "entrance": "http",
+        }
+        self._records.write(request, line)
+
+    async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
+        api = self._apis.get(names[0])
+        if api is None:
+            send(request, refused(404, f"Server not found: {names[0]}"), extra)
+        else:
+            await api.previews.serve(request, extra)
+
+    async def _show_document(self, request: Request, names: Names, extra: Extra) -> None:  # noqa: ARG002 (a branch's)
+        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-cache"), *extra]
+        request.reply.send(200, fields, self._document)
+
+
+def document(
+    path: str, more: Iterable[Operation] = (), *, title: str = "mcp-file-adapter", version: str
+) -> bytes:
+    """Describe everything below ``path``, and the ``more`` routes as they are."""
+    own = [
+        replace(route, takes=route.takes._replace(named={**_SERVER, **route.takes.named})).below(
+            f"{path.rstrip('/')}/{{server}}"
+        )
+        for route in (*(route.operation for route in ROUTES), RESOURCE)
+    ]
+    return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)

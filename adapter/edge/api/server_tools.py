@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 from adapter.edge.api.tool_api import ApiResult, Tell
 from adapter.edge.http.access import Bases, Guard
-from adapter.edge.http.answers import Extra, send
 from adapter.edge.http.request import Request, query_of
+from adapter.edge.http.response import Extra, send
 from adapter.edge.openapi import Operation, RequestShape, Says, Takes, json, ref
 from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthorized, UpstreamBroken
 from adapter.pipeline.call import AuthRequest

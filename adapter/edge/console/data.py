@@ -15,8 +15,8 @@ from typing import Any
 from adapter.edge.console import pins as console_pins
 from adapter.edge.console.status import Belongings, ServerStatus, Viewer, Viewers
 from adapter.edge.http.access import Guard
-from adapter.edge.http.answers import EVENT_STREAM, begin_stream, send
 from adapter.edge.http.request import Branch, Names, Request
+from adapter.edge.http.response import EVENT_STREAM, begin_stream, send
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
 from adapter.relay.http_api.callers import ToolRefused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adapter.edge.http.answers import EVENT_STREAM
+from adapter.edge.http.response import EVENT_STREAM
 from adapter.edge.openapi import (
     COUNT,
     JSON_TYPE,

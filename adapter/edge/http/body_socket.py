@@ -16,12 +16,34 @@ import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from adapter.edge.http.readiness import until_ready
 from adapter.edge.http.request import ClientGone
 from adapter.upstream.limits import scarce
 
 if TYPE_CHECKING:
     from adapter.edge.http.bodies import Body
+
+
+async def until_ready(number: int, seconds: float, *, writing: bool = False) -> bool:
+    """Wait until bytes can be read from the descriptor, or written to it; False if not within ``seconds``."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[bool] = loop.create_future()
+    watch, forget = (
+        (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
+    )
+    watch(number, _end, ready, True)
+    # Not asyncio.timeout: it costs as much as the rest.
+    late = loop.call_later(seconds, _end, ready, False)
+    try:
+        return await ready
+    finally:
+        late.cancel()
+        forget(number)
+
+
+def _end(waiting: asyncio.Future[bool], ready: bool) -> None:
+    if not waiting.done():
+        waiting.set_result(ready)
+
 
 LARGE = 512 * 1024
 """Bytes still to come from which on this is worth two hops between loop and thread."""

@@ -25,8 +25,7 @@ from adapter.relay.replies import media_type, require_plain
 from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.relay.stage_table import StageTable
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, StageTable
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply

@@ -19,8 +19,7 @@ from adapter.relay.exchange import ClientRequest, forwardable
 from adapter.relay.replies import LIST, discard, is_response
 from adapter.relay.sessions.own_session import Resumption
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.stage_table import StageTable
-from adapter.relay.stages import Call, CallOrigin, Stages, finish, walk_response
+from adapter.relay.stages import Call, CallOrigin, Stages, StageTable, finish, walk_response
 from adapter.rules.access.principals import Scope
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, always

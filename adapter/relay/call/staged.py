@@ -35,8 +35,7 @@ from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, answers, failure, parse, response_in
 from adapter.wire.eras import Era
-from adapter.wire.message_pieces import MessagePieces
-from adapter.wire.spans import find, items
+from adapter.wire.spans import MessagePieces, find, items
 
 
 @dataclass(slots=True)

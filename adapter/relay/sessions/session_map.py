@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown
-from adapter.relay.sessions.earlier_sessions import EarlierSessions
-from adapter.relay.sessions.session import UNNAMED, Session
+from adapter.relay.sessions.session import UNNAMED, EarlierSessions, Session
 from adapter.rules.access.sessions import (
     LONGEST_ID,
     Event,

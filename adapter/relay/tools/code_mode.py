@@ -14,8 +14,7 @@ from typing import Any, Protocol
 from adapter.errors import ToolUnknown
 from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.param_headers import PREFIX, mirrored
-from adapter.relay.stage_table import StageEntry
-from adapter.relay.stages import Call, asked_cursor
+from adapter.relay.stages import Call, StageEntry, asked_cursor
 from adapter.relay.tools.catalogue_reader import DefinitionReader, Offered
 from adapter.relay.tools.tool_lists import own_list
 from adapter.rules.results.tool_results import tool_result

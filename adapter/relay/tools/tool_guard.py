@@ -2,12 +2,16 @@
 
 An unchanged call costs two look-ups here. If the upstream's tools may have changed since the scope last saw them, the
 list is read again: once for all scopes, and in the scope's own session if that verdict is drift.
+
+``DeferredPins`` writes pins a moment after the call that they are for: most short sessions have ended by then.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -19,7 +23,6 @@ from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
-from adapter.relay.tools.deferred_pins import DeferredPins
 from adapter.relay.tools.tool_lists import Page, Pieces, ToolLists, Writing
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME, shown
@@ -27,7 +30,68 @@ from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure, parse
-from adapter.wire.message_pieces import MessagePieces
+from adapter.wire.spans import MessagePieces
+
+PIN_AFTER = 0.25
+"""Seconds after which scopes are pinned that have not ended."""
+
+MOST_WAITING = 4096
+"""Scopes that wait at once."""
+
+PINNED_AT_ONCE = 16
+"""Scopes that are pinned together, so that one commit has their rows."""
+
+PinScope = Callable[[Call, CatalogueSnapshot], Awaitable[None]]
+"""Pins the scope of a call to what was offered then; handles its own failures."""
+
+
+class DeferredPins:
+    """The scopes that are still to be pinned to the tools that were known at their first call.
+
+    Only where calls wait for no verdict, and where the pin could matter to nobody but this scope's own later requests.
+    A stop of the adapter writes the pins that wait.
+    """
+
+    def __init__(self, pin: PinScope, baselines: Baselines, background: BackgroundTasks) -> None:
+        self._pin = pin
+        self._baselines = baselines
+        self._background = background
+        self._at_work = False
+        self.waiting: dict[str, tuple[Call, CatalogueSnapshot]] = {}
+        """Calls with what was offered then, by scope id."""
+
+    def __repr__(self) -> str:
+        return f"<DeferredPins: {len(self.waiting)} scopes>"
+
+    def add(self, call: Call) -> bool:
+        """Have the scope of a call be pinned to the tools of now, unless it ends soon. False: it cannot wait."""
+        snapshot = self._baselines.cache.fresh_snapshot()
+        if snapshot is None or len(self.waiting) >= MOST_WAITING:
+            return False
+        if not self._baselines.may_wait(call, snapshot.catalogue):
+            return False
+        self.waiting[call.scope.id] = call.without_request(), snapshot
+        if not self._at_work:
+            self._at_work = True
+            self._background.run(self._settle_soon())
+        return True
+
+    async def settle(self, scope_id: str) -> None:
+        """Pin a scope now, if it waits for that and has not ended."""
+        waiting = self.waiting.pop(scope_id, None)
+        if waiting is not None and not self._baselines.cache.has_ended(scope_id):
+            await self._pin(*waiting)
+
+    async def _settle_soon(self) -> None:
+        try:
+            await asyncio.sleep(PIN_AFTER)
+        finally:
+            try:
+                while self.waiting:
+                    await asyncio.gather(*map(self.settle, [*islice(self.waiting, PINNED_AT_ONCE)]))
+            finally:
+                self._at_work = False
+
 
 RETRY = 30.0
 """Seconds until tools that could not be read are read again, where no call depends on them."""

@@ -33,8 +33,8 @@ from adapter.rules.tools.tool_pages import (
     write_page,
 )
 from adapter.wire.envelope import dump
-from adapter.wire.message_pieces import MessagePieces
 from adapter.wire.piecewise import Piecewise
+from adapter.wire.spans import MessagePieces
 
 KEPT = 16
 """Pages of one server that are kept shaped. Bytes that come again, but for their id, are not read again."""

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from adapter.rules.results.blocks import attribute
-from adapter.rules.text.globs import Glob
+from adapter.rules.text.expressions import Glob
 
 CacheControl = Literal["no-store", "immutable"]
 Wording = Literal["element", "system"]

@@ -18,7 +18,7 @@ from adapter.relay.call.planned import Plans
 from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import StageTable
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import UpstreamReply, UpstreamRequest

@@ -20,7 +20,7 @@ from adapter.relay.call.planned import RESTARTED, Plans
 from adapter.relay.call.suspended_plan import NO_TASK
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stage_table import StageTable
+from adapter.relay.stages import StageTable
 from adapter.rules.results.outcomes import text_block
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream

@@ -14,8 +14,7 @@ from adapter.relay.http_api.conversation import MOST_REPLIES
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.relay.replies import RESUMPTIONS
 from adapter.relay.server import Timeouts
-from adapter.relay.stage_table import StageTable
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, StageTable
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest, header

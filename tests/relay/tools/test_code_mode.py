@@ -11,8 +11,7 @@ import orjson
 import pytest
 
 from adapter.errors import ToolUnknown
-from adapter.relay.stage_table import StageTable
-from adapter.relay.stages import Call, CallOrigin, Stage
+from adapter.relay.stages import Call, CallOrigin, Stage, StageTable
 from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, Offered
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.rules.access.principals import Scope

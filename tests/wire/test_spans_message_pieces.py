@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.wire.message_pieces import MessagePieces
+from adapter.wire.spans import MessagePieces
 
 PIECES = st.lists(st.binary(max_size=4), max_size=6)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.text.globs import Glob, GlobInvalid
+from adapter.rules.text.expressions import Glob, GlobInvalid
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from adapter.relay.stage_table import StageEntry, StageTable
-from adapter.relay.stages import ORDER, TOOL_CALL, Call, Stage
+from adapter.relay.stages import ORDER, TOOL_CALL, Call, Stage, StageEntry, StageTable
 from adapter.wire.envelope import Envelope, dump, read_envelope
 
 
