@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.state import sql
 from adapter.state.port import Conflict, Row
 from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore
 
@@ -186,18 +185,18 @@ async def test_a_lock_of_another_process_does_not_hold_the_loop(path: Path) -> N
 
 async def done_on_the_loop(work: Awaitable[object]) -> bool:
     """Tell whether SQL was run by this thread."""
-    files: set[str] = set()
+    called: list[object] = []
 
-    def look(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            files.add(frame.f_code.co_filename)
+    def look(_: FrameType, event: str, function: Any) -> None:
+        if event == "c_call":
+            called.append(getattr(function, "__self__", None))
 
     sys.setprofile(look)
     try:
         await work
     finally:
         sys.setprofile(None)
-    return sql.__file__ in files
+    return any(isinstance(each, sqlite3.Connection) for each in called)
 
 
 async def test_the_loop_does_only_what_is_brief(path: Path) -> None:

@@ -3,8 +3,8 @@
 They run on RE2, whose time is linear in the text whatever the expression says; what it could only do by backtracking,
 look-around and back-references, it refuses. Length, memory and so also the time of compiling are bounded here.
 
-A glob is a pattern of dotted names: ``*`` is one segment, ``**`` any number of them, ``get-*`` a segment that begins so.
-A match that takes more than a fixed number of steps is none, whoever wrote pattern and name.
+A glob is a pattern of dotted names: ``*`` is one segment, ``**`` any number of them, ``get-*`` a segment that begins
+so. A match that takes more than a fixed number of steps is none, whoever wrote pattern and name.
 """
 
 from __future__ import annotations
