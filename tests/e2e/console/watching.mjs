@@ -46,6 +46,8 @@ export const watching = {
     await page.goto(at(url, 'server', 'studio', 'pins'));
     await useToken(page, 'token-of-vic');
     await page.getByRole('heading', { name: '2 tools changed' }).waitFor();
+    // Until the page knows whose token it is, it asks for one.
+    await page.locator('.decision .hint', { hasText: 'vic' }).waitFor();
     const button = page.getByRole('button', { name: 'Accept' });
     return { enabled: await button.isEnabled(), why: await page.locator('.decision .hint').innerText(), ...reported };
   },

@@ -226,7 +226,7 @@ async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: Scri
     source += "      go.wait(60)\n      steps.append(1)\n      yield 0\n  finally: steps.append('closed')"
     go, steps = threading.Event(), []  # type: tuple[threading.Event, list[object]]
     with pytest.raises(ScriptTimedOut):
-        await called(load(source), (go, steps), 0.01)
+        await called(load(source), (go, steps), 0.5)
     go.set()
     async with asyncio.timeout(5):
         while scripts.leftover:

@@ -199,7 +199,8 @@ async def test_two_at_once_do_not_disturb_each_other() -> None:
         os.kill(pid, signal.SIGKILL)
         assert (await hostile).exceeded == FAILED
         assert len((await last).faults) == 100
-        assert children() == {own}
+        # The last check may have found the place of the killed process free, and begun one there.
+        assert own in children() and pid not in children()
 
 
 async def test_checks_that_come_while_a_thread_retires_are_made() -> None:
