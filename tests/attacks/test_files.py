@@ -425,10 +425,10 @@ async def test_kill_9_in_the_midst_of_rounds_leaves_what_can_be_gone_on_with(tmp
             await asyncio.sleep(0.01)
         await front.kill()
         await asyncio.gather(*at_work)
+        places = set((tmp_path / "data" / "artifacts").glob("*/*"))
         await front.start()
         async with RawClient(front.port) as client:
             for number, state in list(given.items())[-20:]:
-                places = set((tmp_path / "data" / "artifacts").glob("*/*"))
                 assert "result" in await asking(client, number, {"n": number}, state)
                 assert set((tmp_path / "data" / "artifacts").glob("*/*")) <= places
         async with asyncio.timeout(30):
