@@ -40,6 +40,9 @@ KEPT_SECONDS = 4.0
 5 seconds or more, as a rule.
 """
 
+BODILESS = (204, 304)
+"""Statuses of answers that end with their head, whatever length it says (RFC 9112, 6.3)."""
+
 _TIMEOUT = re.compile(rb"(?i)(?:^|[\s,;])timeout\s*=\s*\"?([0-9]{1,6})")
 
 
@@ -224,6 +227,8 @@ class Connection(asyncio.Protocol):
         earlier, self._earlier = self._earlier, self._fields
         if not whole or len(earlier) != len(self._fields) or data[9:12] != b"%d" % self._status:
             return False
+        if self._status in BODILESS:
+            return False
         for one, other in zip(earlier, self._fields, strict=True):
             if one != other and one[0].lower() != "content-length":
                 return False
@@ -291,11 +296,14 @@ class Connection(asyncio.Protocol):
         if self._fed > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in self._fields) > HEAD_LIMIT:
             raise _head_too_large()
         self._headed = True
-        self._status = answer.status = status
+        if status != self._status:
+            # What is kept with shared fields may be of their status too, and there must not be one for each.
+            self._status, self._shared = status, SharedFields(())
+        answer.status = status
         answer.headers = self._known_fields()
 
     def _known_fields(self) -> Headers:
-        """The fields that have come: shared ones, where an answer before had the same."""
+        """The fields that have come: shared ones, where an answer of this status before had the same."""
         fields = self._fields
         if fields == self._shared:
             return self._shared
