@@ -24,6 +24,7 @@ LONGEST_ID = 1024
 ODD_VALUES = 50_000
 """Values of a JSON text that only a slower parser reads: it takes five times as long for each."""
 
+_NO_ID = (bool, list, dict)
 _LARGE = 1 << 18
 _EXACT_FLOATS = 2.0**53
 # int() of a text longer than sys.get_int_max_str_digits() raises, and takes time in the square of its length.
@@ -177,7 +178,7 @@ def read_response(data: bytes) -> RpcResponse | None:
     found = message.get("id")
     if found is None:
         return RpcResponse(None, message) if "error" in message else None
-    if isinstance(found, bool) or ("result" not in message and "error" not in message):
+    if isinstance(found, _NO_ID) or ("result" not in message and "error" not in message):
         return None
     return RpcResponse(_exact(found, data) if isinstance(found, float) else found, message)
 

@@ -30,6 +30,8 @@ from tests.relay.tooling import Acting
 HIDDEN = Policies(disabled=Disabled.of(["hidden"]))
 FEW = 100
 
+TOOL_CALL = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "seen"}}
+
 Take = Callable[[int], Awaitable[object]]
 
 
@@ -111,6 +113,16 @@ async def test_an_error_of_no_request_answers_all() -> None:
     error = b'data: {"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}\n\n'
     relaying = Relaying(Acting(lambda _: ScriptedAnswer(headers=SSE, chunks=[error])))
     assert await relaying.post(members(3, "seen"), await relaying.open("2025-03-26")) == error
+
+
+@pytest.mark.parametrize("odd", [b"[1]", b'{"id":1}', b"true"], ids=["list", "object", "true"])
+async def test_an_id_that_no_request_has_answers_none(odd: bytes) -> None:
+    """The stream passes as it came, and the client hears of the request that got no answer."""
+    event = b'data: {"jsonrpc":"2.0","id":%s,"result":{}}\n\n' % odd
+    relaying = Relaying(Acting(lambda _: ScriptedAnswer(headers=SSE, chunks=[event])))
+    answer = await relaying.post(orjson.dumps(TOOL_CALL), await relaying.open())
+    passed, error = answer.removeprefix(event), orjson.loads(answer.split(b"data: ")[2])
+    assert passed != answer and (error["id"], error["error"]["code"]) == (7, -32011)
 
 
 async def test_a_refusal_shows_a_name_in_characters_that_there_are() -> None:
