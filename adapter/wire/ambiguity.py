@@ -264,7 +264,7 @@ def doubt_of_answer(response: bytes, names: Names | None = None) -> str | None:
 
     ``names`` are those that are read in the result; without them no two of its members may be alike.
     """
-    if names is None and _is_usual_answer(response):
+    if names is None and len(response) <= _LARGE and _is_usual_answer(response):
         return None
     found, doubt = _alike(response, skip_space(response, 0), MESSAGE)
     result, error = found.get("result"), found.get("error")
@@ -282,7 +282,8 @@ _IN_RESULT = frozenset(("content", "structuredContent", "isError", "_meta", "res
 
 
 def _is_usual_answer(response: bytes) -> bool:
-    """True only if there is one reading; this costs a tenth of a walk over the spans.
+    """True only if there is one reading; for a short answer this costs a tenth of a walk over the spans, for one of
+    megabytes three walks.
 
     What is written as it came has each key once, and no two of these names are alike.
     """

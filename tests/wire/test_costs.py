@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -169,3 +170,16 @@ def test_values_are_counted_outside_of_texts(text: bytes, values: int) -> None:
     """An empty array or object counts as two; long texts are counted in slices."""
     assert not has_more_values(text, values)
     assert has_more_values(text, values - 1) or values <= 1
+
+
+def test_a_long_answer_is_not_made_into_values_again() -> None:
+    """Its values take several times its bytes, and the caller has them already."""
+    text = filled(b'{"a":[0.5]}', SMALL)
+    answer = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"structuredContent":{"v":[%s]}}}' % text
+    tracemalloc.start()
+    try:
+        assert doubt_of_answer(answer) is None
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < len(answer) / 2
