@@ -174,7 +174,10 @@ class UploadRoute:
             return b""
         content = form.content(source.receive)
         with contextlib.closing(source):
-            while not content.ended and source.left and await batch.fill(content, source.left) is not None:
+            while not content.ended and source.left:
+                # What was received, and held back for a delimiter that it may begin, can turn out to be content too.
+                if await batch.fill(content, source.left + len(content.rest)) is None:
+                    break
                 if source.empty and not content.ended:
                     await self._waited_for(source.wait(self._limits.stall_timeout))
         return content.rest

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark
 from adapter.errors import UploadRefused
+from adapter.relay.files.upload_batch import LEAST_FILL
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind
 from tests.edge.filing import (
@@ -33,7 +34,7 @@ from tests.edge.filing import (
     send_form,
     sha256,
 )
-from tests.edge.raw import Head
+from tests.edge.raw import Head, read_body
 
 ONE = form(file_part(b"hello"))
 NAMED = 'Content-Disposition: form-data; name="file"; '
@@ -383,6 +384,25 @@ async def test_large_files_are_kept_as_they_were_sent(tmp_path: Path) -> None:
             assert [each["size_bytes"] for each in answer["uploads"]] == [
                 len(content) for content in contents
             ]
+
+
+async def test_a_pause_within_the_last_delimiter_ends_nothing(tmp_path: Path) -> None:
+    """Wherever the network cuts the end of a form, also where less is still to come than has come of the delimiter."""
+    preamble = b"x" * LEAST_FILL + b"\r\n"  # else the last bytes of a body come by the loop
+    whole = preamble + form(file_part(b"x" * 2 * MIB))
+    said = {"content_type": FORM, "content_length": str(len(whole))}
+    async with filing(tmp_path) as desk, desk.client() as client:
+        _, scope = await desk.session()
+        for left in range(1, len(FALSE) + 4):
+            kept = len(desk.files())
+            await client.send("POST", whole[:-left], desk.upload_path(scope), **said)
+            async with asyncio.timeout(5):
+                while sum(file.stat().st_size for file in desk.files()) < (kept + 1) * 2 * MIB:
+                    await asyncio.sleep(0.001)
+                await client.send_more(whole[-left:])
+                head = await client.head()
+                assert (head.status, left) == (200, left)
+                await read_body(client.reader, head)
 
 
 @pytest.mark.parametrize("size", [2 * MIB, 2 * MIB + 40_000])
