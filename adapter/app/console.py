@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge.http.request import Branch, LateBranches
+from adapter.relay.background import SingleFlight
 from adapter.settings.root import Settings
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class ConsoleParts:
         self._observation = observation
         self._around = around
         self._built: BuiltConsole | None = None if settings.console.enabled else BuiltConsole()
-        self._building = asyncio.Lock()
+        self._building = SingleFlight[None, BuiltConsole]()
 
     @property
     def branches(self) -> Sequence[Branch]:
@@ -72,9 +74,9 @@ class ConsoleParts:
         return self._built
 
     async def _load(self) -> Sequence[Branch]:
-        # In a thread, since the loop would stand still for the imports.
-        async with self._building:
-            return (await asyncio.to_thread(self.build)).branches
+        # In a thread, since the loop would stand still for the imports. It goes on when who asked first has left: the
+        # next request must not build a second console, as only one is tidied and closed.
+        return (await self._building.get(None, partial(asyncio.to_thread, self.build))).branches
 
     async def tidy(self) -> None:
         """Close sessions that are idle for too long."""
