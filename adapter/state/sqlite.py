@@ -45,7 +45,11 @@ LONGEST = 64 << 10
 """Bytes of a value that is read on the loop."""
 
 MERGED = 4 << 20
-"""Bytes of log after which it is moved into the file: SQLite's own default, a thousand pages."""
+"""Bytes of log after which it is moved into the file: SQLite's own default, a thousand pages.
+
+What an operation adds can only be guessed: it depends on the row that goes, or is replaced. So the size of the log is
+looked up.
+"""
 
 ROW = 8 << 10
 """Bytes of log for a row beside its value: the page that holds it, and the page of its due time."""
@@ -73,7 +77,6 @@ class SqliteStore:
         self._worker: _Worker | None = None
         self._waiting: list[StoreOperation] = []
         self._busy = False
-        self._log = 0
         self._slow_until = float("-inf")
 
     def __repr__(self) -> str:
@@ -170,9 +173,13 @@ class SqliteStore:
         """Do the next batch here, if it is brief; else the thread does it."""
         batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         log = sum(map(LOG, batch))
-        merges = log > 0 and self._log >= MERGED
+        merges = False
+        if log and self._wal:
+            try:
+                merges = os.stat(worker.log).st_size > MERGED  # noqa: PTH116 - a Path takes longer, and each write asks
+            except OSError:  # there is no log
+                merges = False
         done = None if merges else self._done_here(worker, batch, log)
-        self._log = log if merges else self._log + log
         if done is None:
             worker.batches.put(_Batch(batch, merges))
         else:
@@ -219,6 +226,8 @@ class _Worker(threading.Thread):
     """The thread that opens the connection and does what is not brief, until it gets None; then it closes."""
 
     connection: sqlite3.Connection
+    log: str
+    """The path of the write-ahead log."""
 
     def __init__(
         self,
@@ -240,6 +249,8 @@ class _Worker(threading.Thread):
         failure: StoreUnavailable | None = None
         try:
             self.connection = self._connect()
+            # The path as SQLite has found it, by links and by the directory of now.
+            self.log = f"{self.connection.execute('PRAGMA database_list').fetchone()[2]}-wal"
         except (sqlite3.Error, OSError, StoreUnavailable) as error:
             failure = error if isinstance(error, StoreUnavailable) else unavailable(error)
             self._tell(_finish, self.connected, failure)
@@ -296,6 +307,8 @@ def _connect(path: Path, *, wal: bool) -> sqlite3.Connection:
         if wal:
             # It would be moved into the file, and the disk synced, in the middle of any commit.
             connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+            # A log that begins anew keeps its size but for this, and then its size would not tell what is in it.
+            connection.execute(f"PRAGMA journal_size_limit = {MERGED}").fetchall()
         _wait_for_locks(connection, 0.0)
     except BaseException:
         connection.close()
