@@ -99,15 +99,19 @@ def put(
     value: bytes,
     expected: int | None,
     due: float | None,
+    longest: int,
     connection: sqlite3.Connection,
 ) -> Row:
+    """Raises TooLong where a value of more than ``longest`` bytes is there, which SQLite might write zeros over."""
     if expected is None:
         written = connection.execute(
             "INSERT INTO rows (tbl, key, value, version, due) VALUES (?, ?, ?, 1, ?)"
             " ON CONFLICT (tbl, key) DO UPDATE SET value = excluded.value, version = version + 1,"
-            " due = excluded.due RETURNING version",
-            (table, key, value, due),
+            " due = excluded.due WHERE length(rows.value) <= ? RETURNING version",
+            (table, key, value, due, longest),
         ).fetchall()
+        if not written:
+            raise TooLong()
         return Row(key, value, written[0][0], due)
     if expected == ABSENT:
         cursor = connection.execute(
@@ -118,10 +122,11 @@ def put(
     else:
         cursor = connection.execute(
             "UPDATE rows SET value = ?, version = version + 1, due = ?"
-            " WHERE tbl = ? AND key = ? AND version = ?",
-            (value, due, table, key, expected),
+            " WHERE tbl = ? AND key = ? AND version = ? AND length(value) <= ?",
+            (value, due, table, key, expected, longest),
         )
     if cursor.rowcount == 0:
+        get(table, key, longest, connection)
         raise Conflict(f"the row is not at version {expected}")
     return Row(key, value, expected + 1, due)
 
@@ -133,7 +138,9 @@ def put_all(
     connection: sqlite3.Connection,
 ) -> None:
     if len(rows) == 1 and not instead_of:
-        put(table, *rows[0][:2], ABSENT, rows[0][2], connection)  # one statement is whole by itself
+        put(
+            table, *rows[0][:2], ABSENT, rows[0][2], sys.maxsize, connection
+        )  # one statement is whole by itself
         return
     # Others share the transaction: what fails here is undone alone.
     connection.execute("SAVEPOINT put_all")
@@ -157,17 +164,24 @@ def put_all(
             connection.execute("RELEASE put_all")
 
 
-def delete(table: str, key: str, expected: int | None, connection: sqlite3.Connection) -> bool:
+def delete(table: str, key: str, expected: int | None, longest: int, connection: sqlite3.Connection) -> bool:
+    """Raises TooLong as ``put``."""
     if expected is None:
-        return connection.execute("DELETE FROM rows WHERE tbl = ? AND key = ?", (table, key)).rowcount > 0
-    gone = connection.execute(
-        "DELETE FROM rows WHERE tbl = ? AND key = ? AND version = ?", (table, key, expected)
-    )
+        gone = connection.execute(
+            "DELETE FROM rows WHERE tbl = ? AND key = ? AND length(value) <= ?", (table, key, longest)
+        )
+    else:
+        gone = connection.execute(
+            "DELETE FROM rows WHERE tbl = ? AND key = ? AND version = ? AND length(value) <= ?",
+            (table, key, expected, longest),
+        )
     if gone.rowcount > 0:
         return True
-    if get(table, key, sys.maxsize, connection) is not None:
-        raise Conflict(f"the row is not at version {expected}")
-    return False
+    if get(table, key, longest, connection) is None:
+        return False
+    if expected is None:  # another process has written it meanwhile
+        return delete(table, key, expected, longest, connection)
+    raise Conflict(f"the row is not at version {expected}")
 
 
 def touch(table: str, dues: dict[str, float], connection: sqlite3.Connection) -> None:

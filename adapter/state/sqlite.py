@@ -42,7 +42,7 @@ BRIEF = 512 << 10
 """Bytes that a batch on the loop may add to the log, which takes less than a millisecond."""
 
 LONGEST = 64 << 10
-"""Bytes of a value that is read on the loop."""
+"""Bytes of a value that is read, replaced or removed on the loop."""
 
 MERGED = 4 << 20
 """Bytes of log after which it is moved into the file: SQLite's own default, a thousand pages.
@@ -115,8 +115,9 @@ class SqliteStore:
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
-        write = partial(sql.put, table, key, value, expected, due)
-        row: Row = await self._submit(write, write, log=ROW + len(value), whole=True)
+        brief = partial(sql.put, table, key, value, expected, due, LONGEST)
+        write = partial(sql.put, table, key, value, expected, due, sys.maxsize)
+        row: Row = await self._submit(write, brief, log=ROW + len(value), whole=True)
         return row
 
     async def put_all(
@@ -132,8 +133,9 @@ class SqliteStore:
             await self._submit(write, write, log=log, whole=len(rows) == 1 and not instead_of)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        write = partial(sql.delete, table, key, expected)
-        gone: bool = await self._submit(write, write, log=ROW, whole=expected is None)
+        brief = partial(sql.delete, table, key, expected, LONGEST)
+        write = partial(sql.delete, table, key, expected, sys.maxsize)
+        gone: bool = await self._submit(write, brief, log=ROW, whole=expected is None)
         return gone
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from adapter.errors import StoreUnavailable
+from adapter.state import sql
 from adapter.state.port import Conflict, Row
 from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore
 
@@ -236,6 +238,24 @@ async def test_the_loop_does_only_what_is_brief(path: Path) -> None:
     assert not await done_on_the_loop(syncs.put("sessions", "a", b""))
     await store.close()
     await syncs.close()
+
+
+def test_a_long_row_is_neither_replaced_nor_removed_by_who_has_no_time() -> None:
+    """Zeros might be written over all of it: nothing has changed then, and who has the time does it."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    sql.prepare(connection, wal=False, patience=0.0)
+    row = sql.put("rounds", "a", b"x" * 100, None, None, 100, connection)
+    for expected in (None, 1, 2):
+        for hurried in (
+            partial(sql.put, "rounds", "a", b"", expected, None, 99),
+            partial(sql.delete, "rounds", "a", expected, 99),
+        ):
+            with pytest.raises(sql.TooLong):
+                hurried(connection)
+    assert sql.get("rounds", "a", 100, connection) == row
+    assert sql.put("rounds", "a", b"x" * 100, 1, None, 100, connection).version == 2
+    assert sql.delete("rounds", "a", 2, 100, connection)
+    connection.close()
 
 
 async def test_a_slow_disk_is_left_to_the_thread(path: Path) -> None:
