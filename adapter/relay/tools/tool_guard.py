@@ -57,6 +57,8 @@ class DeferredPins:
         self._baselines = baselines
         self._background = background
         self._at_work = False
+        self.stopping = False
+        """Whether the adapter stops, which no question to an upstream may delay."""
         self.waiting: dict[str, tuple[Call, CatalogueSnapshot]] = {}
         """Calls with what was offered then, by scope id."""
 
@@ -85,6 +87,9 @@ class DeferredPins:
     async def _settle_soon(self) -> None:
         try:
             await asyncio.sleep(PIN_AFTER)
+        except asyncio.CancelledError:
+            self.stopping = True
+            raise
         finally:
             try:
                 while self.waiting:
@@ -223,7 +228,8 @@ class ToolGuard:
         try:
             if first is not None:
                 await self._judge.pin(call, first)
-            await self._judge.verdict(call)
+            if not self._deferred.stopping:
+                await self._judge.verdict(call)
         except AdapterError as error:
             self._retry_at = self._now() + RETRY
             self._log.info("tools could not be pinned yet", server=self._baselines.server, why=error.code)

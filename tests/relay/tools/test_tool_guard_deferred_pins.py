@@ -93,6 +93,20 @@ async def test_stop_writes_the_pins_that_wait() -> None:
     assert await store.get(PINS, f"one/{scope_id(session)}") is not None
 
 
+async def test_stop_asks_no_server_for_its_tools() -> None:
+    """They have changed since the call, and the server may never answer; the pin is what the call saw."""
+    shop, store = Shop(CLICK), MemoryStore()
+    async with guarded(shop, "warn", store=store) as front:
+        await calls_once(front)
+        await front.idle()
+        session = await calls_once(front)
+        await asyncio.sleep(0)
+        lists = shop.lists
+        front.cache.changed()
+    assert await store.get(PINS, f"one/{scope_id(session)}") is not None
+    assert shop.lists == lists
+
+
 async def test_operators_hear_of_drift_that_short_sessions_meet() -> None:
     """Where other tools are offered than the server's first ones, no view is put off."""
     shop = Shop(CLICK)
