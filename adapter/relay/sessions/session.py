@@ -12,28 +12,6 @@ from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, Kind, failure, parse, read_envelope
 
-
-class EarlierSessions:
-    """``count`` is their number; another process that shares the store may end some without this one's knowing."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._until = float("-inf")
-
-    def __repr__(self) -> str:
-        return f"<EarlierSessions: {self.count}>"
-
-    async def load(self, store: Store, table: str, now: float) -> None:
-        """Count the sessions that are open in the store at ``now`` (Unix seconds). Raises StoreUnavailable."""
-        self._until = now
-        self.count = await store.count(table, holding=OPEN_MARK)
-
-    def leave(self, record: SessionRecord) -> None:
-        """Count a session no more: this process knows it from now on, or it is not open any more."""
-        if record.state is SessionState.OPEN and record.times.created <= self._until and self.count:
-            self.count -= 1
-
-
 MOST = 4096
 """Ids of one session that are remembered; of a session with more every answer counts as guarded."""
 
@@ -168,3 +146,24 @@ def _end(streams: list[UpstreamReply]) -> None:
         streams.pop().abort()
     if streams:
         asyncio.get_running_loop().call_soon(_end, streams)
+
+
+class EarlierSessions:
+    """``count`` is their number; another process that shares the store may end some without this one's knowing."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._until = float("-inf")
+
+    def __repr__(self) -> str:
+        return f"<EarlierSessions: {self.count}>"
+
+    async def load(self, store: Store, table: str, now: float) -> None:
+        """Count the sessions that are open in the store at ``now`` (Unix seconds). Raises StoreUnavailable."""
+        self._until = now
+        self.count = await store.count(table, holding=OPEN_MARK)
+
+    def leave(self, record: SessionRecord) -> None:
+        """Count a session no more: this process knows it from now on, or it is not open any more."""
+        if record.state is SessionState.OPEN and record.times.created <= self._until and self.count:
+            self.count -= 1

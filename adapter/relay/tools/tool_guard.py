@@ -32,6 +32,17 @@ from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure, parse
 from adapter.wire.spans import MessagePieces
 
+RETRY = 30.0
+"""Seconds until tools that could not be read are read again, where no call depends on them."""
+
+VARIANTS = 4096
+"""Names of calls for which it is remembered whether policy hides them."""
+
+_LONGEST_SHOWN = 100
+
+Revoke = Callable[[str, str], Awaitable[None]]
+"""End the session of this key, with the reason that its client is told."""
+
 PIN_AFTER = 0.25
 """Seconds after which scopes are pinned that have not ended."""
 
@@ -96,18 +107,6 @@ class DeferredPins:
                     await asyncio.gather(*map(self.settle, [*islice(self.waiting, PINNED_AT_ONCE)]))
             finally:
                 self._at_work = False
-
-
-RETRY = 30.0
-"""Seconds until tools that could not be read are read again, where no call depends on them."""
-
-VARIANTS = 4096
-"""Names of calls for which it is remembered whether policy hides them."""
-
-_LONGEST_SHOWN = 100
-
-Revoke = Callable[[str, str], Awaitable[None]]
-"""End the session of this key, with the reason that its client is told."""
 
 
 class GuardRuntime(NamedTuple):
