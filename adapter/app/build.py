@@ -45,12 +45,6 @@ class Core:
     relay: RelayParts
     cleanup: Cleanup
 
-    @property
-    def compiled(self) -> Compiled:
-        """The plans, for callers whose settings ask for some."""
-        assert self.plans is not None, "the settings ask for no plans"
-        return self.plans
-
 
 @dataclass(frozen=True, slots=True)
 class App:

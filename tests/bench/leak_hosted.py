@@ -35,6 +35,7 @@ from tests.bench.load import Address, Client, Connection
 from tests.bench.process import open_descriptors, rss_bytes
 from tests.bench.report import table
 from tests.bench.targets import MIB
+from tests.plans import plans_of
 
 AT_ONCE = 8
 WARM_UP = 600
@@ -206,7 +207,7 @@ class Exercise:
                 return found
 
     def _found(self) -> Holding:
-        me, hosting = os.getpid(), self._app.core.compiled.hosting
+        me, hosting = os.getpid(), plans_of(self._app).hosting
         upstream = hosting.servers["bench"].upstream
         sessions = re.search(r"(\d+) sessions", repr(upstream))
         assert sessions is not None
@@ -261,7 +262,7 @@ class Exercise:
         """Or another one does, of those beside it; it is given up all the same."""
         for _ in range(20):
             await asyncio.sleep(0)
-            if self._app.core.compiled.hosting.servers["bench"].upstream.server.running:
+            if plans_of(self._app).hosting.servers["bench"].upstream.server.running:
                 return
 
     def _request(

@@ -16,6 +16,7 @@ from tests.hosted.databases import Server
 from tests.hosted.serving import Front
 from tests.hosted.stating import Asking, opened
 from tests.hosted.wire import lasting_server
+from tests.plans import plans_of
 
 MARK = "lasting-7d1c"
 """Stands in the statements, for the views that list them."""
@@ -91,7 +92,7 @@ class Lasting:
 
 def left_over(front: Front) -> int:
     """Calls of scripts in process that were given up and whose threads have not ended."""
-    return front.app.core.compiled.hosting.planning.loading.scripts.leftover
+    return plans_of(front.app).hosting.planning.loading.scripts.leftover
 
 
 @asynccontextmanager

@@ -34,6 +34,7 @@ from tests.hosted.lasting import (
     left_over,
 )
 from tests.hosted.serving import ERAS, Front
+from tests.plans import plans_of
 from tests.ports import free_port
 
 LONG = 60.0
@@ -241,7 +242,7 @@ async def _heard(progress: float, total: float | None, message: str | None) -> N
 
 
 async def _idle(front: Front) -> bool:
-    return front.app.core.compiled.hosting.servers["hosted"].upstream.server.running == 0
+    return plans_of(front.app).hosting.servers["hosted"].upstream.server.running == 0
 
 
 async def _none_left(front: Front) -> bool:

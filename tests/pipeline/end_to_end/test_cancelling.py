@@ -16,6 +16,7 @@ from adapter.wire.envelope import Envelope, read_envelope
 from tests.edge.raw import Exchange, call_body
 from tests.pipeline.end_to_end.living import ERAS, Living, Speaker, living
 from tests.pipeline.end_to_end.workshop import arguments_of, echo, workshop
+from tests.plans import plans_of
 
 SETTINGS = """
 servers:
@@ -97,7 +98,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 def limit(front: Living, tool: str) -> Concurrency:
     """The limit of a tool's calls at once."""
-    hosted = front.app.core.compiled.hosting.tool("shop", tool)
+    hosted = plans_of(front.app).hosting.tool("shop", tool)
     if hosted is not None:
         plan = hosted.plan
     else:
@@ -212,5 +213,5 @@ async def test_v4_nothing_is_left_of_a_thousand_calls_that_were_given_up(tmp_pat
         )
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert (await front.call("held", {"pass": 1}, version=ERAS[1])).data == {"pass": 1}
-        upstream = front.app.core.compiled.hosting.servers["shop"].upstream
+        upstream = plans_of(front.app).hosting.servers["shop"].upstream
         assert upstream.server.running == 0
