@@ -21,7 +21,7 @@ from adapter.upstream.limits import ExchangeLimit, scarce
 from adapter.upstream.port import Headers, dropped, silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
-from adapter.wire.repeated_head import LONGEST, RepeatedHead, repeated_head
+from adapter.wire.repeated_head import BODILESS, LONGEST, RepeatedHead, repeated_head
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""
@@ -39,9 +39,6 @@ KEPT_SECONDS = 4.0
 """Seconds that a connection is used again where its server does not say for how long it keeps it. Servers do so for
 5 seconds or more, as a rule.
 """
-
-BODILESS = (204, 304)
-"""Statuses of answers that end with their head, whatever length it says (RFC 9112, 6.3)."""
 
 _TIMEOUT = re.compile(rb"(?i)(?:^|[\s,;])timeout\s*=\s*\"?([0-9]{1,6})")
 

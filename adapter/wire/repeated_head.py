@@ -9,6 +9,9 @@ from __future__ import annotations
 _NAME = b"\r\ncontent-length:"
 _END = b"\r\n\r\n"
 
+BODILESS = (204, 304)
+"""Statuses of answers that end with their head, whatever length it says (RFC 9112, 6.3)."""
+
 LONGEST = 8 * 1024
 """Bytes of a head that is remembered; a longer one is parsed each time."""
 

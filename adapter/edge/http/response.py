@@ -21,6 +21,7 @@ from adapter.errors import Unauthorized
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump
+from adapter.wire.repeated_head import BODILESS
 
 AT_ONCE = 4 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows beside sending them."""
@@ -73,7 +74,6 @@ def _open(transport: asyncio.Transport) -> asyncio.Transport:
 SERVER = "mcp-file-adapter"
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-_BODILESS = (204, 304)
 DATE, SERVER_NAME = 1, 2
 """Fields that every answer has: an upstream's own, where it has them, else the adapter's."""
 
@@ -156,7 +156,7 @@ class HttpAnswer:
     def send(self, status: int, fields: list[tuple[str, str]], body: bytes = b"") -> None:
         """See Reply. Raises ValueError for a field that would be more than one line."""
         head = self._head(status, fields)
-        if status in _BODILESS:
+        if status in BODILESS:
             data = head + b"\r\n"
         elif self._bare:
             data = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
@@ -172,7 +172,7 @@ class HttpAnswer:
         for one write less is a tenth off the time to the first event.
         """
         framing = b""
-        if status in _BODILESS:
+        if status in BODILESS:
             self._bare = True
         elif length is not None:
             framing = b"Content-Length: %d\r\n" % length
