@@ -72,7 +72,8 @@ class Relay:
         assert envelope is not None
         if (
             isinstance(envelope, Envelope)
-            and (envelope.method == "initialize" and envelope.kind is Kind.REQUEST)
+            and envelope.method == "initialize"
+            and envelope.kind is Kind.REQUEST
             and ask.sender.era is Era.LEGACY
         ):
             return await self._open(ask, envelope)
