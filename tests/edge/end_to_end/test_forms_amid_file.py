@@ -29,16 +29,21 @@ def pieces(form: bytes, sizes: list[int]) -> list[bytes]:
     return [chunk for chunk in chunks if chunk]
 
 
+def feed(form: Form, chunk: bytes, files: list[bytes]) -> None:
+    """Give a form its next bytes; the content that it finds in them joins that of ``files``."""
+    for event in form.feed(chunk):
+        if isinstance(event, FileBegins):
+            files.append(b"")
+        elif event is not Mark.FILE_ENDS:
+            assert isinstance(event, bytes)
+            files[-1] += event
+
+
 def arrived(form: Form, chunks: list[bytes]) -> list[bytes]:
     """The content of each file that the form brings."""
     files: list[bytes] = []
     for chunk in chunks:
-        for event in form.feed(chunk):
-            if isinstance(event, FileBegins):
-                files.append(b"")
-            elif event is not Mark.FILE_ENDS:
-                assert isinstance(event, bytes)
-                files[-1] += event
+        feed(form, chunk, files)
     form.end()
     return files
 

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from python_multipart.multipart import MultipartParser
 
-from adapter.edge.files.multipart import FileBegins, Form, Mark, content_in
-from tests.edge.end_to_end.test_forms_amid_file import BOUNDARY, DELIMITER, HEAD, contents
+from adapter.edge.files.multipart import Form, content_in
+from tests.edge.end_to_end.test_forms_amid_file import BOUNDARY, DELIMITER, HEAD, contents, feed
 
 sizes = st.lists(st.integers(1, 90), min_size=1, max_size=30)
 
@@ -56,12 +56,7 @@ def by_us(data: bytes, sizes: Sequence[int]) -> tuple[list[bytes], int]:
             block = bytearray(sizes[0])
             chunk = bytes(block[: line.receive(memoryview(block))])
         fed += len(chunk)
-        for event in form.feed(chunk):
-            if isinstance(event, FileBegins):
-                files.append(b"")
-            elif event is not Mark.FILE_ENDS:
-                assert isinstance(event, bytes)
-                files[-1] += event
+        feed(form, chunk, files)
         chunk = b""
         if form.amid_file:
             content = form.content(line.receive)

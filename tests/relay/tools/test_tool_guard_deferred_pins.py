@@ -41,6 +41,13 @@ def ends(front: Guarded, session: str) -> None:
     front.cache.end(scope_id(session))
 
 
+async def waiting_pin(front: Guarded) -> str:
+    """A session whose pin is still to be written. One before it has been pinned, so that the tools are known."""
+    await calls_once(front)
+    await front.idle()
+    return await calls_once(front)
+
+
 async def test_session_that_ends_soon_has_no_pin() -> None:
     """Those that go on have theirs a moment later, however many they are."""
     store = PinsCounted()
@@ -61,9 +68,7 @@ async def test_pin_is_what_was_offered_at_the_first_call() -> None:
     """The tools may change before the pin is written; the session is warned of that."""
     shop = Shop(CLICK)
     async with guarded(shop, "warn") as front:
-        await calls_once(front)
-        await front.idle()
-        session = await calls_once(front)
+        session = await waiting_pin(front)
         shop.tools = [EVIL]
         front.cache.changed()
         await front.idle()
@@ -74,9 +79,7 @@ async def test_list_before_the_pin_is_written_is_compared_with_it() -> None:
     """A list makes no pin of its own where a call came first."""
     shop = Shop(CLICK)
     async with guarded(shop, "warn") as front:
-        await calls_once(front)
-        await front.idle()
-        session = await calls_once(front)
+        session = await waiting_pin(front)
         shop.tools = [EVIL]
         assert (await front.list(session))[0]["description"].startswith(WARNING)
 
@@ -85,9 +88,7 @@ async def test_stop_writes_the_pins_that_wait() -> None:
     """A session that goes on in the next process starts from the tools that it called."""
     shop, store = Shop(CLICK), MemoryStore()
     async with guarded(shop, "warn", store=store) as front:
-        await calls_once(front)
-        await front.idle()
-        session = await calls_once(front)
+        session = await waiting_pin(front)
         await asyncio.sleep(0)
         assert await store.count(PINS) == 1
     assert await store.get(PINS, f"one/{scope_id(session)}") is not None
@@ -97,9 +98,7 @@ async def test_stop_asks_no_server_for_its_tools() -> None:
     """They have changed since the call, and the server may never answer; the pin is what the call saw."""
     shop, store = Shop(CLICK), MemoryStore()
     async with guarded(shop, "warn", store=store) as front:
-        await calls_once(front)
-        await front.idle()
-        session = await calls_once(front)
+        session = await waiting_pin(front)
         await asyncio.sleep(0)
         lists = shop.lists
         front.cache.changed()
