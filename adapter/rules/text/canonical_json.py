@@ -1,15 +1,16 @@
 """One spelling for each JSON value, so that equal values have equal digests; and the differences of two. Pure.
 
-It is RFC 8785 (JCS) with three additions. Texts and keys are in Unicode form NFKC. Integers of up to 64 bits that
-no double holds keep all their digits, since many readers tell them apart; larger ones are doubles, as most readers
-have them. What RFC 8785 cannot spell is spelled all the same: numbers beyond the doubles as ``1e999``, lone
-surrogates as escapes.
+It is RFC 8785 (JCS) with three additions. Texts and keys are in Unicode form NFKC; only keys of one object that would
+become equal stay as they are. Integers of up to 64 bits that no double holds keep all their digits, since many readers
+tell them apart; larger ones are doubles, as most readers have them. What RFC 8785 cannot spell is spelled all the
+same: numbers beyond the doubles as ``1e999``, lone surrogates as escapes.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Literal, NamedTuple
@@ -69,19 +70,22 @@ def _canonical(value: Any) -> bytes:
 
 def _members(item: dict[str, Any]) -> list[Any]:
     """The members of an object as they go on the stack: the last first, each value before its key."""
-    # Two keys may be one in NFKC: both are written, in the order of what they were.
-    ordered = sorted(((_utf16(nfkc(key)), _utf16(key), key) for key in item), reverse=True)
+    forms = {key: nfkc(key) for key in item}
+    times = Counter(forms.values())
+    ordered = sorted(((_utf16(form), _utf16(key), key) for key, form in forms.items()), reverse=True)
     stacked: list[Any] = []
     for position, (_, _, key) in enumerate(ordered):
         comma = b"," if position < len(ordered) - 1 else b""
-        stacked += (item[key], comma + _text(key) + b":")
+        # Keys that are one in NFKC stay as they are, or whoever reads the text again would find only one of them.
+        name = forms[key] if times[forms[key]] == 1 else key
+        stacked += (item[key], comma + _quoted(name) + b":")
     return stacked
 
 
 def scalar(item: str | int | float | bool | None) -> bytes:
     """The canonical spelling of what holds no other values."""
     if isinstance(item, str):
-        return _text(item)
+        return _quoted(nfkc(item))
     if item is None:
         return b"null"
     if isinstance(item, bool):
@@ -89,12 +93,11 @@ def scalar(item: str | int | float | bool | None) -> bytes:
     return _number(item).encode("ascii")
 
 
-def _text(text: str) -> bytes:
-    form = nfkc(text)
+def _quoted(text: str) -> bytes:
     try:
-        return orjson.dumps(form)
+        return orjson.dumps(text)
     except orjson.JSONEncodeError:
-        quoted = json.dumps(form, ensure_ascii=False)
+        quoted = json.dumps(text, ensure_ascii=False)
         return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted).encode("utf-8")
 
 

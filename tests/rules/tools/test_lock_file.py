@@ -8,7 +8,7 @@ import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.rules.text.unicode import escaped
@@ -59,6 +59,7 @@ tool "shoot" known sha256:{SHOOT.known} other sha256:{SHOOT.unknown}
 
 
 @given(st.dictionaries(texts, pins, max_size=3))
+@example({"": {"tool": pin_of({"name": "tool", "inputSchema": {"2": 1, "²": 2}})}})
 def test_what_is_written_is_read_back(servers: dict[str, dict[str, PinnedTool]]) -> None:
     """Whatever names and definitions hold; the order of servers and tools does not show."""
     text = write_lock(servers)
