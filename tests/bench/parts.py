@@ -106,7 +106,7 @@ def _of_adapter(measure_part: Callable[[Run], Awaitable[None]]) -> Callable[[Run
 
 
 PARTS = {
-    "counts": Part(_of_adapter(_count_calls), 30),
+    "counts": Part(_of_adapter(_count_calls), 90),
     "calls": Part(_measure_calls, 300),
     "memory": Part(_measure_memory, 60),
     "lookup": Part(_measure_lookup, 10),
