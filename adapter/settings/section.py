@@ -16,11 +16,14 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetJsonSchemaHandler,
     StringConstraints,
     create_model,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 _SIZE = re.compile(r"\s*+(\d++)\s*+(?:([kmgt])(i?))?b?\s*+", re.IGNORECASE)
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
@@ -139,11 +142,21 @@ def overriding(section: type[Section], place: str) -> Callable[[type[T]], type[T
     return build
 
 
+KIND = "x-kind"
+"""The member of a JSON Schema that says the kind of a value in words."""
+
+
 @dataclass(frozen=True)
 class Spelled:
     """The name of a kind of value on the reference page."""
 
     kind: str
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The schema with KIND: validators, which say what else a file may hold, are not in pydantic's own."""
+        return {**handler(core), KIND: self.kind}
 
 
 def _blank_is_null(value: object) -> object:
