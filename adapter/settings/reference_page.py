@@ -108,7 +108,8 @@ Flags override environment variables such as `ADAPTER_CORE__PORT=9000`, which ov
 a list is written as `a, b` or as JSON.
 
 An unknown key is an error, and so is a value that needs a feature that is not available yet.
-`mcp-adapter check --config FILE` prints the problems, or all settings with secrets masked.
+`mcp-adapter check` prints the problems, and `mcp-adapter check --effective` all settings with secrets masked. Editors
+check the file with `mcp-adapter config schema` ([command-line.md](command-line.md)).
 """
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", SecretStr: "secret"}
 
