@@ -9,6 +9,8 @@ import errno
 import fcntl
 import os
 import socket
+import struct
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +52,9 @@ def warnings(settings: Settings) -> Iterator[Obstacle]:
     if files and settings.storage.lock_mode in ("auto", "file") and _locked(root):
         why = f"waiting for it to end; stop it, or set another storage.root than {root}"
         yield Obstacle("another adapter uses storage.root", why, "storage.root")
+    if settings.state_persistence.type == "disk" and (other := _user_of(settings.state_path)):
+        why = f"sessions of both mix: stop it, or set another storage.root than {root}"
+        yield Obstacle(f"the process {other} uses the same state file", why, "storage.root")
     if os.geteuid() == 0 and (files or settings.state_persistence.type == "disk") and (owner := _owner(root)):
         why = f"user {owner} owns {root} and cannot change files that root makes there; run as that user"
         yield Obstacle("running as root", why, "storage.root")
@@ -126,6 +131,25 @@ def _locked(root: Path) -> bool:
     finally:
         os.close(number)
     return False
+
+
+# Whoever has a database open in WAL mode holds a shared lock on this byte of the file beside it (SQLite: UNIX_SHM_DMS).
+_SWITCH = 128
+_LINUX_FLOCK = "hhqqi"
+"""Type, origin, start, length and process of ``struct flock``."""
+
+
+def _user_of(database: Path) -> int | None:
+    """Another process that has the database open in WAL mode; None for nobody, and where the system does not tell."""
+    if sys.platform != "linux":
+        return None
+    asked = struct.pack(_LINUX_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _SWITCH, 1, 0)
+    try:
+        with database.with_name(f"{database.name}-shm").open("r+b") as shared:
+            found = struct.unpack(_LINUX_FLOCK, fcntl.fcntl(shared, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return None if found[0] == fcntl.F_UNLCK else found[4]
 
 
 def _owner(root: Path) -> str | None:

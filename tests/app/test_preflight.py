@@ -35,6 +35,16 @@ for found in obstacles(settings):
     print(found.why)
 """
 
+OPENED = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("PRAGMA journal_mode = wal")
+database.execute("CREATE TABLE IF NOT EXISTS first (a)")
+database.execute(sys.argv[2])
+print("open", flush=True)
+sys.stdin.read()
+"""
+
 
 def configured(
     place: Path, *, port: int = 0, root: Path | None = None, files: bool = True, **more: Any
@@ -175,6 +185,23 @@ def test_a_root_in_use_is_told_at_once(tmp_path: Path) -> None:
             update={"storage": unlocked.storage.model_copy(update={"lock_mode": "none"})}
         )
         assert list(warnings(unlocked)) == []
+    assert list(warnings(settings)) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell who holds a lock")
+@pytest.mark.parametrize("end", ["SELECT 1", "CREATE TABLE t (a)"])
+def test_a_state_file_in_use(tmp_path: Path, end: str) -> None:
+    """The process that has it open is named, whether it reads or writes; when it has ended nothing is said."""
+    settings = configured(tmp_path, files=False)
+    settings.state_path.parent.mkdir(parents=True)
+    assert list(warnings(settings)) == []
+    command = [sys.executable, "-c", OPENED, str(settings.state_path), end]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"open\n"
+        (found,) = warnings(settings)
+        assert found.event == f"the process {other.pid} uses the same state file"
+        assert "set another storage.root" in found.why
+        other.communicate()
     assert list(warnings(settings)) == []
 
 

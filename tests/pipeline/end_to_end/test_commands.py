@@ -313,16 +313,18 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def said(port: int, session: str) -> str:
-    """What the tool says in a session; nothing while nobody listens."""
+    """What the tool says in a session; nothing while nobody listens, or the adapter stops."""
     try:
         async with RawClient(port) as raw:
             raw.session = session
-            return (await Speaker(raw, "/mcp", "2025-11-25").call("say")).text.strip('"')
+            answer = await Speaker(raw, "/mcp", "2025-11-25").call("say")
+            return answer.text.strip('"') if "result" in answer.messages[-1] else ""
     except (OSError, asyncio.IncompleteReadError):
         return ""
 
 
-async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["by the flag", "by the environment"])
+async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path, named: str) -> None:
     """``serve --watch`` starts anew with a changed script, in which clients keep their sessions; while the settings
     are broken the adapter goes on as before."""
     port = free_port()
@@ -330,8 +332,11 @@ async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path) -> No
     config = furnished(tmp_path / "shop", settings)
     script = config.with_name("code.py")
     script.write_text(saying("one"))
-    argv = [sys.executable, "-m", "adapter", "serve", "--watch", "--config", str(config)]
-    watcher = await start(argv, tmp_path / "watch.log")
+    argv = [sys.executable, "-m", "adapter", "serve", "--watch"]
+    variables = {"MCP_ADAPTER_CONFIG": "" if named == "by the flag" else str(config)}
+    if named == "by the flag":
+        argv += ["--config", str(config)]
+    watcher = await start(argv, tmp_path / "watch.log", variables)
     try:
         await answers(f"http://127.0.0.1:{port}/livez", watcher)
         async with RawClient(port) as raw:
@@ -350,6 +355,7 @@ async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path) -> No
         assert await said(port, session) == "another"
         script.write_text(saying("the third"))
         await until(lambda: _is(port, session, "the third"))
+        assert log_of(watcher).count("mcp-adapter: using") == (named == "by the environment")
     finally:
         await watcher.stop()
     assert watcher.process.returncode == 0
