@@ -72,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_pins(commands)
 
+    _add_transfers(commands)
+
     demo = commands.add_parser("demo", help="run the adapter in front of a demo server on loopback")
     demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
@@ -129,6 +131,40 @@ def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
                 help="file to write (default: each server's tools_lock, or tools.lock next to the "
                 "settings file); - prints to standard output",
             )
+
+
+def _add_transfers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    upload = commands.add_parser("upload", help="upload files for a server's tools, and print their handles")
+    upload.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file to upload")
+    upload.add_argument(
+        "--url",
+        required=True,
+        help="address of the server behind the adapter, or the upload_url that its tool gave out",
+    )
+    upload.add_argument("--json", action="store_true", help="print names, sizes and digests too, as JSON")
+    upload.set_defaults(action=_upload)
+
+    download = commands.add_parser(
+        "download", help="download what a tool wrote, and print the path of the file"
+    )
+    download.add_argument(
+        "handles", nargs="+", metavar="HANDLE", help="an artifact:// URI, or the download URL of a result"
+    )
+    download.add_argument(
+        "--url", help="address of the server behind the adapter; an artifact:// URI needs it"
+    )
+    download.add_argument(
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="file or folder to write to (default: here, under the file's own name); - prints the content",
+    )
+    download.add_argument("--force", action="store_true", help="overwrite files that exist")
+    download.set_defaults(action=_download)
+    for command in (upload, download):
+        command.add_argument(
+            "--token", help="the adapter's token (default: MCP_ADAPTER_TOKEN of the environment)"
+        )
 
 
 def _add_settings_flags(command: argparse.ArgumentParser) -> None:
@@ -231,6 +267,19 @@ def _pins(arguments: argparse.Namespace) -> int:
         directory=arguments.config.parent if arguments.config else Path(),
     )
     return pinning.run(settings, options)
+
+
+def _upload(arguments: argparse.Namespace) -> int:
+    from adapter.commands import upload
+
+    return upload.run(arguments.files, upload.UploadOptions(arguments.url, arguments.token, arguments.json))
+
+
+def _download(arguments: argparse.Namespace) -> int:
+    from adapter.commands import download
+
+    options = download.DownloadOptions(arguments.url, arguments.token, arguments.output, arguments.force)
+    return download.run(arguments.handles, options)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
