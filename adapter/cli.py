@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_pins(commands)
 
     _add_transfers(commands)
+    _add_install(commands)
 
     demo = commands.add_parser("demo", help="run the adapter in front of a demo server on loopback")
     demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
@@ -165,6 +166,37 @@ def _add_transfers(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         command.add_argument(
             "--token", help="the adapter's token (default: MCP_ADAPTER_TOKEN of the environment)"
         )
+
+
+def _add_install(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    install = commands.add_parser(
+        "install",
+        help="tell an MCP client of the servers, in the client's own file, after showing the change",
+    )
+    install.add_argument(
+        "client",
+        choices=("claude-code", "claude-desktop", "cursor", "vscode", "codex", "goose", "gemini-cli"),
+        metavar="CLIENT",
+        help="claude-code, claude-desktop, cursor, vscode, codex, goose or gemini-cli",
+    )
+    install.add_argument(
+        "--url", help="address of one server behind the adapter (default: those of the settings)"
+    )
+    install.add_argument(
+        "--name", help="name of the server at --url in the client (default: the end of the URL)"
+    )
+    install.add_argument("--server", metavar="ID", help="only this server of the settings")
+    install.add_argument(
+        "--token-variable",
+        metavar="VAR",
+        help="environment variable that the client reads the adapter's token from (default: MCP_ADAPTER_TOKEN "
+        "where the settings ask for a token, none for --url)",
+    )
+    install.add_argument("--file", type=Path, help="the client's file, if it is not in its usual place")
+    install.add_argument("--print", action="store_true", dest="only_print", help="only show the change")
+    install.add_argument("--yes", action="store_true", help="write without asking")
+    _add_settings_flags(install)
+    install.set_defaults(action=_install)
 
 
 def _add_settings_flags(command: argparse.ArgumentParser) -> None:
@@ -280,6 +312,22 @@ def _download(arguments: argparse.Namespace) -> int:
 
     options = download.DownloadOptions(arguments.url, arguments.token, arguments.output, arguments.force)
     return download.run(arguments.handles, options)
+
+
+def _install(arguments: argparse.Namespace) -> int:
+    from adapter.commands import install
+    from adapter.commands.mcp_clients import ServerAddress
+
+    if arguments.url is not None:
+        name = arguments.name or arguments.url.rstrip("/").rpartition("/")[2]
+        addresses = [ServerAddress(name, arguments.url, arguments.token_variable)]
+    else:
+        variable = arguments.token_variable or "MCP_ADAPTER_TOKEN"
+        addresses = install.addresses_of(_loaded(arguments), arguments.server, variable)
+    options = install.InstallOptions(
+        arguments.client, arguments.file, only_print=arguments.only_print, yes=arguments.yes
+    )
+    return install.run(addresses, options)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
