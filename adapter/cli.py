@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_pins(commands)
 
+    _add_doctor(commands)
     _add_transfers(commands)
     _add_install(commands)
 
@@ -132,6 +133,24 @@ def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
                 help="file to write (default: each server's tools_lock, or tools.lock next to the "
                 "settings file); - prints to standard output",
             )
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    doctor = commands.add_parser(
+        "doctor", help="look at the adapter, its machine and its servers as a client would meet them"
+    )
+    doctor.add_argument("--server", metavar="ID", help="only this server")
+    doctor.add_argument("--tool", help="move a file through this tool of the server, there and back")
+    doctor.add_argument(
+        "--arguments", default="{}", metavar="JSON", help="what else the tool needs, as an object"
+    )
+    doctor.add_argument("--file", type=Path, help="the file to move (default: a text of one line)")
+    doctor.add_argument(
+        "--token", help="the adapter's token (default: MCP_ADAPTER_TOKEN, or that of the settings)"
+    )
+    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
+    _add_settings_flags(doctor)
+    doctor.set_defaults(action=_doctor)
 
 
 def _add_transfers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -312,6 +331,26 @@ def _download(arguments: argparse.Namespace) -> int:
 
     options = download.DownloadOptions(arguments.url, arguments.token, arguments.output, arguments.force)
     return download.run(arguments.handles, options)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    import json
+
+    from adapter.settings.section import Problem, SettingsError
+
+    try:
+        given = json.loads(arguments.arguments)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise SettingsError([Problem("--arguments", "must be a JSON object")])
+    settings = _checked(arguments)
+    from adapter.commands.doctor import examination
+
+    options = examination.ExaminationOptions(
+        arguments.server, arguments.tool, given, arguments.file, arguments.token, arguments.json
+    )
+    return examination.run(settings, options)
 
 
 def _install(arguments: argparse.Namespace) -> int:

@@ -17,7 +17,9 @@ from adapter.upstream.client.server import McpServer, ServerRefused, connected
 from adapter.upstream.client.transfers import TransferFailed, upload
 
 FAILED = 1
-_HELPER = "_get_upload_url"
+
+HELPER = "_get_upload_url"
+"""The end of the name of the tool that gives out upload URLs."""
 
 
 class UploadOptions(NamedTuple):
@@ -73,18 +75,18 @@ async def _sent(url: str, files: Sequence[Path], headers: dict[str, str], total:
 
 async def _upload_url(server: McpServer, address: str) -> str:
     """The signed URL that the server's own tool gives out."""
-    helper = next((name for name in await server.tools() if name.endswith(_HELPER)), None)
+    helper = next((name for tool in await server.tools() if (name := tool["name"]).endswith(HELPER)), None)
     if helper is None:
         raise ServerRefused(
             f"No tool of {address} takes files: declare one in servers[].adapters with type upload_consumer."
         )
-    offer = await server.call(helper, {})
+    offer = (await server.call(helper, {})).get("structuredContent", {})
     if server.has_sessions and offer.get("owner") == "session":
         raise ServerRefused(
             f"Files of {address} belong to the session of their client, and this command has another one. Let the "
             f"client call {helper} and pass its upload_url, or set sessions.scope to principal."
         )
-    return str(offer["upload_url"])
+    return str(offer.get("upload_url"))
 
 
 def _size(path: Path) -> int:

@@ -44,30 +44,30 @@ class McpServer:
         """True if the connection is a session that ends with it (MCP through 2025-11-25)."""
         return self.client.protocol_version < MODERN
 
-    async def tools(self) -> list[str]:
-        """Return the names of the tools, of at most 1,000 pages."""
-        names: list[str] = []
+    async def tools(self) -> list[dict[str, Any]]:
+        """Return the definitions of the tools as JSON has them, of at most 1,000 pages."""
+        found: list[dict[str, Any]] = []
         cursor = None
         for _ in range(_MOST_PAGES):
             page = await _answered(self.client.list_tools(cursor=cursor))
-            names += [tool.name for tool in page.tools]
+            found += [_json(tool) for tool in page.tools]
             cursor = page.next_cursor
             if not cursor:
                 break
-        return names
+        return found
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the ``structuredContent`` of a call's result, empty where it has none."""
+        """Return the result of a call as JSON has it."""
         result = await _answered(self.client.call_tool(tool, arguments))
         if result.is_error:
             said = " ".join(block.text for block in result.content if block.type == "text")
             raise ServerRefused(said or f"The tool {tool} failed.")
-        return dict(result.structured_content or {})
+        return _json(result)
 
     async def read(self, uri: str) -> list[dict[str, Any]]:
         """Return the contents of a resource as JSON has them: each with ``text``, or with ``blob`` in base64."""
         result = await _answered(self.client.read_resource(uri))
-        return [content.model_dump(by_alias=True, mode="json") for content in result.contents]
+        return [_json(content) for content in result.contents]
 
 
 @asynccontextmanager
@@ -118,3 +118,8 @@ async def _answered(request: Any) -> Any:
         return await request
     except MCPError as refused:
         raise ServerRefused(refused.message, refused.data) from None
+
+
+def _json(value: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = value.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return shown

@@ -94,6 +94,12 @@ async def download(url: str, headers: Mapping[str, str], target: Target, progres
         )
 
 
+async def head_of(url: str, method: str = "OPTIONS") -> Mapping[str, str]:
+    """Return the header fields of an answer, whatever its status. Raises TransferFailed."""
+    async with _request() as (session, _), session.request(method, url, allow_redirects=False) as response:
+        return response.headers
+
+
 class _Deadline:
     """The end of a request that makes no progress."""
 
