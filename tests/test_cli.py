@@ -40,14 +40,15 @@ def test_check_shows_effective_settings_without_secrets(tmp_path: Path) -> None:
     """Tokens, passwords, header values, users and queries of URLs are masked; all else is shown."""
     file = tmp_path / "config.yaml"
     file.write_text(
-        "core: {auth: {enabled: true, token: s3cret, signing_secret: s3cret, "
-        "tokens: [{name: ci, token: s3cret}]}}\n"
+        "core: {auth: {enabled: true, token: s3cret-s3cret-s3cret, signing_secret: s3cret-s3cret-s3cret, "
+        "tokens: [{name: ci, token: s3cret-of-the-ci-job}]}}\n"
         "state_persistence: {redis: {host: r, password: s3cret}}\n"
         "telemetry: {headers: {key: s3cret}, endpoint: 'http://u:s3cret@h/'}\n"
         "servers: [{id: a, upstream: {url: 'http://me:s3cret@u:1/mcp?key=s3cret', "
         "static_headers: {Authorization: s3cret}}}]\n"
     )
-    done = mcp_adapter("check", "--config", file, "--port", "9000", "--set", "sessions.max_active=3")
+    overrides = ("--port", "9000", "--set", "sessions.max_active=3")
+    done = mcp_adapter("check", "--effective", "--config", file, *overrides)
     assert (done.returncode, done.stderr) == (0, "")
     assert "s3cret" not in done.stdout
     shown = yaml.safe_load(done.stdout)
@@ -68,7 +69,7 @@ def test_check_warns_where_strangers_would_share_a_session(tmp_path: Path) -> No
     assert done.returncode == 0
     told = [line.split(":")[:2] for line in done.stderr.splitlines()]
     assert told == [["warning", " sessions.upstream"], ["warning", " sessions.missing_id"]]
-    file.write_text(shared + servers + "core: {auth: {enabled: true, token: s3cret}}\n")
+    file.write_text(shared + servers + "core: {auth: {enabled: true, token: s3cret-s3cret-s3cret}}\n")
     assert mcp_adapter("check", "--config", file).stderr == ""
 
 

@@ -31,6 +31,7 @@ from adapter.relay.wiring import WiringWatch
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
@@ -173,15 +174,19 @@ def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
 
 
 def _over_http(settings: Settings, entry: ServerSettings, _: Hosting | None) -> Upstream:
+    """Raises SettingsError for a URL with credentials."""
     upstream, limits = entry.upstream, settings.core.upstream
     assert upstream.url is not None, "settings refuse a streamable_http upstream without a url"
-    return HttpUpstream(
-        upstream.url,
-        insecure_tls=upstream.insecure_tls,
-        connect_timeout=limits.connect_timeout_seconds,
-        max_connections=limits.max_connections,
-        max_streams=limits.max_streams,
-    )
+    try:
+        return HttpUpstream(
+            upstream.url,
+            insecure_tls=upstream.insecure_tls,
+            connect_timeout=limits.connect_timeout_seconds,
+            max_connections=limits.max_connections,
+            max_streams=limits.max_streams,
+        )
+    except ValueError as error:
+        raise SettingsError([Problem(f"upstream.url of {entry.id}", str(error))]) from None
 
 
 def _hosted(_: Settings, entry: ServerSettings, hosting: Hosting | None) -> Upstream:

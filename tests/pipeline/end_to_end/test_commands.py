@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
@@ -167,6 +168,27 @@ def test_h1_plans_are_shown_in_the_order_things_happen(
     assert capsys.readouterr().out == PROXIED
 
 
+def test_plans_are_data_for_scripts(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With ``--json`` each plan has the stages, numbers and sentences of the text."""
+    assert run(["plan", "shop", "--config", config]) == 0
+    text = capsys.readouterr().out
+    assert run(["plan", "shop", "--json", "--config", config]) == 0
+    plans = json.loads(capsys.readouterr().out)
+    lines = []
+    for plan in plans:
+        lines.append(
+            f"{plan['server']} {plan['tool']} ({plan['kind']}, {plan['timeout_seconds']:g} s in all)"
+        )
+        for stage in plan["stages"]:
+            lines.append(f"  {stage['slot']:>2}  {stage['stage']:<16}  {stage['detail']}".rstrip())
+        lines.append("")
+    assert lines == text.splitlines()
+    assert run(["plan", "up", "other", "--json", "--config", config]) == 0
+    (other,) = json.loads(capsys.readouterr().out)
+    assert (other["tool"], other["timeout_seconds"], len(other["stages"])) == ("other", None, 5)
+    assert run(["plan", "nowhere", "--json", "--config", config]) == 1
+
+
 def test_h1_a_plan_is_shown_of_any_name(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     """For an upstream's tool its globs are looked up; one that nothing is said of has no stages."""
     assert run(["plan", "up", "get_this", "--config", config]) == 0
@@ -257,7 +279,7 @@ def test_h38_check_finds_what_cannot_be_used(
     """Each problem is one line that begins with where the settings say it; plan and check exit with 2."""
     text = Path(config).read_text()
     assert before in text
-    assert run(["check", "--config", config]) == 0
+    assert run(["check", "--effective", "--config", config]) == 0
     assert "k3y-s3cret" not in capsys.readouterr().out
     Path(config).write_text(text.replace(before, after, 1))
     for command in (["check"], ["plan", "shop"]):
