@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from adapter.commands.client_flags import add_client_commands
 from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.pins_flags import add_pins
 from adapter.commands.settings_flags import add_settings_flags, load_settings
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_plan(commands)
     add_pins(commands, _pins)
+    add_client_commands(commands)
     _add_config(commands)
     _add_completion(commands)
     _add_demo(commands)

@@ -23,6 +23,23 @@ EXAMPLES: dict[str, Sequence[str]] = {
         "mcp-adapter check --json | jq .problems",
     ),
     "plan": ("mcp-adapter plan browser", "mcp-adapter plan browser browser_take_screenshot --json"),
+    "doctor": (
+        "mcp-adapter doctor",
+        "mcp-adapter doctor --server demo --tool count_words",
+        "mcp-adapter doctor --json | jq .",
+    ),
+    "upload": (
+        "mcp-adapter upload photo.png --url http://127.0.0.1:8932/mcp/demo",
+        "mcp-adapter upload first.pdf second.pdf --url http://127.0.0.1:8932/mcp/demo --json",
+    ),
+    "download": (
+        "mcp-adapter download artifact://sessions/… --url http://127.0.0.1:8932/mcp/demo",
+        "mcp-adapter download http://127.0.0.1:8932/artifacts/… --output chart.png",
+    ),
+    "install": (
+        "mcp-adapter install claude-code",
+        "mcp-adapter install cursor --url http://127.0.0.1:8932/mcp/demo --print",
+    ),
     "config": ("mcp-adapter config reference | less", "mcp-adapter config schema > config.schema.json"),
     "config reference": ("mcp-adapter config reference | less",),
     "config schema": ("mcp-adapter config schema > config.schema.json",),
