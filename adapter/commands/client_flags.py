@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TypeAlias
 
 from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.settings_flags import add_settings_flags, load_settings
@@ -13,7 +14,7 @@ CLIENT_NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "g
 
 _TOKEN = "the adapter's token (default: $MCP_ADAPTER_TOKEN)"  # noqa: S105 (a sentence)
 
-Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_client_commands(commands: Commands) -> None:
