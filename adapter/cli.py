@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.pins_flags import add_pins
 from adapter.commands.settings_flags import add_settings_flags, load_settings
 
-OK, BAD_SETTINGS = 0, 2
+OK, BAD_SETTINGS, INTERRUPTED = 0, 2, 130
 
 # Each command imports what it runs when it runs: --version, --help and wrong arguments are answered without the
 # settings, and the commands that only read settings without servers and clients.
@@ -24,8 +25,26 @@ def run(argv: Sequence[str] | None = None) -> int:
 
     Wrong arguments raise SystemExit(2), as argparse does.
     """
-    arguments = _parser().parse_args(argv)
-    arguments.argv = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    given = list(sys.argv[1:] if argv is None else argv)
+    if not given:
+        parser.print_help(sys.stderr)
+        return BAD_SETTINGS
+    arguments = parser.parse_args(given)
+    arguments.argv = given
+    try:
+        status = _act(arguments)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader closed the pipe, as head does. Python would flush once more at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _act(arguments: argparse.Namespace) -> int:
     if arguments.action in _WITHOUT_SETTINGS:
         return int(arguments.action(arguments))
     from adapter.settings.section import SettingsError

@@ -46,6 +46,10 @@ servers:
     upstream:
       url: http://127.0.0.1:8931/mcp
       # static_headers: {Authorization: "Bearer ${EXAMPLE_TOKEN}"}
+      # Or a program on this machine, in place of url:
+      # transport: stdio
+      # command: npx
+      # args: [-y, "@modelcontextprotocol/server-filesystem", /tmp]
     # Tools that read or write files; docs/files.md
     # adapters:
     #   - {type: upload_consumer, tools: [read_document], file_path_argument: path}
