@@ -6,7 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
+
+from adapter.version import VERSION
 
 if TYPE_CHECKING:
     from adapter.settings.root import Settings
@@ -37,9 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files."
     )
-    parser.add_argument(
-        "--version", action=_ShowVersion, nargs=0, help="show program's version number and exit"
-    )
+    parser.add_argument("--version", action="version", version=f"mcp-adapter {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     serve = commands.add_parser("serve", help="run the adapter")
@@ -77,16 +77,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
     demo.set_defaults(action=_demo)
     return parser
-
-
-class _ShowVersion(argparse.Action):
-    """Prints the version and ends the program. argparse's own action would look it up at every start."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from adapter.version import installed_version
-
-        print(f"mcp-adapter {installed_version('(source tree, not installed)')}")
-        parser.exit()
 
 
 def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
