@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapter.version import VERSION
 
 if TYPE_CHECKING:
+    from adapter.settings.file.reading import ReadSettings
     from adapter.settings.root import Settings
 
 OK, BAD_SETTINGS = 0, 2
@@ -36,9 +39,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files."
-    )
+    parser = _Parser(prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files.")
     parser.add_argument("--version", action="version", version=f"mcp-adapter {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -79,7 +80,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+class _Parser(argparse.ArgumentParser):
+    """A parser whose commands, too, have help as wide as the terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_Help, **options)
+
+
+class _Help(argparse.HelpFormatter):
+    """Help as wide as the terminal. argparse's own loads shutil, with its compressors, for that at every start."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, width=_columns() - 2, **options)
+
+
+def _columns() -> int:
+    """The width of the terminal, 80 where there is none."""
+    try:
+        return int(os.environ["COLUMNS"]) or 80
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
+def _add_pins(commands: argparse._SubParsersAction[_Parser]) -> None:
     pins = commands.add_parser("pins", help="review changed tool definitions")
     topics = pins.add_subparsers(title="topics", required=True, metavar="TOPIC")
     for topic, text in (
@@ -162,10 +189,23 @@ def _serve(arguments: argparse.Namespace) -> int:
 
         same = [each for each in arguments.argv if each != "--watch"]
         return watch(arguments.config, same, lambda: _checked(arguments))
-    settings = _loaded(arguments)
+    # Code is no garbage, and the collector would look through it a hundred times: 5 % of the start. `serve` enables it.
+    gc.disable()
+    from adapter.settings.file.reading import SettingsReading
+
+    reading = SettingsReading(lambda: _read(arguments))
     from adapter.app import serve
 
-    return serve(settings)
+    return serve(*reading.result())
+
+
+def _read(arguments: argparse.Namespace) -> ReadSettings:
+    """The settings for a process that serves, with their warnings."""
+    settings = _loaded(arguments)
+    from adapter.settings.consistency import cautions
+    from adapter.settings.file.reading import ReadSettings
+
+    return ReadSettings(settings, tuple(cautions(settings)))
 
 
 def _checked(arguments: argparse.Namespace) -> Settings:
