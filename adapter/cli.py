@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from adapter.commands.command_parser import CommandParser
 from adapter.version import VERSION
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files.")
+    parser = CommandParser(
+        prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files."
+    )
     parser.add_argument("--version", action="version", version=f"mcp-adapter {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -84,33 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose commands, too, have help as wide as the terminal."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=_Help, **options)
-
-
-class _Help(argparse.HelpFormatter):
-    """Help as wide as the terminal. argparse's own loads shutil, with its compressors, for that at every start."""
-
-    def __init__(self, prog: str, **options: Any) -> None:
-        super().__init__(prog, width=_columns() - 2, **options)
-
-
-def _columns() -> int:
-    """The width of the terminal, 80 where there is none."""
-    try:
-        return int(os.environ["COLUMNS"]) or 80
-    except (KeyError, ValueError):
-        pass
-    try:
-        return os.get_terminal_size(1).columns or 80
-    except OSError:
-        return 80
-
-
-def _add_pins(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_pins(commands: argparse._SubParsersAction[CommandParser]) -> None:
     pins = commands.add_parser("pins", help="review changed tool definitions")
     topics = pins.add_subparsers(title="topics", required=True, metavar="TOPIC")
     for topic, text in (
@@ -152,7 +128,7 @@ def _add_pins(commands: argparse._SubParsersAction[_Parser]) -> None:
             )
 
 
-def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_doctor(commands: argparse._SubParsersAction[CommandParser]) -> None:
     doctor = commands.add_parser(
         "doctor", help="look at the adapter, its machine and its servers as a client would meet them"
     )
@@ -170,7 +146,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     doctor.set_defaults(action=_doctor)
 
 
-def _add_transfers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_transfers(commands: argparse._SubParsersAction[CommandParser]) -> None:
     upload = commands.add_parser("upload", help="upload files for a server's tools, and print their handles")
     upload.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file to upload")
     upload.add_argument(
@@ -204,7 +180,7 @@ def _add_transfers(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         )
 
 
-def _add_install(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_install(commands: argparse._SubParsersAction[CommandParser]) -> None:
     install = commands.add_parser(
         "install",
         help="tell an MCP client of the servers, in the client's own file, after showing the change",
