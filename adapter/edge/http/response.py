@@ -21,7 +21,7 @@ from adapter.errors import Unauthorized
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump
-from adapter.wire.repeated_head import BODILESS
+from adapter.wire.repeated_head import BODILESS, content_length
 
 AT_ONCE = 4 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows beside sending them."""
@@ -159,9 +159,9 @@ class HttpAnswer:
         if status in BODILESS:
             data = head + b"\r\n"
         elif self._bare:
-            data = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+            data = head + content_length(len(body))
         else:
-            data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+            data = b"".join((head, content_length(len(body)), body))
         self._connection.write(data)
         self.complete = True
 
