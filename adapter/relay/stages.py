@@ -255,6 +255,9 @@ class StageTable:
         self.gates = _gates({"unfold": unfold, "guard": guard}, plans)
         self._plans = plans
         self._entries = tuple(entries)
+        self._methods = {each.method for each in self._entries} | (
+            {"tools/call"} if plans is not None else set()
+        )
         self._of_all = self._rows({(each.method, None) for each in self._entries})
         self._of_name = self._rows(
             {(each.method, each.name) for each in self._entries if each.name is not None}
@@ -288,6 +291,8 @@ class StageTable:
         that can be made.
         """
         method, name = envelope.method, envelope.name
+        if method not in self._methods:
+            return ()
         stages = self._of_name.get((method, name))
         if stages is None:
             stages = self._of_all.get((method, None), ())

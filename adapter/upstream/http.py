@@ -20,7 +20,8 @@ from adapter.rules.access.headers import SharedFields
 from adapter.upstream.connection import Connection, NoAnswerError, NotSentError
 from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import LONG_CALL, Pool, closed
-from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, unreachable
+from adapter.upstream.port import CALL, STREAM, UpstreamReply, UpstreamRequest, unreachable
+from adapter.wire.repeated_head import content_length
 from adapter.wire.signed_urls import is_query
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §5.6.2
@@ -85,7 +86,7 @@ class UpstreamAddress:
             if len(lines) <= LONGEST_KEPT:
                 fields.derived[opening] = lines
         if body or method in _METHODS_WITH_BODY:
-            return b"%bContent-Length: %d\r\n\r\n" % (lines, len(body))
+            return lines + content_length(len(body))
         return lines + b"\r\n"
 
     def _opening(self, method: str, target: str) -> bytes:
@@ -177,12 +178,12 @@ class HttpUpstream:
         written at all goes to a new connection in any case.
         """
         head = self._endpoint.head(request)
-        places = self._calls
-        if request.purpose is not Purpose.CALL:
-            places = self._streams if request.purpose is Purpose.STREAM else self._pings
+        places, purpose = self._calls, request.purpose
+        if purpose is not CALL:
+            places = self._streams if purpose is STREAM else self._pings
         connection = self._pool.idle_connection(places) or await self._pool.take(places)
         reused = connection.reused
-        if request.purpose is Purpose.STREAM:
+        if purpose is STREAM:
             _prepare_stream(connection)
         try:
             return await connection.exchange(head, request.body, read_timeout)
@@ -192,7 +193,7 @@ class HttpUpstream:
             if not reused or not request.repeatable():
                 raise _unanswered(request) from error
         connection = await self._pool.take(places, fresh=True)
-        if request.purpose is Purpose.STREAM:
+        if purpose is STREAM:
             _prepare_stream(connection)
         try:
             return await connection.exchange(head, request.body, read_timeout)

@@ -6,6 +6,8 @@ head that was parsed once is recognized by its bytes, which is much cheaper than
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _NAME = b"\r\ncontent-length:"
 _END = b"\r\n\r\n"
 
@@ -14,6 +16,15 @@ BODILESS = (204, 304)
 
 LONGEST = 8 * 1024
 """Bytes of a head that is remembered; a longer one is parsed each time."""
+
+
+@lru_cache(maxsize=1024)
+def content_length(size: int) -> bytes:
+    """The last field of a head, which says how long its body is, and the empty line behind it.
+
+    Most messages have one of few sizes.
+    """
+    return b"Content-Length: %d\r\n\r\n" % size
 
 
 class RepeatedHead:

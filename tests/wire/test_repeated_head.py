@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.wire.repeated_head import LONGEST, repeated_head
+from adapter.wire.repeated_head import LONGEST, content_length, repeated_head
 
 FIELD = st.tuples(st.text("abcXYZ-", min_size=1, max_size=8), st.text("abc 019,=", max_size=12))
 
@@ -31,6 +31,16 @@ def test_the_next_message_with_the_same_head_has_its_body(
     head = repeated_head(message(fields, place, name, bodies[0]))
     assert head is not None
     assert [head.body_of(message(fields, place, name, body)) for body in bodies] == bodies
+
+
+@given(st.binary(max_size=2000))
+def test_the_last_field_of_a_head_frames_its_body(body: bytes) -> None:
+    """A reader that knows the head finds exactly the body behind it."""
+    start = b"POST /mcp HTTP/1.1\r\nHost: here\r\n"
+    assert content_length(len(body)) == f"Content-Length: {len(body)}\r\n\r\n".encode()
+    head = repeated_head(start + content_length(2) + b"{}")
+    assert head is not None
+    assert head.body_of(start + content_length(len(body)) + body) == body
 
 
 KNOWN = message([("Host", "here")], 1, "Content-Length", b"{}")

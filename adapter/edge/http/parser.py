@@ -89,8 +89,10 @@ class RequestStream:
         self._upgrading = False
         self._replaying = False
 
-    def feed(self, data: bytes) -> None:
-        """Read the next bytes of the connection. Raises Refusal."""
+    def feed(self, data: bytes) -> bool:
+        """Read the next bytes of the connection. Returns True if they are known to be one whole request. Raises
+        Refusal.
+        """
         between = self.body is None and not self.in_head
         if between and self._repeated is not None:
             content = self._repeated.body_of(data)
@@ -99,7 +101,7 @@ class RequestStream:
                 self.heads += 1
                 assert self._head is not None
                 self._arrive(self._head, Body(self._resume, self._terms, len(content), content))
-                return
+                return True
         # Starts anew with every step forward, so up to one read more than the limit may come; but never two.
         self._formless += len(data)
         try:
@@ -116,6 +118,7 @@ class RequestStream:
                 raise _head_too_large()
             if self.body is not None:
                 raise Refusal(400, "the framing of the body is too large")
+        return False
 
     def _learn(self, data: bytes) -> None:
         """Remember the head of a request that came in one piece and has the fields of the one before."""

@@ -19,7 +19,7 @@ from adapter.edge.http.request import ClientGone, Request, Sendable
 from adapter.errors import Unauthorized
 from adapter.rules.access.headers import SharedFields
 from adapter.wire.envelope import dump
-from adapter.wire.repeated_head import BODILESS
+from adapter.wire.repeated_head import BODILESS, content_length
 
 if TYPE_CHECKING:
     # Only the tool HTTP API and the console have such answers.
@@ -173,9 +173,9 @@ class HttpAnswer:
         if status in BODILESS:
             data = head + b"\r\n"
         elif self._bare:
-            data = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+            data = head + content_length(len(body))
         else:
-            data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+            data = b"".join((head, content_length(len(body)), body))
         self._connection.write(data)
         self.complete = True
 

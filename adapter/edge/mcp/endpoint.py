@@ -35,7 +35,7 @@ from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure
-from adapter.wire.eras import Era
+from adapter.wire.eras import LEGACY, MODERN, Era
 
 if TYPE_CHECKING:
     from adapter.pipeline.tracing import Tracing
@@ -194,7 +194,7 @@ class Endpoint:
             raise UnsupportedMediaType()
         body, encoded = await self._read(request, visit)
         assert visit.envelope is not None
-        if visit.era is Era.MODERN:
+        if visit.era is MODERN:
             check_head(visit.envelope, request)
         ask = ask_of(request, server, visit.era, (principal, withhold), self.bases)
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
@@ -226,9 +226,9 @@ class Endpoint:
         if "content-encoding" in request.headers.lower:
             text, encoded = self.ingress.plain(sent, request)
         if len(text) <= READ_AT_ONCE:
-            visit.envelope, visit.era = self.ingress.read_message(text, request)
+            visit.envelope, visit.era = self.ingress.read_message(text, visit.era)
         else:
-            visit.envelope, visit.era = await self.ingress.read_dense(text, request)
+            visit.envelope, visit.era = await self.ingress.read_dense(text, visit.era)
         return sent, encoded
 
 
@@ -257,7 +257,7 @@ def send_failure(
     statuses of the modern era (``core.errors.legacy_status``).
     """
     status = error.http
-    if asker.id_bytes is not None and asker.era is Era.LEGACY and not legacy_statuses:
+    if asker.id_bytes is not None and asker.era is LEGACY and not legacy_statuses:
         status = error.legacy_http or status
     fields = [_JSON, NOSNIFF, *extra]
     if error.retry_after is not None and status in (429, 503):

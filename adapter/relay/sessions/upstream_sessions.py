@@ -24,9 +24,10 @@ from adapter.rules.access.sessions import (
     UpstreamSession,
 )
 from adapter.upstream.port import (
+    CALL,
+    STREAM,
     Headers,
     InitializeRequest,
-    Purpose,
     Share,
     UpstreamReply,
     UpstreamRequest,
@@ -34,8 +35,6 @@ from adapter.upstream.port import (
     header,
 )
 from adapter.wire.envelope import Envelope
-
-_CALL = Purpose.CALL
 
 LISTEN = "subscriptions/listen"
 """The modern era's request for a stream that stays open (MCP 2026-07-28)."""
@@ -87,9 +86,9 @@ class UpstreamSessions:
         headers: Headers = ask.headers
         if session is not None and (upstream_session := session.upstream.id) is not None:
             headers = _in_session(ask.headers, upstream_session)
-        purpose = _CALL
+        purpose = CALL
         if ask.method == "GET" or (isinstance(ask.envelope, Envelope) and ask.envelope.method == LISTEN):
-            purpose = Purpose.STREAM
+            purpose = STREAM
         return UpstreamRequest(
             ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose, ask.envelope
         )
@@ -120,12 +119,12 @@ class UpstreamSessions:
 
 def _in_session(headers: list[tuple[str, str]], upstream_session: str) -> list[tuple[str, str]]:
     """The fields with the id of the upstream session; shared ones are added to once for each head and session."""
-    field = ("Mcp-Session-Id", upstream_session)
     if type(headers) is not SharedFields:
-        return [*headers, field]
+        return [*headers, ("Mcp-Session-Id", upstream_session)]
     known: tuple[str, SharedFields] | None = headers.derived.get(_in_session)
     if known is None or known[0] != upstream_session:
-        known = headers.derived[_in_session] = upstream_session, SharedFields([*headers, field])
+        fields = SharedFields([*headers, ("Mcp-Session-Id", upstream_session)])
+        known = headers.derived[_in_session] = upstream_session, fields
     return known[1]
 
 
