@@ -44,7 +44,7 @@ LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
 
 _ADMITTED = object()
-"""The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
+"""The key of a head's admission among what sessions share: Host, Origin and token do not change with them."""
 
 
 NO_SPAN: AbstractContextManager[object] = contextlib.nullcontext()
@@ -182,9 +182,11 @@ class Endpoint:
             self._fail(reply, error, visit, extra)
 
     async def _ask(self, request: Request, server: Server, visit: InboundRequest) -> ClientRequest:
-        admitted = request.headers.derived.get(_ADMITTED)
+        admitted = request.headers.shared.get(_ADMITTED)
         if admitted is None:
-            admitted = request.headers.derived[_ADMITTED] = await self._admit(request, visit)
+            admitted = await self._admit(request, visit)
+            if not self.guard.reads_session_id:
+                request.headers.shared[_ADMITTED] = admitted
         principal, withhold, sends_json = admitted
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint accepts {MCP_METHODS}.")

@@ -107,7 +107,7 @@ class Ingress:
     def read_message(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
         """The message and its era. Raises BadJson, BadRequest."""
         envelope = read_envelope(text, most=self._max_members)
-        era = request.headers.derived.get(_VERSION_FIELD) or era_of_head(request)
+        era = request.headers.shared.get(_VERSION_FIELD) or era_of_head(request)
         return envelope, classify(None, envelope) if era is Era.LEGACY else era
 
     async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
@@ -141,10 +141,10 @@ class Ingress:
 
 def era_of_head(request: Request) -> Era:
     """The era as far as the headers alone tell it."""
-    derived = request.headers.derived
-    era: Era | None = derived.get(_VERSION_FIELD)
+    shared = request.headers.shared
+    era: Era | None = shared.get(_VERSION_FIELD)
     if era is None:
-        era = derived[_VERSION_FIELD] = classify(request.headers.lower.get(_VERSION_FIELD), None)
+        era = shared[_VERSION_FIELD] = classify(request.headers.lower.get(_VERSION_FIELD), None)
     return era
 
 
@@ -189,7 +189,10 @@ def ask_of(
             caller=Caller(principal, "mcp", fields, withhold),
             base=bases.of(request) if request.method == "POST" and not server.stages.empty else "",
         )
-        known = headers.derived[key] = sender, SharedFields(_forwarded(headers, server, withhold))
+        # The session id is none of the fields that travel, so they are those of every session.
+        if (forwarded := headers.shared.get(key)) is None:
+            forwarded = headers.shared[key] = SharedFields(_forwarded(headers, server, withhold))
+        known = headers.derived[key] = sender, forwarded
     query = forwardable_query(request.target.partition("?")[2]) if "?" in request.target else ""
     return ClientRequest(server, request.method, *known, query)
 
