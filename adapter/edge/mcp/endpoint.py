@@ -282,8 +282,18 @@ def _fields_of(answer: ClientResponse, extra: list[tuple[str, str]]) -> list[tup
     if type(headers) is not SharedFields:
         fields = guarded(tuple(headers))
     elif (fields := headers.derived.get(guarded)) is None:
-        fields = headers.derived[guarded] = SharedFields(guarded(tuple(headers)))
+        fields = _guarded(headers)
     return [*fields, *extra] if extra else fields
+
+
+def _guarded(headers: SharedFields) -> SharedFields:
+    base = headers.base
+    if base is None or headers[-1][0].lower() == "content-type":
+        fields = SharedFields(guarded(tuple(headers)))
+    else:
+        fields = (base.derived.get(guarded) or _guarded(base)).followed_by(headers[-1])
+    headers.derived[guarded] = fields
+    return fields
 
 
 async def send_pieces(
