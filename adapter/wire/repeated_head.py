@@ -101,23 +101,22 @@ class SessionHead:
     ``pieces`` are the bytes before, between and after the two. Without Content-Length there are only two of them.
     """
 
-    __slots__ = ("_id_first", "_pieces")
+    __slots__ = ("_id_first", "_pieces", "before")
 
     def __init__(self, pieces: tuple[bytes, ...], *, id_first: bool) -> None:
+        self.before = pieces[0]
         self._pieces = pieces
         self._id_first = id_first
 
     def __repr__(self) -> str:
         return f"<SessionHead of {sum(map(len, self._pieces))} bytes>"
 
-    def of(self, data: bytes) -> tuple[str, RepeatedHead] | None:
-        """Return the session id of ``data`` and its head, if that is exactly one request with this head.
+    def of(self, data: bytes) -> tuple[str, RepeatedHead, bytes] | None:
+        """Return the session id of ``data``, its head and its body, if that is exactly one request with this head.
 
         None for all else, and for an id that is not visible ASCII, or longer than ``LONGEST_SESSION``.
         """
         pieces = self._pieces
-        if not data.startswith(pieces[0]):
-            return None
         start = len(pieces[0])
         if not self._id_first:
             # Only to find the id: the whole head is compared below.
@@ -130,7 +129,8 @@ class SessionHead:
             head = RepeatedHead(pieces[0] + session + pieces[1], after)
         else:
             head = RepeatedHead(pieces[0], pieces[1] + session + pieces[2])
-        return None if head.body_of(data) is None else (session.decode("ascii"), head)
+        body = head.body_of(data)
+        return None if body is None else (session.decode("ascii"), head, body)
 
 
 def session_head(head: RepeatedHead, session: str) -> SessionHead | None:

@@ -130,8 +130,8 @@ def test_the_same_head_of_another_session_is_recognized(
     assert known is not None
     found = known.of(in_session(other, second, length_first=length_first))
     assert found is not None
-    session, head = found
-    assert session == other
+    session, head, body = found
+    assert (session, body) == (other, second)
     assert head.body_of(in_session(other, first, length_first=length_first)) == first
 
 
@@ -142,7 +142,7 @@ def test_a_request_without_a_body_is_recognized_in_another_session(one: str, oth
     assert known is not None
     data = in_session(other, None, length_first=False)
     found = known.of(data)
-    assert found is not None and found[0] == other and found[1].body_of(data) == b""
+    assert found is not None and found[0] == other and found[2] == found[1].body_of(data) == b""
     assert known.of(data + b"x") is None
 
 
@@ -159,9 +159,8 @@ def test_a_session_head_with_another_byte_is_not_recognized(
     found = known.of(bytes(changed))
     if found is None:
         return
-    session, head = found
-    body = head.body_of(bytes(changed))
-    assert body is not None
+    session, head, body = found
+    assert head.body_of(bytes(changed)) == body
     assert bytes(changed) == in_session(session, body, length_first=length_first)
 
 

@@ -40,7 +40,7 @@ class KnownHead:
     ``version`` and ``raw`` are what the parser gave.
     """
 
-    __slots__ = ("_sessions", "fields", "head", "raw", "repeated", "session", "version")
+    __slots__ = ("_sessions", "before", "fields", "head", "raw", "repeated", "session", "version")
 
     def __init__(self, version: str, raw: RawFields, session: bytes | None) -> None:
         self.version = version
@@ -51,6 +51,8 @@ class KnownHead:
         """The request that may be recognized by its bytes, and its ``repeated`` bytes."""
         self.repeated: RepeatedHead | None = None
         self._sessions: SessionHead | None = None
+        self.before = b""
+        """The bytes with which a request begins that may be recognized."""
 
     def __repr__(self) -> str:
         return f"<KnownHead of {len(self.raw)} fields>"
@@ -71,6 +73,8 @@ class KnownHead:
         self.repeated = repeated_request(data)
         if self.repeated is not None and self.session is not None:
             self._sessions = session_head(self.repeated, self.fields.lower["mcp-session-id"])
+        if self.repeated is not None:
+            self.before = (self._sessions or self.repeated).before
 
     def body_in(self, data: bytes) -> bytes | None:
         """Return the body if ``data`` is exactly one request with this head, in any session; None for all else."""
@@ -81,11 +85,11 @@ class KnownHead:
         found = self._sessions.of(data)
         if found is None:
             return None
-        session, self.repeated = found
+        session, self.repeated, body = found
         if session != self.head.fields.lower["mcp-session-id"]:
             self.session = session.encode("ascii")
             self.fields = self.head.fields = self.fields.with_session(session)
-        return self.repeated.body_of(data)
+        return body
 
 
 def _fields(raw: RawFields, session: bytes | None) -> Fields:
