@@ -134,7 +134,6 @@ class SessionRecord:
 _FORMAT = 1
 
 _TEXTS = ("server", "principal", "upstream_session", "protocol_version", "said", "reason")
-_NAMES = {state: state.value for state in SessionState}
 
 OPEN_MARK = b'"state":"open"'
 """Bytes of every open session's row, and of no other: a quote within a text is escaped."""
@@ -153,7 +152,7 @@ def encode(record: SessionRecord) -> bytes:
         "initialized": None if initialized is None else initialized.decode("latin-1"),
         "said": upstream.digest,
         "generation": upstream.generation,
-        "state": _NAMES[record.state],
+        "state": record.state._value_,  # ``value`` takes two calls of Python
         "created": record.times.created,
         "last_seen": record.times.last_seen,
         "reason": record.reason,

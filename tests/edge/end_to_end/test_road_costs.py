@@ -32,7 +32,7 @@ COSTS = {
     "a planned call without an active stage": 81,
     "a call with one stage": 152,
     "a call of a hosted tool": 138,
-    "a session that is opened and ended": 266,
+    "a session that is opened and ended": 264,
 }
 """Calls of Python functions for one exchange."""
 
