@@ -176,8 +176,9 @@ class Connection(asyncio.Protocol):
             self.abort()  # no request is open: a time-out notice, or an answer planted for the next request
             return
         if not self._fed:
-            repeated = self._known.last.repeated
-            content = None if repeated is None else repeated.body_of(data)
+            content, repeated = None, self._known.last.repeated
+            if repeated is not None and data.startswith(repeated.before):
+                content = repeated.body_of(data)
             if content is None:
                 content = self._known.body_in(data)
             if content is not None:

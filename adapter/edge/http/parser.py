@@ -82,7 +82,9 @@ class RequestStream:
         """Read the next bytes of the connection. Raises Refusal."""
         between = self.body is None and not self.in_head
         if between:
-            content = None if self._repeated is None else self._repeated.body_of(data)
+            content, repeated = None, self._repeated
+            if repeated is not None and data.startswith(repeated.before):
+                content = repeated.body_of(data)
             if content is None and self._known:
                 content = self._recognized(data)
             if content is not None:
