@@ -82,9 +82,7 @@ class UpstreamAddress:
         elif type(fields) is not SharedFields:
             lines = opening + _encoded(tuple(fields))
         elif (lines := fields.derived.get(opening)) is None:
-            lines = opening + _encoded(tuple(fields))
-            if len(lines) <= LONGEST_KEPT:
-                fields.derived[opening] = lines
+            lines = _kept(opening, fields)
         if body or method in _METHODS_WITH_BODY:
             return lines + content_length(len(body))
         return lines + b"\r\n"
@@ -97,6 +95,18 @@ class UpstreamAddress:
         if not is_query(query):
             raise BadRequest("The query of the request's target contains characters that a URL may not have.")
         return f"{self._target}{'&' if '?' in self._target else '?'}{query}"
+
+
+def _kept(opening: bytes, fields: SharedFields) -> bytes:
+    """The request line and the fields, kept with them where they are not long. Raises as ``_encoded``."""
+    base = fields.base
+    if base is None:
+        lines = opening + _encoded(tuple(fields))
+    else:
+        lines = (base.derived.get(opening) or _kept(opening, base)) + _encoded((fields[-1],))
+    if len(lines) <= LONGEST_KEPT:
+        fields.derived[opening] = lines
+    return lines
 
 
 # The calls of one session bring the same fields each time; to know them again costs an eighth of this.

@@ -15,8 +15,9 @@ from typing import cast
 
 from adapter.edge.http.bodies import Body, BodyTerms
 from adapter.edge.http.body_socket import LARGE, BodySocket
+from adapter.edge.http.heads import RequestHead
 from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience
-from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
+from adapter.edge.http.parser import Refusal, RequestStream
 from adapter.edge.http.request import ClientGone, Request, Sendable
 from adapter.edge.http.response import HttpAnswer, send_file
 from adapter.errors import ConnectionsTaken

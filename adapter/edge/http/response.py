@@ -262,12 +262,33 @@ class HttpAnswer:
         if type(fields) is SharedFields:
             known: tuple[bytes, int] | None = fields.derived.get((status, option))
             if known is None:
-                known = fields.derived[status, option] = _encoded_head(status, tuple(fields), option)
+                known = _kept_head(status, fields, option)
             head, own = known
         else:
             head, own = _encoded_head(status, tuple(fields), option)
         self.status = status
         return head + _clock.lines(own)
+
+
+def _kept_head(status: int, fields: SharedFields, option: str | None) -> tuple[bytes, int]:
+    """See ``_encoded_head``; it is kept with the fields. Raises ValueError."""
+    known = None if fields.base is None else _longer_head(status, fields.base, fields[-1], option)
+    if known is None:
+        known = _encoded_head(status, tuple(fields), option)
+    fields.derived[status, option] = known
+    return known
+
+
+def _longer_head(
+    status: int, base: SharedFields, field: tuple[str, str], option: str | None
+) -> tuple[bytes, int] | None:
+    """The head of ``base`` and a line for one more field; None for a field that counts for the head as a whole."""
+    name, value = field
+    line = f"{name}: {value}"
+    if not line.isprintable() or name.lower() in ("date", "server"):
+        return None
+    head, own = base.derived.get((status, option)) or _kept_head(status, base, option)
+    return head + line.encode("latin-1", "replace") + b"\r\n", own
 
 
 # Answers differ in few fields, and those that do cost little more: a head known from before saves two thirds.

@@ -44,7 +44,7 @@ LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
 
 _ADMITTED = object()
-"""The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
+"""The key of a head's admission among what sessions share: Host, Origin and token do not change with them."""
 
 
 NO_SPAN: AbstractContextManager[object] = contextlib.nullcontext()
@@ -182,9 +182,11 @@ class Endpoint:
             self._fail(reply, error, visit, extra)
 
     async def _ask(self, request: Request, server: Server, visit: InboundRequest) -> ClientRequest:
-        admitted = request.headers.derived.get(_ADMITTED)
+        admitted = request.headers.shared.get(_ADMITTED)
         if admitted is None:
-            admitted = request.headers.derived[_ADMITTED] = await self._admit(request, visit)
+            admitted = await self._admit(request, visit)
+            if not self.guard.reads_session_id:
+                request.headers.shared[_ADMITTED] = admitted
         principal, withhold, sends_json = admitted
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint accepts {MCP_METHODS}.")
@@ -280,8 +282,18 @@ def _fields_of(answer: ClientResponse, extra: list[tuple[str, str]]) -> list[tup
     if type(headers) is not SharedFields:
         fields = guarded(tuple(headers))
     elif (fields := headers.derived.get(guarded)) is None:
-        fields = headers.derived[guarded] = SharedFields(guarded(tuple(headers)))
+        fields = _guarded(headers)
     return [*fields, *extra] if extra else fields
+
+
+def _guarded(headers: SharedFields) -> SharedFields:
+    base = headers.base
+    if base is None or headers[-1][0].lower() == "content-type":
+        fields = SharedFields(guarded(tuple(headers)))
+    else:
+        fields = (base.derived.get(guarded) or _guarded(base)).followed_by(headers[-1])
+    headers.derived[guarded] = fields
+    return fields
 
 
 async def send_pieces(

@@ -140,10 +140,10 @@ class Ingress:
 
 def era_of_head(request: Request) -> Era:
     """The era as far as the headers alone tell it."""
-    derived = request.headers.derived
-    era: Era | None = derived.get(_VERSION_FIELD)
+    shared = request.headers.shared
+    era: Era | None = shared.get(_VERSION_FIELD)
     if era is None:
-        era = derived[_VERSION_FIELD] = classify(request.headers.lower.get(_VERSION_FIELD), None)
+        era = shared[_VERSION_FIELD] = classify(request.headers.lower.get(_VERSION_FIELD), None)
     return era
 
 
@@ -188,7 +188,10 @@ def ask_of(
             caller=Caller(principal, "mcp", fields, withhold),
             base=bases.of(request) if request.method == "POST" and not server.stages.empty else "",
         )
-        known = headers.derived[key] = sender, SharedFields(_forwarded(headers, server, withhold))
+        # The session id is none of the fields that travel, so they are those of every session.
+        if (forwarded := headers.shared.get(key)) is None:
+            forwarded = headers.shared[key] = SharedFields(_forwarded(headers, server, withhold))
+        known = headers.derived[key] = sender, forwarded
     query = forwardable_query(request.target.partition("?")[2]) if "?" in request.target else ""
     sender, forwarded = known
     return ClientRequest(server, request.method, sender, forwarded, query)

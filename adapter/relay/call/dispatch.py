@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from adapter.errors import AdapterError, BadRequest
+from adapter.relay.background import run_beside
 from adapter.relay.call.batches import joined, refusals, refused_whole, without
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.get_streams import GetStreams
@@ -164,7 +165,7 @@ class Relay:
         session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
         self.sessions.begin_end(session)
         # Begun, it is finished, also when the client does not wait for it.
-        return await asyncio.shield(asyncio.ensure_future(self._end(ask, session, within)))
+        return await run_beside(self._end(ask, session, within))
 
     async def _end(self, ask: ClientRequest, session: Session, within: float) -> ClientResponse:
         try:

@@ -109,11 +109,10 @@ class UpstreamSessions:
         upstream = session.upstream
         if upstream.id is None:
             return None
-        fields = list(headers) if headers is not None else [*server.rules.static]
+        fields = headers if headers is not None else [*server.rules.static]
         if header(fields, "mcp-protocol-version") is None:
-            fields.append(("MCP-Protocol-Version", upstream.protocol_version))
-        fields.append(("Mcp-Session-Id", upstream.id))
-        request = UpstreamRequest("DELETE", fields, query=query, repeatable=always)
+            fields = [*fields, ("MCP-Protocol-Version", upstream.protocol_version)]
+        request = UpstreamRequest("DELETE", _in_session(fields, upstream.id), query=query, repeatable=always)
         return await server.upstream.send(request, read_timeout or server.timeouts.request)
 
 
@@ -123,7 +122,7 @@ def _in_session(headers: list[tuple[str, str]], upstream_session: str) -> list[t
         return [*headers, ("Mcp-Session-Id", upstream_session)]
     known: tuple[str, SharedFields] | None = headers.derived.get(_in_session)
     if known is None or known[0] != upstream_session:
-        fields = SharedFields([*headers, ("Mcp-Session-Id", upstream_session)])
+        fields = headers.followed_by(("Mcp-Session-Id", upstream_session))
         known = headers.derived[_in_session] = upstream_session, fields
     return known[1]
 
@@ -166,7 +165,8 @@ class SessionOpener:
             )
             body = envelope.body
         reply = await self._upstream_sessions.open(ask, body)
-        headers = ask.server.rules.answer_headers.to_client(reply.headers)
+        shared = ask.server.rules.answer_headers.shared(reply.headers)
+        headers: list[tuple[str, str]] = shared
         if reply.status != 200:
             return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
@@ -181,7 +181,7 @@ class SessionOpener:
                 upstream = agreed
                 record = self._record(ask, envelope, upstream)
                 ask.server.issues_ids = upstream_session is not None
-                headers = [*headers, ("Mcp-Session-Id", await self._sessions.create(record))]
+                headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record)))
                 await self.principal_sessions.remember(record)
             else:
                 await abandon(ask, upstream)

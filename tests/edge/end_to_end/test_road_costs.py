@@ -32,7 +32,7 @@ COSTS = {
     "a planned call without an active stage": 80,
     "a call with one stage": 151,
     "a call of a hosted tool": 137,
-    "a session that is opened and ended": 336,
+    "a session that is opened and ended": 264,
 }
 """Calls of Python functions for one exchange."""
 
