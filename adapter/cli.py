@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 from adapter.commands.client_flags import add_client_commands
+from adapter.commands.command_parser import CommandParser, Commands
 from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.pins_flags import add_pins
 from adapter.commands.settings_flags import add_settings_flags, load_settings
+from adapter.version import VERSION
+
+if TYPE_CHECKING:
+    from adapter.settings.file.reading import ReadSettings
 
 OK, BAD_SETTINGS, INTERRUPTED = 0, 2, 130
 
@@ -57,14 +63,12 @@ def _act(arguments: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="mcp-adapter",
         description="Reverse proxy for MCP servers that also moves files.",
         epilog="New here? mcp-adapter init writes a settings file, and mcp-adapter serve uses it.",
     )
-    parser.add_argument(
-        "--version", action=_ShowVersion, nargs=0, help="show program's version number and exit"
-    )
+    parser.add_argument("--version", action="version", version=f"mcp-adapter {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_init(commands)
     _add_serve(commands)
@@ -78,20 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _ShowVersion(argparse.Action):
-    """Prints the version and ends the program. argparse's own action would look it up at every start."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from adapter.version import installed_version
-
-        print(f"mcp-adapter {installed_version('(source tree, not installed)')}")
-        parser.exit()
-
-
 # --- init -------------------------------------------------------------------------------------------------------
 
 
-def _add_init(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_init(commands: Commands) -> None:
     init = add_command(
         commands,
         "init",
@@ -133,7 +127,7 @@ def _init(arguments: argparse.Namespace) -> int:
 # --- serve and check --------------------------------------------------------------------------------------------
 
 
-def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_serve(commands: Commands) -> None:
     serve = add_command(commands, "serve", "run the adapter", EXAMPLES["serve"])
     add_settings_flags(serve)
     serve.add_argument(
@@ -150,13 +144,26 @@ def _serve(arguments: argparse.Namespace) -> int:
         from adapter.commands.watch import watch
 
         return watch(arguments, checked_settings)
-    settings = load_settings(arguments)
+    # Code is no garbage, and the collector would look through it a hundred times: 5 % of the start. `serve` enables it.
+    gc.disable()
+    from adapter.settings.file.reading import SettingsReading
+
+    reading = SettingsReading(lambda: _read(arguments))
     from adapter.app import serve
 
-    return serve(settings)
+    return serve(*reading.result())
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _read(arguments: argparse.Namespace) -> ReadSettings:
+    """The settings for a process that serves, with their warnings."""
+    settings = load_settings(arguments)
+    from adapter.settings.consistency import cautions
+    from adapter.settings.file.reading import ReadSettings
+
+    return ReadSettings(settings, tuple(cautions(settings)))
+
+
+def _add_check(commands: Commands) -> None:
     check = add_command(
         commands, "check", "find problems of the settings, without serving them", EXAMPLES["check"]
     )
@@ -182,7 +189,7 @@ def _check(arguments: argparse.Namespace) -> int:
 # --- plan and pins ----------------------------------------------------------------------------------------------
 
 
-def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_plan(commands: Commands) -> None:
     plan = add_command(commands, "plan", "show the stages of a tool's calls", EXAMPLES["plan"])
     plan.add_argument("server", metavar="SERVER", help="id of the server")
     plan.add_argument(
@@ -218,7 +225,7 @@ def _pins(arguments: argparse.Namespace) -> int:
 # --- config -----------------------------------------------------------------------------------------------------
 
 
-def _add_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_config(commands: Commands) -> None:
     config = add_command(commands, "config", "show documentation of the settings file", EXAMPLES["config"])
     topics = config.add_subparsers(title="topics", required=True, metavar="TOPIC")
     page = add_command(
@@ -248,7 +255,7 @@ def _schema(_: argparse.Namespace) -> int:
 # --- the shell, and a try ---------------------------------------------------------------------------------------
 
 
-def _add_completion(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_completion(commands: Commands) -> None:
     completion = add_command(
         commands, "completion", "print a script that completes mcp-adapter in a shell", EXAMPLES["completion"]
     )
@@ -263,7 +270,7 @@ def _completion(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_demo(commands: Commands) -> None:
     demo = add_command(
         commands, "demo", "run the adapter in front of a demo server on loopback", EXAMPLES["demo"]
     )

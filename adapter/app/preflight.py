@@ -11,7 +11,6 @@ import os
 import socket
 import struct
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -102,8 +101,11 @@ def _unusable(directory: Path) -> str | None:
     """The reason why no file can be made in the directory, with half of the advice; None if one can."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            return None
+        # Only making a file tells: access rights are not all that may forbid it.
+        probe = directory / f".probe-{os.getpid()}"
+        probe.touch(exist_ok=True)
+        probe.unlink(missing_ok=True)
+        return None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             # What is there can be served from a full disk, and space may come back.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TypeAlias
 
+from adapter.commands.command_parser import Commands
 from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.settings_flags import add_settings_flags, load_settings
 
@@ -13,8 +13,6 @@ CLIENT_NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "g
 """The clients that install knows; named here because help is shown without loading what knows them."""
 
 _TOKEN = "the adapter's token (default: $MCP_ADAPTER_TOKEN)"  # noqa: S105 (a sentence)
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_client_commands(commands: Commands) -> None:

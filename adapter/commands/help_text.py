@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+
+from adapter.commands.command_parser import CommandParser, Commands
 
 EXAMPLES: dict[str, Sequence[str]] = {
     "init": (
@@ -60,16 +61,15 @@ EXAMPLES: dict[str, Sequence[str]] = {
 
 
 def add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    commands: Commands,
     name: str,
     text: str,
     examples: Sequence[str],
-) -> argparse.ArgumentParser:
+) -> CommandParser:
     """Add a command whose help is ``text`` (one sentence in lower case, without a full stop) and ``examples``."""
     return commands.add_parser(
         name,
         help=text,
         description=f"{text[0].upper()}{text[1:]}.",
         epilog="\n  ".join(("examples:", *examples)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )

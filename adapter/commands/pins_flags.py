@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from adapter.commands.command_parser import Commands
 from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.settings_flags import add_settings_flags
 
@@ -20,7 +21,7 @@ _TOPICS = {
 
 
 def add_pins(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    commands: Commands,
     action: Callable[[argparse.Namespace], int],
 ) -> None:
     """Add the command, which runs ``action``."""
