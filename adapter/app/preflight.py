@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adapter.settings.root import Settings
 
@@ -68,18 +68,29 @@ def _port(host: str, port: int) -> str | None:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         return f"no address belongs to the name {host}: set core.host to an address of this machine"
-    for family, kind, protocol, _, address in dict.fromkeys(places):
-        with socket.socket(family, kind, protocol) as probe:
-            # As the listener does: connections that have just ended hold nobody up.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            try:
-                probe.bind(address)
-                probe.listen(1)
-            except OSError as error:
+    refused: OSError | None = None
+    usable = False
+    for place in dict.fromkeys(places):
+        try:
+            _listen_for_a_moment(*place)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 return _refusal(error, host, port)
-    return None
+            # A name may have an address of a family that this machine does not have.
+            refused = error
+        else:
+            usable = True
+    return None if usable or refused is None else _refusal(refused, host, port)
+
+
+def _listen_for_a_moment(family: int, kind: int, protocol: int, _: str, address: tuple[Any, ...]) -> None:
+    with socket.socket(family, kind, protocol) as probe:
+        # As the listener does: connections that have just ended hold nobody up.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind(address)
+        probe.listen(1)
 
 
 def _refusal(error: OSError, host: str, port: int) -> str:

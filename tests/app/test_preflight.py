@@ -105,6 +105,15 @@ def test_an_address_of_another_machine(tmp_path: Path, host: str) -> None:
     assert found.event == "cannot listen" and "set core.host to" in found.why
 
 
+def test_one_address_of_several_is_taken(tmp_path: Path) -> None:
+    """A name is only usable if nobody listens on any of its addresses."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (found,) = obstacles(configured(tmp_path, port=port, core={"host": "localhost"}))
+    assert "the port is taken" in found.why
+    assert list(obstacles(configured(tmp_path, port=port, core={"host": "localhost"}))) == []
+
+
 def test_a_port_that_is_free_stays_free(tmp_path: Path) -> None:
     """To look changes nothing: neither the port is held nor is a file left."""
     port = free_port()
