@@ -62,9 +62,9 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_barren", "_close_delimited", "_earlier", "_fed", "_fields", "_headed", "_keep",
-        "_keep_alive", "_lost", "_parser", "_paused", "_readable", "_released", "_repeated", "_shared",
-        "_status", "_surplus", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
-        "taken_at",
+        "_keep_alive", "_lines", "_lines_read", "_lost", "_parser", "_paused", "_readable", "_released",
+        "_repeated", "_shared", "_status", "_surplus", "_transport", "gone", "keeps", "loop", "places", "read_timer",
+        "reused", "stale_at", "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -88,13 +88,17 @@ class Connection(asyncio.Protocol):
         self._readable = select.poll()
         self._fields: list[tuple[str, str]] = []
         self._earlier = self._fields
+        self._lines: list[tuple[bytes, bytes]] = []
+        self._lines_read = self._lines
+        """The fields that ``_fields`` was read from, as they came."""
         self._keep_alive = b""
         self._repeated: RepeatedHead | None = None
         """The bytes of the last head, which was that of an answer in one piece."""
         self._shared = SharedFields(())
         """Its fields."""
         self._fed = self._barren = self._status = 0
-        self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
+        self._headed = self._keep = self._surplus = self._paused = False
+        self._close_delimited = True
 
     @property
     def streams(self) -> bool:
@@ -261,24 +265,11 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self._answer is None:
             self._surplus = True
-        self._fields = []
-        self._close_delimited = True
+        self._lines = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._headed:
-            return  # a trailer; HTTP lets any recipient drop it
-        self._fields.append((name.decode("latin-1"), value.decode("latin-1")))
-        size = len(name)
-        if size == 14 and name.lower() == b"content-length":
-            self._close_delimited = False
-        elif size == 10 and value != self._keep_alive and name.lower() == b"keep-alive":
-            # Most answers on a connection say the same.
-            self._keep_alive, self.keeps = value, kept_for(value)
-        elif size == 17 and name.lower() == b"transfer-encoding":
-            # Any other coding would have to be undone here, since the field does not travel further.
-            if value.strip().lower() != b"chunked":
-                raise UpstreamBroken("The upstream server used a Transfer-Encoding other than chunked.")
-            self._close_delimited = False
+        if not self._headed:  # else a trailer; HTTP lets any recipient drop it
+            self._lines.append((name, value))
 
     def on_headers_complete(self) -> None:
         answer = self._answer
@@ -290,17 +281,35 @@ class Connection(asyncio.Protocol):
                 raise UpstreamBroken(f"The upstream server answered {status}, which nobody asked for.")
             return
         # A line has four bytes besides its name and value; the sum is only made where it can matter.
-        if self._fed > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in self._fields) > HEAD_LIMIT:
+        if self._fed > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in self._lines) > HEAD_LIMIT:
             raise _head_too_large()
         self._headed = True
         if status != self._status:
             # What is kept with shared fields may be of their status too, and there must not be one for each.
             self._status, self._shared = status, SharedFields(())
+        answer.headers = self._known_fields() if self._lines == self._lines_read else self._read_fields()
         answer.status = status
-        answer.headers = self._known_fields()
+
+    def _read_fields(self) -> Headers:
+        """Read the fields that have come, where the head before had others."""
+        self._lines_read, self._fields, self._close_delimited = self._lines, [], True
+        for name, value in self._lines:
+            self._fields.append((name.decode("latin-1"), value.decode("latin-1")))
+            size = len(name)
+            if size == 14 and name.lower() == b"content-length":
+                self._close_delimited = False
+            elif size == 10 and value != self._keep_alive and name.lower() == b"keep-alive":
+                # Most answers on a connection say the same.
+                self._keep_alive, self.keeps = value, kept_for(value)
+            elif size == 17 and name.lower() == b"transfer-encoding":
+                # Any other coding would have to be undone here, since the field does not travel further.
+                if value.strip().lower() != b"chunked":
+                    raise UpstreamBroken("The upstream server used a Transfer-Encoding other than chunked.")
+                self._close_delimited = False
+        return self._shared if self._fields == self._shared else self._fields
 
     def _known_fields(self) -> Headers:
-        """The fields that have come: shared ones, where an answer of this status before had the same."""
+        """The fields of a head that says what the one before said: shared ones, where that had this status too."""
         fields = self._fields
         if fields == self._shared:
             return self._shared
