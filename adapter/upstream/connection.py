@@ -19,15 +19,12 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.limits import ExchangeLimit, scarce
 from adapter.upstream.port import Headers, dropped, silent
-from adapter.upstream.reply import HttpReply, again
+from adapter.upstream.reply import PAUSE_ABOVE, HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
 from adapter.wire.repeated_head import BODILESS, LONGEST, RepeatedHead, repeated_head
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""
-
-PAUSE_ABOVE = 256 * 1024
-"""Unread bytes above which the socket is left alone. A read takes them all, so it also resumes."""
 
 JOIN_BELOW = 64 * 1024
 """A body below this leaves in one piece with its head; copying a larger one costs more than two writes."""

@@ -34,7 +34,7 @@ COSTS = {
     "a call with one stage": 152,
     "a call of a hosted tool": 138,
     "a session that is opened and ended": 336,
-    "a call answered by a stream": 157,
+    "a call answered by a stream": 152,
 }
 """Calls of Python functions for one exchange."""
 
