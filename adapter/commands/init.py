@@ -200,8 +200,8 @@ def _parsed(text: str, source: str) -> object:
         raise SourceUnusable(f"{source} cannot be parsed") from None
 
 
-_COMMENT = re.compile(r'("(?:[^"\\]++|\\.)*+")|//[^\n]*+|/\*.*?(?:\*/|\Z)', re.DOTALL)
-_LAST_COMMA = re.compile(r'("(?:[^"\\]++|\\.)*+")|,(?=\s*+[}\]])', re.DOTALL)
+_COMMENT = re.compile(r'("(?:[^"\\]++|\\.)*+"?+)|//[^\n]*+|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:[^"\\]++|\\.)*+"?+)|,(?=\s*+[}\]])', re.DOTALL)
 
 
 def _without_comments(text: str) -> str:

@@ -47,7 +47,7 @@ def parse_size(value: object) -> object:
 
 
 _DURATION = re.compile(r"(?:[0-9]++(?:\.[0-9]++)?\s*+(?:ms|[smhd])\s*+)++")
-_PART = re.compile(r"([0-9.]++)\s*+([a-z]++)")
+_PART = re.compile(r"(?<![0-9.])([0-9.]++)\s*+([a-z]++)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NO_DURATION = "must be seconds, or text such as 250ms, 30s, 2m or 1h30m"
 
