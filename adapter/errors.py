@@ -246,6 +246,24 @@ class UpstreamUnanswered(AdapterError):
     hint = "The upstream server closed the connection before it answered; the call may have run."
 
 
+class UpstreamNotStarted(AdapterError):
+    """``reason`` is a sentence for operators: it may name the command, a folder and a setting."""
+
+    code, rpc, http, legacy_http = "upstream_not_started", -32011, 502, 200
+    hint = "The upstream server's process could not be started; the adapter's log has the reason."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+class UpstreamExited(AdapterError):
+    """A message could not be given to the process of an upstream, so it has not run."""
+
+    code, rpc, http, legacy_http = "upstream_exited", -32011, 502, 200
+    hint = "The upstream server's process has ended; try again when it has started anew."
+
+
 class AnswerTooLarge(AdapterError):
     """Only of answers that the adapter has to read: what is passed on is never held."""
 
