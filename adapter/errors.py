@@ -16,7 +16,8 @@ class AdapterError(Exception):
 
     ``http`` is the status of the answer; ``legacy_http`` the status a *legacy JSON-RPC request* gets instead,
     because a 429, 502 or 503 on a POST ends the connection of several clients. ``data`` goes into the JSON-RPC
-    error's ``data``; ``retry_after`` (seconds) also into the ``Retry-After`` header.
+    error's ``data``; ``retry_after`` (seconds) also into the ``Retry-After`` header. ``reason`` is a sentence for
+    operators, where there is more to say than a client may read.
     """
 
     code: ClassVar[str] = "internal"
@@ -35,6 +36,7 @@ class AdapterError(Exception):
         super().__init__(message or self.hint)
         self.data = dict(data) if data else None
         self.retry_after = retry_after
+        self.reason: str | None = None
 
 
 # --- what the client sent -------------------------------------------------------------------------------------
@@ -254,7 +256,7 @@ class UpstreamNotStarted(AdapterError):
 
     def __init__(self, reason: str) -> None:
         super().__init__()
-        self.reason = reason
+        self.reason: str = reason
 
 
 class UpstreamExited(AdapterError):
