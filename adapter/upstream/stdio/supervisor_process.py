@@ -1,7 +1,7 @@
 """The process that starts the children of one adapter, and ends them when the adapter is gone.
 
-``python -S -P -m adapter.upstream.stdio.supervisor_process`` with a Unix socket as standard input takes the orders of
-``orders.py``. It has one thread and needs the standard library only. While no order comes and no child ends, it sleeps.
+It takes the orders of ``orders.py`` from a Unix socket, its standard input. It has one thread and needs the standard
+library only. While no order comes and no child ends, it sleeps.
 
 Each child leads a session and a process group of its own. When it ends, for whatever reason, the rest of its group is
 killed. When the socket ends, because the adapter closed it or died, every child gets TERM, and KILL a second later. On
@@ -12,6 +12,7 @@ are found (this process becomes the parent of all that lose theirs) and killed w
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -96,7 +97,14 @@ class SupervisorProcess:
             self._turn(left)
 
     def _has_any(self) -> bool:
-        return bool(self._children or _own_children())
+        """Tell whether any process is left that must end."""
+        if sys.platform != "linux":
+            return bool(self._children)
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
 
     def _turn(self, seconds: float | None) -> None:
         """Wait for something to happen, at most so long, and do what follows from it."""
@@ -168,6 +176,8 @@ class SupervisorProcess:
     ) -> None:
         failures, failed = os.pipe()
         try:
+            if len(descriptors) != DESCRIPTORS:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pid = os.fork()
         except OSError as error:
             os.close(failures)
@@ -241,17 +251,20 @@ class SupervisorProcess:
     def _reap(self) -> None:
         """Take note of every process that ended, and end what was left of its child."""
         ended = False
-        while pid := _ended_child():
+        while found := _ended_child():
             ended = True
+            pid, status = found
             child = self._children.get(pid)
             if child is not None:
                 if child.failures >= 0:
                     self._settle(child)
-                # Before it is reaped: until then no other process can get this number.
+                # Before it is reaped, where that is possible: until then no other process can get this number.
                 _signal_group(pid, signal.SIGKILL)
-            status = _reaped(pid)
+            if status is None:
+                status = os.waitpid(pid, 0)[1]
             if child is not None:
-                child.status, child.deadline = status, time.monotonic() + KILL_SECONDS
+                child.status = os.waitstatus_to_exitcode(status)
+                child.deadline = time.monotonic() + KILL_SECONDS
         if ended:
             self._kill_strays()
         self._report()
@@ -286,27 +299,17 @@ def _prctl() -> Callable[[int, int], object]:
     return lambda option, value: call(option, value, 0, 0, 0)
 
 
-def _ended_child() -> int:
-    """The id of a process that has ended and waits to be reaped; 0 if there is none."""
+def _ended_child() -> tuple[int, int | None] | None:
+    """Find a process that has ended: its id, and its status if finding it has reaped it already."""
     try:
         if sys.platform == "linux":
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            return found.si_pid if found is not None else 0
-        # Without waitid it is reaped at once, and its status is kept.
-        pid, _statuses[0] = os.waitpid(-1, os.WNOHANG)
+            return (found.si_pid, None) if found is not None else None
+        # Python has no waitid on every other system.
+        pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
-        return 0
-    else:
-        return pid
-
-
-_statuses = [0]
-
-
-def _reaped(pid: int) -> int:
-    """Reap a process that ``_ended_child`` found. Returns its exit code, or the negative number of a signal."""
-    status = os.waitpid(pid, 0)[1] if sys.platform == "linux" else _statuses[0]
-    return os.waitstatus_to_exitcode(status)
+        return None
+    return (pid, status) if pid else None
 
 
 def _own_children() -> list[int]:
@@ -353,7 +356,3 @@ def main() -> None:
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     SupervisorProcess(adapter).run()
-
-
-if __name__ == "__main__":
-    main()
