@@ -7,6 +7,7 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -16,18 +17,24 @@ from adapter.upstream.local.events import StreamBounds
 from adapter.upstream.local.messages import INVALID_REQUEST, LocalAnswer, RpcRefused, notification
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
-from adapter.upstream.local.sessions import CallEvents, LocalSession
+from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.stdio.child import ChildExit, ChildOwner, ChildProcess
 from adapter.upstream.stdio.congestion import Congestion
 from adapter.upstream.stdio.failures import exited, never_answered, not_started, stopped
 from adapter.upstream.stdio.outgoing import Outgoing
-from adapter.upstream.stdio.under_way import RequestsUnderWay, RequestUnderWay
-from adapter.wire.envelope import Envelope, Kind
+from adapter.upstream.stdio.under_way import RequestsUnderWay, RequestUnderWay, Taker
+from adapter.wire.envelope import Envelope, Kind, parse
 from adapter.wire.eras import Era
-from adapter.wire.line_messages import LineMessage, as_line, messages_of, number_of_long_line, renumbered
+from adapter.wire.line_messages import (
+    LineMessage,
+    as_line,
+    messages_of,
+    number_of_long_line,
+    renumbered,
+    token_of,
+)
 from adapter.wire.lines import LongLine
 from adapter.wire.shared_ids import CANCELLED
-from adapter.wire.sse import encode
 
 BOUNDS = StreamBounds(messages=4096, size=1 << 20, waiting=1 << 20)
 """Of each stream to a client, and of what is kept for one that comes back."""
@@ -37,8 +44,6 @@ MOST_ABANDONED = 64
 
 
 StartChild = Callable[[ChildOwner], Awaitable[ChildProcess]]
-Taker = Callable[[RequestUnderWay, LineMessage], None]
-
 UNREAD = "The client read its stream too slowly, so the answer was given up; the call may have run."
 
 
@@ -85,7 +90,7 @@ class ChildConversation:
         ended: Callable[[ChildConversation], None],
         log: FilteringBoundLogger,
     ) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self.terms = terms
         self.requests = RequestsUnderWay()
         self.audience: Audience | None = None
@@ -113,7 +118,7 @@ class ChildConversation:
     async def _run(self) -> None:
         try:
             self._child = await self._start(self)
-            await self._outgoing.write(self._child.send)
+            await self._outgoing.write(self._child)
         except AdapterError as error:
             # A child that has ended while it was written to says so itself, and why.
             if self._child is None:
@@ -179,11 +184,9 @@ class ChildConversation:
         """
         if self.failure is not None:
             raise self.failure
-        envelope = request.envelope
-        events = CallEvents(session) if session is not None and request.head.streams else None
-        reply = PendingReply(lambda: self._give_up(way), events=events or encode)
-        way = RequestUnderWay(0, request.id_bytes, request.head.era, reply, session)
-        way.streams, way.events, way.taker, way.method = request.head.streams, events, taker, envelope.method
+        envelope, head = request.envelope, request.head
+        way = RequestUnderWay(envelope.method, request.id_bytes, head.era, session, head.streams, taker)
+        reply = way.reply = PendingReply(partial(self._give_up, way), events=way.event)
         data = self._numbered(way, request)
         self.write(data)
         self.requests.add(way)
@@ -192,7 +195,7 @@ class ChildConversation:
 
     def _use(self, way: RequestUnderWay) -> None:
         if way.method != "ping":
-            self.used = asyncio.get_running_loop().time()
+            self.used = self._loop.time()
 
     def _numbered(self, way: RequestUnderWay, request: LocalRequest) -> bytes:
         """Give a request its ids at the child. Returns the bytes that the child reads. Raises RpcRefused."""
@@ -206,7 +209,9 @@ class ChildConversation:
         assert envelope.id is not None, "a request has an id"
         if envelope.id in self.requests:
             raise RpcRefused(INVALID_REQUEST, "A request with this id is under way already.")
-        way.number, way.token = envelope.id, request.progress_token
+        way.number = envelope.id
+        if way.streams and (token := token_of(envelope.body)) is not None:
+            way.token = parse(token)
         return envelope.body
 
     def write(self, message: bytes) -> None:
