@@ -145,9 +145,9 @@ class Renumbered(NamedTuple):
     token: bytes | None
 
 
-def renumbered(request: Envelope, number: int) -> Renumbered:
-    """A request under the id ``number``, which is its progress token as well where it has one."""
-    body, text = request.body, b"%d" % number
+def renumbered(request: Envelope, text: bytes) -> Renumbered:
+    """A request under the id ``text`` (JSON), which is its progress token as well where it has one."""
+    body = request.body
     edits: list[Edit] = [Replace(("id",), text)]
     token = token_of(body)
     if token is not None:

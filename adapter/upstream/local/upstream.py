@@ -105,7 +105,7 @@ class LocalUpstream(Generic[S_co]):
             return await self._answer(opening, read_timeout)
         session = self.server.sessions.find(head.fields.get("mcp-session-id"))
         version = head.fields.get("mcp-protocol-version")
-        if version is not None and version not in LEGACY_VERSIONS:
+        if version is not None and version != session.version and version not in LEGACY_VERSIONS:
             raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
             members = parse(envelope.body) if message is None else message

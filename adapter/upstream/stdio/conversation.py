@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, AnswerTooLarge, BadJson, LimitReached, UpstreamBroken
 from adapter.upstream.local.events import StreamBounds
-from adapter.upstream.local.messages import INVALID_REQUEST, LocalAnswer, RpcRefused, notification
+from adapter.upstream.local.messages import LocalAnswer, notification
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
@@ -23,10 +23,11 @@ from adapter.upstream.stdio.congestion import Congestion
 from adapter.upstream.stdio.failures import exited, never_answered, not_started, stopped
 from adapter.upstream.stdio.outgoing import Outgoing
 from adapter.upstream.stdio.under_way import RequestsUnderWay, RequestUnderWay, Taker
-from adapter.wire.envelope import Envelope, Kind, parse
+from adapter.wire.envelope import Envelope, Kind, dump, parse
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import (
     LineMessage,
+    RpcId,
     as_line,
     messages_of,
     number_of_long_line,
@@ -45,6 +46,10 @@ MOST_ABANDONED = 64
 
 StartChild = Callable[[ChildOwner], Awaitable[ChildProcess]]
 UNREAD = "The client read its stream too slowly, so the answer was given up; the call may have run."
+
+
+_OURS = "mcp-file-adapter"
+"""The beginning of an id in place of one that a client uses twice at a time."""
 
 
 class Audience(Protocol):
@@ -179,8 +184,7 @@ class ChildConversation:
     ) -> PendingReply:
         """Send a client's request and give the reply that will be filled.
 
-        ``taker`` gets the response in place of the client. Raises LimitReached for a child that does not read, and
-        RpcRefused for an id that is in use.
+        ``taker`` gets the response in place of the client. Raises LimitReached for a child that does not read.
         """
         if self.failure is not None:
             raise self.failure
@@ -198,21 +202,24 @@ class ChildConversation:
             self.used = self._loop.time()
 
     def _numbered(self, way: RequestUnderWay, request: LocalRequest) -> bytes:
-        """Give a request its ids at the child. Returns the bytes that the child reads. Raises RpcRefused."""
+        """Give a request its ids at the child. Returns the bytes that the child reads."""
         envelope = request.envelope
-        if self.terms.shared:
-            way.number = next(self._numbers)
-            data, way.token_bytes = renumbered(envelope, way.number)
-            way.renumbered = True
-            way.token = None if way.token_bytes is None else way.number
-            return data
         assert envelope.id is not None, "a request has an id"
+        if self.terms.shared:
+            return self._renumber(way, envelope, next(self._numbers))
         if envelope.id in self.requests:
-            raise RpcRefused(INVALID_REQUEST, "A request with this id is under way already.")
+            # The answers to both have to be told apart, and the child may go by ids as well.
+            return self._renumber(way, envelope, f"{_OURS}-{next(self._numbers)}")
         way.number = envelope.id
         if way.streams and (token := token_of(envelope.body)) is not None:
             way.token = parse(token)
         return envelope.body
+
+    def _renumber(self, way: RequestUnderWay, envelope: Envelope, number: RpcId) -> bytes:
+        data, way.token_bytes = renumbered(envelope, dump(number))
+        way.number, way.renumbered = number, True
+        way.token = None if way.token_bytes is None else number
+        return data
 
     def write(self, message: bytes) -> None:
         """Send the child a message. Raises LimitReached where it does not read."""
