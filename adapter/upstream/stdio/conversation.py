@@ -19,7 +19,7 @@ from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.stdio.child import ChildExit, ChildOwner, ChildProcess
-from adapter.upstream.stdio.congestion import Congestion
+from adapter.upstream.stdio.congestion import OF_CALLS, OF_LISTENERS, Congestion
 from adapter.upstream.stdio.failures import exited, never_answered, not_started, stopped
 from adapter.upstream.stdio.outgoing import Outgoing
 from adapter.upstream.stdio.under_way import RequestsUnderWay, RequestUnderWay, Taker
@@ -316,7 +316,7 @@ class ChildConversation:
     def pass_on(self, way: RequestUnderWay, message: LineMessage) -> None:
         """Send a message ahead of the answer of a request. A client that leaves too much unread loses its answer."""
         if way.reply.offer(way.as_sent(message), BOUNDS):
-            self.congestion.watch(way.reply.stream, lambda: self._break(way))
+            self.congestion.watch(way.reply.stream, partial(self._break, way), OF_CALLS)
         else:
             self._break(way)
 
@@ -340,4 +340,4 @@ class ChildConversation:
         session.send(data)
         stream = session.listener
         if stream is not None:
-            self.congestion.watch(stream, stream.end)
+            self.congestion.watch(stream, stream.end, OF_LISTENERS)
