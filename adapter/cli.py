@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
+
+from adapter.commands.command_parser import CommandParser
+from adapter.version import VERSION
 
 if TYPE_CHECKING:
+    from adapter.settings.file.reading import ReadSettings
     from adapter.settings.root import Settings
 
 OK, BAD_SETTINGS = 0, 2
@@ -34,12 +39,10 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files."
     )
-    parser.add_argument(
-        "--version", action=_ShowVersion, nargs=0, help="show program's version number and exit"
-    )
+    parser.add_argument("--version", action="version", version=f"mcp-adapter {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     serve = commands.add_parser("serve", help="run the adapter")
@@ -83,17 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _ShowVersion(argparse.Action):
-    """Prints the version and ends the program. argparse's own action would look it up at every start."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from adapter.version import installed_version
-
-        print(f"mcp-adapter {installed_version('(source tree, not installed)')}")
-        parser.exit()
-
-
-def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_pins(commands: argparse._SubParsersAction[CommandParser]) -> None:
     pins = commands.add_parser("pins", help="review changed tool definitions")
     topics = pins.add_subparsers(title="topics", required=True, metavar="TOPIC")
     for topic, text in (
@@ -135,7 +128,7 @@ def _add_pins(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
             )
 
 
-def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_doctor(commands: argparse._SubParsersAction[CommandParser]) -> None:
     doctor = commands.add_parser(
         "doctor", help="look at the adapter, its machine and its servers as a client would meet them"
     )
@@ -153,7 +146,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     doctor.set_defaults(action=_doctor)
 
 
-def _add_transfers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_transfers(commands: argparse._SubParsersAction[CommandParser]) -> None:
     upload = commands.add_parser("upload", help="upload files for a server's tools, and print their handles")
     upload.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file to upload")
     upload.add_argument(
@@ -187,7 +180,7 @@ def _add_transfers(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         )
 
 
-def _add_install(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_install(commands: argparse._SubParsersAction[CommandParser]) -> None:
     install = commands.add_parser(
         "install",
         help="tell an MCP client of the servers, in the client's own file, after showing the change",
@@ -259,10 +252,23 @@ def _serve(arguments: argparse.Namespace) -> int:
 
         same = [each for each in arguments.argv if each != "--watch"]
         return watch(arguments.config, same, lambda: _checked(arguments))
-    settings = _loaded(arguments)
+    # Code is no garbage, and the collector would look through it a hundred times: 5 % of the start. `serve` enables it.
+    gc.disable()
+    from adapter.settings.file.reading import SettingsReading
+
+    reading = SettingsReading(lambda: _read(arguments))
     from adapter.app import serve
 
-    return serve(settings)
+    return serve(*reading.result())
+
+
+def _read(arguments: argparse.Namespace) -> ReadSettings:
+    """The settings for a process that serves, with their warnings."""
+    settings = _loaded(arguments)
+    from adapter.settings.consistency import cautions
+    from adapter.settings.file.reading import ReadSettings
+
+    return ReadSettings(settings, tuple(cautions(settings)))
 
 
 def _checked(arguments: argparse.Namespace) -> Settings:
