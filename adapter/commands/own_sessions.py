@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from adapter import log
-from adapter.app.relay import build_server
+from adapter.app.relay import build_server, local_parts
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.errors import AdapterError
 from adapter.relay.sessions.own_session import REFUSED, OwnSession
@@ -27,14 +27,18 @@ async def own_session(
     Raises SettingsError.
     """
     # The scripts of other servers are not loaded.
-    made = compiled(settings.model_copy(update={"servers": [entry]}), log.get_logger(__name__))
-    server = build_server(settings, entry, StageTable(), made.hosting)
+    alone = settings.model_copy(update={"servers": [entry]})
+    logger = log.get_logger(__name__)
+    made = compiled(alone, logger)
+    parts = local_parts(alone, made.hosting, logger)
+    server = build_server(settings, entry, StageTable(), parts)
     session = OwnSession(server, patience)
     try:
         yield session, made
     finally:
         await session.close()
         await server.upstream.close()
+        await parts.close()
         made.loading.close()
 
 

@@ -14,7 +14,6 @@ SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp
 
 ASKING = [
     ("servers.0.upstream.transport", "sse"),
-    ("servers.0.upstream.transport", "stdio"),
     ("state_persistence.unavailable_policy", "fallback_memory"),
     ("state_persistence.refresh_on_startup", True),
     ("state_persistence.reconciliation.mode", "always"),
