@@ -6,16 +6,19 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from adapter.errors import UpstreamBroken
+from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
+from adapter.wire.envelope import failure
 from adapter.wire.sse import encode
 
-JSON: Headers = (("Content-Type", "application/json"),)
 EVENTS: Headers = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform"))
 
 UNREAD_AT_MOST = 64
 """Messages that wait to be read on one stream before its writer has to wait, or learns that it is full."""
+
+UNREAD_BYTES = 1 << 20
+"""Bytes of them above which it is full too; a single message may be longer."""
 
 
 class EventStream:
@@ -34,6 +37,7 @@ class EventStream:
         self.number = number
         self._left = left
         self._unread: deque[bytes] = deque()
+        self._unread_bytes = 0
         self._ended = False
         self._aborted = False
         self._filled = asyncio.Event()
@@ -55,9 +59,10 @@ class EventStream:
         """Send an encoded event now; False where too much is unread."""
         if self._ended or self._aborted:
             return True
-        if len(self._unread) >= UNREAD_AT_MOST:
+        if len(self._unread) >= UNREAD_AT_MOST or self._unread_bytes > UNREAD_BYTES:
             return False
         self._unread.append(event)
+        self._unread_bytes += len(event)
         self._filled.set()
         return True
 
@@ -85,6 +90,7 @@ class EventStream:
             raise dropped()
         chunk = b"".join(self._unread)
         self._unread.clear()
+        self._unread_bytes = 0
         self._emptied.set()
         return chunk
 
@@ -94,6 +100,7 @@ class EventStream:
             return
         self._aborted = True
         self._unread.clear()
+        self._unread_bytes = 0
         self._filled.set()
         self._emptied.set()
         self._left()
@@ -104,10 +111,20 @@ class PendingReply:
 
     ``give_up`` is called when nobody waits for the answer any more; it may be called again, and ``withdrawn`` says that
     the client cancelled the request. ``limit`` is the time in seconds after which the server answers by itself.
-    The server ends every reply, with ``answer`` or ``end``; only the first of them counts.
+    The server ends every reply, with ``answer``, ``fail`` or ``end``; only the first of them counts.
     """
 
-    __slots__ = ("_answer", "_give_up", "_limit", "_settled", "_stream", "forget", "over", "withdrawn")
+    __slots__ = (
+        "_answer",
+        "_failure",
+        "_give_up",
+        "_limit",
+        "_settled",
+        "_stream",
+        "forget",
+        "over",
+        "withdrawn",
+    )
 
     def __init__(self, give_up: Callable[[], None], limit: float | None = None) -> None:
         self._give_up = give_up
@@ -115,11 +132,17 @@ class PendingReply:
         self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream: EventStream | None = None
         self._answer: LocalAnswer | None = None
+        self._failure: AdapterError | None = None
         self.over = False
         self.withdrawn = False
         self.forget: Callable[[], None] | None = None
 
     # --- the server -------------------------------------------------------------------------------------------
+
+    @property
+    def begun(self) -> bool:
+        """True when the client has an event stream already: a status can no longer be told."""
+        return self._stream is not None
 
     async def send(self, message: bytes) -> None:
         """Send the client a notification or request ahead of the answer, when there is room for it."""
@@ -136,6 +159,12 @@ class PendingReply:
             self._answer = answer
             self._finish(answer.body)
 
+    def fail(self, error: AdapterError, id_bytes: bytes) -> None:
+        """End the reply with a failure: the caller gets it, or an error event under the id where a stream has begun."""
+        if not self.over:
+            self._failure = error
+            self._finish(failure(error, id_bytes))
+
     def end(self) -> None:
         """End the reply without an answer: the caller gets UpstreamBroken, or 202 where the client withdrew."""
         if not self.over:
@@ -146,8 +175,8 @@ class PendingReply:
     async def head(self, read_timeout: float | None) -> UpstreamReply:
         """Wait until the kind of the reply is known.
 
-        Raises UpstreamSilent, and UpstreamBroken when the reply ends without an answer. Then, as when the caller is
-        cancelled, the request is given up.
+        Raises UpstreamSilent, the failure that the server told, and UpstreamBroken when the reply ends without an
+        answer. Then, as when the caller is cancelled, the request is given up.
         """
         # One future and a timer: asyncio.wait would cost a quarter of a call whose result was kept. A server with a
         # limit has a timer already.
@@ -166,6 +195,8 @@ class PendingReply:
             return self._stream
         if self._answer is not None:
             return whole(self._answer)
+        if self._failure is not None:
+            raise self._failure
         if self.over and self.withdrawn:
             return WholeReply(202)
         if self.over:
@@ -205,5 +236,7 @@ def _nothing() -> None:
 
 def whole(answer: LocalAnswer) -> WholeReply:
     """The reply with this answer as JSON."""
-    headers = JSON if answer.session is None else (*JSON, ("Mcp-Session-Id", answer.session.id))
+    headers = answer.headers
+    if answer.session is not None:
+        headers = (*headers, ("Mcp-Session-Id", answer.session.id))
     return WholeReply(answer.status, headers, answer.body)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from adapter.errors import SessionMissing, SessionUnknown
-from adapter.upstream.local.replies import UNREAD_AT_MOST, EventStream, PendingReply
+from adapter.upstream.local.replies import UNREAD_AT_MOST, UNREAD_BYTES, EventStream, PendingReply
 from adapter.wire.sse import encode
 
 RequestId = str | int | float
@@ -39,12 +39,19 @@ class LocalSession:
         self._pending: dict[RequestId, PendingReply] = {}
         self._streams: list[EventStream] = []
         self._streams_opened = 0
+        self._early: deque[bytes] = deque(maxlen=UNREAD_AT_MOST)
         self._sent: deque[_SentEvent] = deque(maxlen=UNREAD_AT_MOST)
+        self._sent_bytes = 0
         self._events_sent = 0
 
     @property
     def idle(self) -> bool:
         return not (self._pending or self._streams)
+
+    @property
+    def listening(self) -> bool:
+        """True while a GET stream is open."""
+        return bool(self._streams)
 
     def close(self) -> None:
         """Give up its requests and end its streams."""
@@ -75,19 +82,22 @@ class LocalSession:
 
     # --- GET streams ------------------------------------------------------------------------------------------
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes, *, keep: bool = False) -> None:
         """Send a message outside of requests, on one stream only (MCP 2025-11-25, "Multiple Connections").
 
-        A stream that is too full ends; a client that comes back with the last event's id gets what it missed.
+        A stream that is too full ends; a client that comes back with the last event's id gets what it missed. What is
+        sent before the first stream opens is dropped, or with ``keep`` waits for it.
         """
         if not self._streams_opened:
+            if keep and len(message) + sum(map(len, self._early)) <= UNREAD_BYTES:
+                self._early.append(message)
             return
         stream = self._streams[-1] if self._streams else None
         number = stream.number if stream else self._streams_opened
         self._events_sent += 1
         event_id = b"%d-%d" % (number, self._events_sent)
         event = encode(message, id=event_id)
-        self._sent.append(_SentEvent(number, event_id, event))
+        self._remember(_SentEvent(number, event_id, event))
         if stream is not None and not stream.offer(event):
             self._streams.pop().end()
 
@@ -110,7 +120,17 @@ class LocalSession:
                 if sent.stream == last.stream:
                     stream.offer(sent.event)
         self._streams.append(stream)
+        while self._early:
+            self.send(self._early.popleft())
         return stream
+
+    def _remember(self, sent: _SentEvent) -> None:
+        if len(self._sent) == UNREAD_AT_MOST:
+            self._sent_bytes -= len(self._sent.popleft().event)
+        self._sent.append(sent)
+        self._sent_bytes += len(sent.event)
+        while self._sent_bytes > UNREAD_BYTES:
+            self._sent_bytes -= len(self._sent.popleft().event)
 
 
 class LocalSessions:
