@@ -144,10 +144,8 @@ def build_servers(
     stages_of: Callable[[ServerSettings], StageTable],
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    hosting = None if plans is None else plans.hosting
-    servers = {
-        entry.id: build_server(settings, entry, stages_of(entry), hosting) for entry in settings.servers
-    }
+    parts = UpstreamParts(settings, runtime.log, None if plans is None else plans.hosting)
+    servers = {entry.id: build_server(parts, entry, stages_of(entry)) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
             servers[entry.id],
@@ -172,9 +170,9 @@ def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
     return WiringWatch(server.id, server.wiring, session, within + LATEST, within, log)
 
 
-def _over_http(settings: Settings, entry: ServerSettings, _: Hosting | None) -> Upstream:
+def _http_upstream(settings: Settings, entry: ServerSettings) -> HttpUpstream:
     upstream, limits = entry.upstream, settings.core.upstream
-    assert upstream.url is not None, "settings refuse a streamable_http upstream without a url"
+    assert upstream.url is not None, "settings refuse an upstream over HTTP without a url"
     return HttpUpstream(
         upstream.url,
         insecure_tls=upstream.insecure_tls,
@@ -184,22 +182,48 @@ def _over_http(settings: Settings, entry: ServerSettings, _: Hosting | None) -> 
     )
 
 
-def _hosted(_: Settings, entry: ServerSettings, hosting: Hosting | None) -> Upstream:
-    assert hosting is not None, "a hosted server asks for plans"
-    return hosting.servers[entry.id].upstream
+class UpstreamParts(NamedTuple):
+    """The parts that upstreams are made of: the settings, the log, and the tools that run here, if any do."""
+
+    settings: Settings
+    log: FilteringBoundLogger
+    hosting: Hosting | None
 
 
-UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, Hosting | None], Upstream]] = {
+def _over_http(parts: UpstreamParts, entry: ServerSettings) -> Upstream:
+    return _http_upstream(parts.settings, entry)
+
+
+def _over_sse(parts: UpstreamParts, entry: ServerSettings) -> Upstream:
+    # Late: few servers speak the transport of 2024.
+    from adapter.upstream.local.upstream import LocalUpstream
+    from adapter.upstream.sse.server import SseServer
+    from adapter.upstream.sse.stream import SseAddress, SseTerms
+
+    url, core = entry.upstream.url, parts.settings.core
+    assert url is not None, "settings refuse an upstream over HTTP without a url"
+    address = SseAddress(_http_upstream(parts.settings, entry), url)
+    terms = SseTerms(core.upstream.max_answer_bytes, core.upstream_request_timeout_seconds)
+    log = parts.log.bind(server=entry.id)
+    return LocalUpstream(SseServer(address, terms, log, core.upstream.max_streams))
+
+
+def _hosted(parts: UpstreamParts, entry: ServerSettings) -> Upstream:
+    assert parts.hosting is not None, "a hosted server asks for plans"
+    return parts.hosting.servers[entry.id].upstream
+
+
+UPSTREAMS: Mapping[str, Callable[[UpstreamParts, ServerSettings], Upstream]] = {
     "streamable_http": _over_http,
+    "sse": _over_sse,
     "hosted": _hosted,
 }
 """The makers of upstreams, by ``upstream.transport``."""
 
 
-def build_server(
-    settings: Settings, entry: ServerSettings, stages: StageTable, hosting: Hosting | None
-) -> Server:
+def build_server(parts: UpstreamParts, entry: ServerSettings, stages: StageTable) -> Server:
     """One entry of ``servers``; only its upstream depends on the transport."""
+    settings, hosting = parts.settings, parts.hosting
     upstream, ping = entry.upstream, settings.ping_for(entry)
     breaker = Breaker(
         failure_threshold=ping.failure_threshold,
@@ -210,7 +234,7 @@ def build_server(
     return Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=UPSTREAMS[upstream.transport](settings, entry, hosting),
+        upstream=UPSTREAMS[upstream.transport](parts, entry),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,

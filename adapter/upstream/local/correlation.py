@@ -43,8 +43,8 @@ class Correlation:
     """The requests that are under way in one session with a server, by id and by progress token.
 
     Messages without an owner go to the session's GET stream, or while the client has none open to the newest request
-    that takes a stream. Those that come before the session is opened wait for it. A response that nobody waits for is
-    dropped: its client has given up, or never asked.
+    that takes a stream; but not progress, whose request may have been given up. Those that come before the session is
+    opened wait for it. A response that nobody waits for is dropped: its client has given up, or never asked.
     """
 
     def __init__(self, log: FilteringBoundLogger) -> None:
@@ -120,11 +120,12 @@ class Correlation:
         if message is None or not isinstance(message.get("method"), str):
             self._log.warning("a message of the server is no JSON-RPC and was dropped", bytes=len(data))
             return
-        owner = self._owner(message)
+        progress = message["method"] == PROGRESS
+        owner = self._owner(message) if progress else self._listener()
         if owner is not None:
             await owner.reply.send(data)
         elif self._session is not None:
-            self._session.send(data, keep=True)
+            self._session.send(data, keep=not progress)
         elif len(data) + sum(map(len, self._early)) <= UNREAD_BYTES:
             self._early.append(data)
 
@@ -140,15 +141,16 @@ class Correlation:
         expected.reply.answer(expected.answered(response, data))
 
     def _owner(self, message: dict[str, Any]) -> _Expected | None:
-        """The request on whose stream a message leaves; None where it is for the GET stream."""
-        if message["method"] == PROGRESS:
-            params = message.get("params")
-            token = params.get("progressToken") if isinstance(params, dict) else None
-            # True is 1 to a dict, but not to JSON.
-            if isinstance(token, str | int | float) and not isinstance(token, bool):
-                owner = self._tokens.get(token)
-                if owner is not None:
-                    return owner
+        """The request that progress belongs to; None where it is under way no more, or was never."""
+        params = message.get("params")
+        token = params.get("progressToken") if isinstance(params, dict) else None
+        # True is 1 to a dict, but not to JSON.
+        if isinstance(token, str | int | float) and not isinstance(token, bool):
+            return self._tokens.get(token)
+        return None
+
+    def _listener(self) -> _Expected | None:
+        """The request on whose stream the client can hear what is for nobody; None where it listens by GET."""
         if self._session is None or self._session.listening:
             return None
         return next((each for each in reversed(self._expected.values()) if each.streams), None)

@@ -100,7 +100,8 @@ class LocalUpstream(Generic[S_co]):
             return await self._answer(opening, read_timeout)
         session = self.server.sessions.find(head.fields.get("mcp-session-id"))
         version = head.fields.get("mcp-protocol-version")
-        if version is not None and version not in LEGACY_VERSIONS:
+        # A bridge may have agreed to a version that nobody here knows.
+        if version is not None and version not in (session.version, *LEGACY_VERSIONS):
             raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
             return await self._batch(head, message, envelope, session, read_timeout)
