@@ -16,7 +16,8 @@ class AdapterError(Exception):
 
     ``http`` is the status of the answer; ``legacy_http`` the status a *legacy JSON-RPC request* gets instead,
     because a 429, 502 or 503 on a POST ends the connection of several clients. ``data`` goes into the JSON-RPC
-    error's ``data``; ``retry_after`` (seconds) also into the ``Retry-After`` header.
+    error's ``data``; ``retry_after`` (seconds) also into the ``Retry-After`` header. ``reason`` is a sentence for
+    operators, where there is more to say than a client may read.
     """
 
     code: ClassVar[str] = "internal"
@@ -35,6 +36,7 @@ class AdapterError(Exception):
         super().__init__(message or self.hint)
         self.data = dict(data) if data else None
         self.retry_after = retry_after
+        self.reason: str | None = None
 
 
 # --- what the client sent -------------------------------------------------------------------------------------
@@ -244,6 +246,24 @@ class UpstreamUnanswered(AdapterError):
 
     code, rpc, http, legacy_http = "upstream_unanswered", -32011, 502, 200
     hint = "The upstream server closed the connection before it answered; the call may have run."
+
+
+class UpstreamNotStarted(AdapterError):
+    """``reason`` is a sentence for operators: it may name the command, a folder and a setting."""
+
+    code, rpc, http, legacy_http = "upstream_not_started", -32011, 502, 200
+    hint = "The upstream server's process could not be started; the adapter's log has the reason."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason: str = reason
+
+
+class UpstreamExited(AdapterError):
+    """A message could not be given to the process of an upstream, so it has not run."""
+
+    code, rpc, http, legacy_http = "upstream_exited", -32011, 502, 200
+    hint = "The upstream server's process has ended; try again when it has started anew."
 
 
 class AnswerTooLarge(AdapterError):

@@ -38,6 +38,7 @@ from adapter.upstream.port import Upstream
 
 if TYPE_CHECKING:
     from adapter.app.hosted import Hosting
+    from adapter.app.stdio import StdioUpstreams
     from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
 
@@ -99,18 +100,42 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
 # --- servers ----------------------------------------------------------------------------------------------------
 
 
+class LocalParts(NamedTuple):
+    """The log, and the parts of upstreams that are no addresses; None where no server needs them."""
+
+    log: FilteringBoundLogger
+    hosting: Hosting | None = None
+    processes: StdioUpstreams | None = None
+
+    async def close(self) -> None:
+        """End the processes that are left. Their upstreams have closed before."""
+        if self.processes is not None:
+            await self.processes.close()
+
+
+def local_parts(settings: Settings, hosting: Hosting | None, log: FilteringBoundLogger) -> LocalParts:
+    """Build the parts that the servers of these settings need."""
+    if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
+        return LocalParts(log, hosting)
+    # Late: most servers are reached over a network.
+    from adapter.app.stdio import StdioUpstreams
+
+    return LocalParts(log, hosting, StdioUpstreams(log))
+
+
 @dataclass(frozen=True, slots=True)
 class Servers:
     """The servers by id, and the parts that look after them.
 
     ``monitors`` ping the servers where pings are enabled; ``wiring_watches`` look at the tools of the others.
-    ``shared`` are the upstreams that give one session to many requests.
+    ``shared`` are the upstreams that give one session to many requests, ``parts`` is closed behind them.
     """
 
     by_id: Mapping[str, Server]
     monitors: Mapping[str, HealthMonitor]
     wiring_watches: Sequence[WiringWatch]
     shared: Sequence[SharedSessions]
+    parts: LocalParts
 
     def watch(self) -> list[asyncio.Task[None]]:
         """Start the tasks that look after the servers until they are cancelled."""
@@ -131,9 +156,9 @@ class Servers:
         await asyncio.gather(*(each.tidy() for each in self.shared))
 
     async def close(self) -> None:
-        """Close the connections to all servers."""
-        for server in self.by_id.values():
-            await server.upstream.close()
+        """Close the connections to all servers, and end their processes."""
+        await asyncio.gather(*(server.upstream.close() for server in self.by_id.values()))
+        await self.parts.close()
 
 
 def build_servers(
@@ -144,8 +169,8 @@ def build_servers(
     stages_of: Callable[[ServerSettings], StageTable],
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    parts = UpstreamParts(settings, runtime.log, None if plans is None else plans.hosting)
-    servers = {entry.id: build_server(parts, entry, stages_of(entry)) for entry in settings.servers}
+    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log)
+    servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
             servers[entry.id],
@@ -161,7 +186,8 @@ def build_servers(
         for server in servers.values()
         if server.id not in monitors and server.wiring.configured
     ]
-    return Servers(servers, monitors, watches, _shared(settings, servers.values(), store, runtime.clock))
+    shared = _shared(settings, servers.values(), store, runtime.clock)
+    return Servers(servers, monitors, watches, shared, parts)
 
 
 def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
@@ -182,48 +208,39 @@ def _http_upstream(settings: Settings, entry: ServerSettings) -> HttpUpstream:
     )
 
 
-class UpstreamParts(NamedTuple):
-    """The parts that upstreams are made of: the settings, the log, and the tools that run here, if any do."""
-
-    settings: Settings
-    log: FilteringBoundLogger
-    hosting: Hosting | None
+def _over_http(settings: Settings, entry: ServerSettings, _: LocalParts) -> Upstream:
+    return _http_upstream(settings, entry)
 
 
-def _over_http(parts: UpstreamParts, entry: ServerSettings) -> Upstream:
-    return _http_upstream(parts.settings, entry)
-
-
-def _over_sse(parts: UpstreamParts, entry: ServerSettings) -> Upstream:
+def _over_sse(settings: Settings, entry: ServerSettings, parts: LocalParts) -> Upstream:
     # Late: few servers speak the transport of 2024.
-    from adapter.upstream.local.upstream import LocalUpstream
-    from adapter.upstream.sse.server import SseServer
-    from adapter.upstream.sse.stream import SseAddress, SseTerms
+    from adapter.app.sse import sse_upstream
 
-    url, core = entry.upstream.url, parts.settings.core
-    assert url is not None, "settings refuse an upstream over HTTP without a url"
-    address = SseAddress(_http_upstream(parts.settings, entry), url)
-    terms = SseTerms(core.upstream.max_answer_bytes, core.upstream_request_timeout_seconds)
-    log = parts.log.bind(server=entry.id)
-    return LocalUpstream(SseServer(address, terms, log, core.upstream.max_streams))
+    return sse_upstream(_http_upstream(settings, entry), settings, entry, parts.log)
 
 
-def _hosted(parts: UpstreamParts, entry: ServerSettings) -> Upstream:
+def _hosted(_: Settings, entry: ServerSettings, parts: LocalParts) -> Upstream:
     assert parts.hosting is not None, "a hosted server asks for plans"
     return parts.hosting.servers[entry.id].upstream
 
 
-UPSTREAMS: Mapping[str, Callable[[UpstreamParts, ServerSettings], Upstream]] = {
+def _over_stdio(settings: Settings, entry: ServerSettings, parts: LocalParts) -> Upstream:
+    assert parts.processes is not None, "a stdio server asks for processes"
+    return parts.processes.upstream(settings, entry)
+
+
+UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, LocalParts], Upstream]] = {
     "streamable_http": _over_http,
     "sse": _over_sse,
+    "stdio": _over_stdio,
     "hosted": _hosted,
 }
 """The makers of upstreams, by ``upstream.transport``."""
 
 
-def build_server(parts: UpstreamParts, entry: ServerSettings, stages: StageTable) -> Server:
+def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, parts: LocalParts) -> Server:
     """One entry of ``servers``; only its upstream depends on the transport."""
-    settings, hosting = parts.settings, parts.hosting
+    hosting = parts.hosting
     upstream, ping = entry.upstream, settings.ping_for(entry)
     breaker = Breaker(
         failure_threshold=ping.failure_threshold,
@@ -234,7 +251,7 @@ def build_server(parts: UpstreamParts, entry: ServerSettings, stages: StageTable
     return Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=UPSTREAMS[upstream.transport](parts, entry),
+        upstream=UPSTREAMS[upstream.transport](settings, entry, parts),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,

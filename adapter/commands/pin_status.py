@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from adapter import log
 from adapter.app.build import build_store
 from adapter.app.pipeline import Planning
-from adapter.app.relay import UpstreamParts, build_server
+from adapter.app.relay import build_server, local_parts
 from adapter.app.tool_plans import compiled
 from adapter.app.tools import limits_of, policies_of, shape_of
 from adapter.errors import AdapterError
@@ -191,9 +191,10 @@ async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
     """The catalogue that the server offers at this moment, as clients would see it. Raises Unreadable."""
     patience = settings.core.upstream_request_timeout_seconds
     # The scripts of other servers are not loaded.
-    logger = log.get_logger(__name__)
-    made = compiled(settings.model_copy(update={"servers": [entry]}), logger)
-    server = build_server(UpstreamParts(settings, logger, made.hosting), entry, StageTable())
+    alone = settings.model_copy(update={"servers": [entry]})
+    made = compiled(alone, log.get_logger(__name__))
+    parts = local_parts(alone, made.hosting, log.get_logger(__name__))
+    server = build_server(settings, entry, StageTable(), parts)
     visit = OwnSession(server, patience)
     try:
         async with asyncio.timeout(patience):
@@ -207,6 +208,7 @@ async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
     finally:
         await visit.close()
         await server.upstream.close()
+        await parts.close()
         made.loading.close()
 
 

@@ -22,7 +22,6 @@ from adapter.upstream.local.messages import (
     LEGACY_VERSIONS,
     METHOD_NOT_FOUND,
     SERVER_INFO_KEY,
-    SUBSCRIPTION_KEY,
     UNSUPPORTED_VERSION,
     LocalAnswer,
     RpcRefused,
@@ -35,7 +34,7 @@ from adapter.upstream.local.replies import EventStream, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era
-from adapter.wire.names import VERSION_KEY
+from adapter.wire.names import SUBSCRIPTION_KEY, VERSION_KEY
 from adapter.wire.sse import encode
 
 CLOSE_PATIENCE = 2.0
@@ -274,7 +273,7 @@ class Subscriptions:
         """End every stream with the result that says it was meant."""
         for each in list(self._open.values()):
             self._forget(each.stream)
-            each.stream.end(result(each.id_bytes, {"resultType": "complete", "_meta": each.meta}))
+            each.stream.end(encode(result(each.id_bytes, {"resultType": "complete", "_meta": each.meta})))
 
     def _forget(self, stream: EventStream) -> None:
         self._open.pop(stream, None)

@@ -10,7 +10,7 @@ from adapter.settings.root import Settings
 from adapter.settings.section import Problem
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
-from adapter.settings.servers.server import ServerSettings
+from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 
 NOTHING_KEPT = (
     "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"
@@ -233,6 +233,29 @@ def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
     upstream = server.upstream
     if upstream.transport in ("streamable_http", "sse") and upstream.url is None:
         yield Problem(f"{path}.upstream.url", f"is required for the transport {upstream.transport}")
+    if upstream.transport == "stdio" and upstream.command is None:
+        yield Problem(f"{path}.upstream.command", "is required for the transport stdio")
+    yield from _strange_keys(upstream, f"{path}.upstream")
+
+
+_OF_HTTP = ("url", "insecure_tls", "static_headers", "client_headers", "server_headers")
+_OF_STDIO = (
+    *("command", "args", "env", "inherit_env", "cwd", "process", "max_processes", "idle_ttl_seconds"),
+    *("start_timeout_seconds", "stop_grace_seconds", "restart"),
+)
+
+
+def _strange_keys(upstream: UpstreamSettings, path: str) -> Iterator[Problem]:
+    """Keys of another transport than the server's."""
+    is_stdio = upstream.transport == "stdio"
+    for key in _OF_HTTP if is_stdio else _OF_STDIO:
+        if key in upstream.said:
+            sentence = (
+                "is not for stdio servers, which get no HTTP requests: remove it"
+                if is_stdio
+                else "is only for stdio servers: set transport to stdio, or remove it"
+            )
+            yield Problem(f"{path}.{key}", sentence)
 
 
 def _tools_claimed_twice(server: ServerSettings, path: str) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from adapter.settings.root import Settings
 from adapter.settings.section import ENTRY_TAGS, Spelled, fields_by_key
 
 MASK = "***"
-_SECRET_MAPPINGS = ("static_headers", "headers", "options", "policy")
+_SECRET_MAPPINGS = ("static_headers", "headers", "env", "options", "policy")
 _URLS = ("url", "endpoint", "logs_endpoint")
 
 

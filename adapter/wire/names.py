@@ -18,6 +18,7 @@ import orjson
 from adapter.errors import BadJson
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 
 MOST_MEMBERS = 1000
 """Members of one object of a message that are looked at one by one, where its names are not settled by counting."""

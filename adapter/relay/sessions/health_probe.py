@@ -167,7 +167,7 @@ class HealthMonitor:
             self._looking = loop.create_task(self._look_at_tools())
 
     def _failed(self, error: AdapterError, now: float) -> None:
-        self.pulse.reached, self.pulse.error = False, str(error)
+        self.pulse.reached, self.pulse.error = False, error.reason or str(error)
         self.history.append((self._clock(), None))
         self.server.wiring.changed()
         there = not isinstance(error, UpstreamUnreachable)

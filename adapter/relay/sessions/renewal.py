@@ -237,7 +237,7 @@ class Renewal:
                 else None
             )
             initialize = record.handshake.initialize
-            request = InitializeRequest("POST", common, initialize, query=ask.query, share=share)
+            request = InitializeRequest("POST", common, initialize, ask.sender.caller, ask.query, share=share)
             reply = await self._late.initialize(ask.server, request, read_timeout)
         except UpstreamUnanswered:
             # Only the initialize may have run, not the call that needs the session.

@@ -37,7 +37,6 @@ def _snapshots_memory(state: dict[str, Any]) -> bool:
 
 
 MISSING = (
-    Missing("servers[].upstream.transport", _is("stdio"), "upstreams over stdio"),
     Missing("state_persistence.type", _is("redis"), "state in Redis"),
     Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "continuing in memory"),
     Missing("state_persistence.refresh_on_startup", bool, "deleting stored state at start"),
@@ -112,14 +111,26 @@ def load(
 
 
 def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """The tree with paths of lock files relative to ``directory``: version control keeps them next to the settings
-    file.
+    """The tree with the paths in its servers relative to ``directory``: version control keeps such files next to the
+    settings file.
     """
     servers = tree.get("servers")
     for entry in servers if isinstance(servers, list) else ():
-        if isinstance(entry, dict) and isinstance(lock := entry.get("tools_lock"), str) and lock.strip():
-            entry["tools_lock"] = str(directory / lock.strip())
+        if not isinstance(entry, dict):
+            continue
+        _place(entry, "tools_lock", directory)
+        # A process that is started elsewhere would look for a relative path in its own working directory.
+        upstream = entry.get("upstream")
+        if isinstance(upstream, dict):
+            _place(upstream, "cwd", directory.absolute())
+            if "/" in str(upstream.get("command") or ""):
+                _place(upstream, "command", directory.absolute())
     return tree
+
+
+def _place(section: dict[str, Any], key: str, directory: Path) -> None:
+    if isinstance(text := section.get(key), str) and text.strip():
+        section[key] = str(directory / text.strip())
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Location, object]]:

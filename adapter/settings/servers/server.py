@@ -9,7 +9,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from adapter.settings.section import BlankIsNull, Count, HeaderNames, HttpUrl, Section, UrlPath
+from adapter.settings.section import (
+    BlankIsNull,
+    Count,
+    HeaderNames,
+    HttpUrl,
+    OptionalText,
+    Seconds,
+    Section,
+    TextList,
+    UrlPath,
+)
 from adapter.settings.servers.file_adapters import FileAdapter
 from adapter.settings.servers.hosted_tools import Tools, ToolSettings
 from adapter.settings.servers.policies import (
@@ -59,6 +69,15 @@ class ServerHeaders(Section):
     )
 
 
+class RestartSettings(Section):
+    """Pauses between starts of a process that fails to start."""
+
+    delay_seconds: Seconds = Field(
+        default=1, description="Pause after the first failed start; it doubles with each further one."
+    )
+    max_delay_seconds: Seconds = Field(default=60, description="Longest pause between two starts.")
+
+
 class UpstreamSettings(Section):
     """Connection to the upstream."""
 
@@ -76,6 +95,49 @@ class UpstreamSettings(Section):
         repr=False,
         description="Headers added to every request to the upstream; their values are secrets.",
     )
+    command: OptionalText = Field(
+        default=None,
+        description="Program of a stdio server; required for stdio. A name is searched in PATH; a path is "
+        "relative to the settings file.",
+    )
+    args: list[str] = Field(default_factory=list, description="Arguments of the program, one entry each.")
+    env: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Environment variables of the program; their values are secrets.",
+    )
+    inherit_env: TextList = Field(
+        default_factory=list,
+        description="Names of further variables that the program gets from the adapter's environment; `*` at "
+        "the end stands for any characters. `PATH`, `HOME`, `LANG`, `TZ` and a few more are always passed.",
+    )
+    cwd: Annotated[Path | None, BlankIsNull] = Field(
+        default=None,
+        description="Working directory of the program, relative to the settings file; null means that of the "
+        "adapter.",
+    )
+    process: Literal["per_session", "per_principal", "shared"] = Field(
+        default="per_session",
+        description="Clients that share one process of a stdio server; `docs/stdio.md` compares the modes.",
+    )
+    max_processes: Count = Field(
+        default=100, description="Maximum number of processes of this server at the same time."
+    )
+    idle_ttl_seconds: Annotated[Seconds | None, BlankIsNull] = Field(
+        default=1800,
+        description="Time without a request or open stream after which a process is stopped; null means never. "
+        "It is started again when its client returns.",
+    )
+    start_timeout_seconds: Seconds = Field(
+        default=60, description="Time within which a started process must answer its first request."
+    )
+    stop_grace_seconds: Seconds = Field(
+        default=5, description="Time within which a process must end by itself; then it is killed."
+    )
+    restart: RestartSettings = Field(
+        default_factory=RestartSettings,
+        description="Pauses between starts of a process that fails to start.",
+    )
     client_headers: ClientHeaders = Field(
         default_factory=ClientHeaders, description="Client headers that are forwarded to the upstream."
     )
@@ -83,6 +145,16 @@ class UpstreamSettings(Section):
         default_factory=ServerHeaders,
         description="Headers of the upstream's answers that are forwarded to clients.",
     )
+
+    @field_validator("env")
+    @classmethod
+    def _fit_into_an_environment(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name, value in variables.items():
+            if not name or "=" in name or "\0" in name:
+                raise ValueError(f"{name!r} is not the name of an environment variable")
+            if "\0" in value:
+                raise ValueError(f"the value of {name} contains a NUL character")
+        return variables
 
     @field_validator("static_headers")
     @classmethod

@@ -7,171 +7,149 @@ one request) and "Streamable HTTP" (anything else goes to one stream of the clie
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Protocol
 
-from structlog.typing import FilteringBoundLogger
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.upstream.local.congestion import Congestion
+from adapter.upstream.local.events import StreamBounds
+from adapter.upstream.local.sessions import LocalSession
+from adapter.upstream.local.under_way import RequestsUnderWay, RequestUnderWay
+from adapter.wire.envelope import Kind
+from adapter.wire.eras import Era
+from adapter.wire.line_messages import LineMessage
+from adapter.wire.shared_ids import CANCELLED
 
-from adapter.errors import AdapterError, BadJson, BadRequest
-from adapter.upstream.local.messages import LocalAnswer
-from adapter.upstream.local.port import LocalRequest, ProgressToken
-from adapter.upstream.local.replies import UNREAD_AT_MOST, UNREAD_BYTES, PendingReply
-from adapter.upstream.local.sessions import LocalSession, RequestId
-from adapter.wire.envelope import RpcResponse, parse, read_response
-from adapter.wire.spans import items
+BOUNDS = StreamBounds(messages=4096, size=1 << 20, waiting=1 << 20)
+"""Of each stream to a client, and of what is kept for one that comes back."""
 
-PROGRESS = "notifications/progress"
+MOST_ABANDONED = 64
+"""Requests that go on although their clients have left. The oldest of more is cancelled."""
 
-Answered = Callable[[RpcResponse, bytes], LocalAnswer]
-"""Makes the answer of a request from the server's response and its bytes."""
-
-
-def as_it_came(_: RpcResponse, data: bytes) -> LocalAnswer:
-    """The response itself."""
-    return LocalAnswer(data)
+UNREAD = "The client read its stream too slowly, so the answer was given up; the call may have run."
 
 
-class _Expected(NamedTuple):
-    reply: PendingReply
-    id_bytes: bytes
-    answered: Answered
-    token: ProgressToken | None
-    streams: bool
+class ServerLine(Protocol):
+    """The way to a server and back, as a correlation needs it."""
+
+    def pause(self) -> None:
+        """Read nothing more of the server's, until ``resume`` is called."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+    def cancel(self, request: RequestUnderWay) -> None:
+        """Tell the server that nobody waits for this request any more."""
+
+    def take(self, message: LineMessage) -> None:
+        """Take a request or notification that belongs to no request under way."""
 
 
 class Correlation:
-    """The requests that are under way in one session with a server, by id and by progress token.
+    """The requests that are under way on one line to a server, and their answers.
 
-    Messages without an owner go to the session's GET stream, or while the client has none open to the newest request
-    that takes a stream; but not progress, whose request may have been given up. Those that come before the session is
-    opened wait for it. A response that nobody waits for is dropped: its client has given up, or never asked.
+    ``pauses``: the server has to wait while a client reads too slowly. Where several clients are behind one line none
+    may keep the others waiting, and a stream that is full ends.
     """
 
-    def __init__(self, log: FilteringBoundLogger) -> None:
-        self._log = log
-        self._session: LocalSession | None = None
-        self._early: deque[bytes] = deque(maxlen=UNREAD_AT_MOST)
-        self._expected: dict[RequestId, _Expected] = {}
-        self._tokens: dict[ProgressToken, _Expected] = {}
+    def __init__(self, line: ServerLine, *, pauses: bool = True) -> None:
+        self.requests = RequestsUnderWay()
+        self._line = line
+        self._congestion = Congestion(line.pause, line.resume, pauses=pauses)
+        self._abandoned: deque[RequestUnderWay] = deque()
 
     def __repr__(self) -> str:
-        return f"<Correlation: {len(self._expected)} under way>"
-
-    def __len__(self) -> int:
-        return len(self._expected)
-
-    def __contains__(self, number: RequestId) -> bool:
-        return number in self._expected
-
-    # --- requests -----------------------------------------------------------------------------------------------
-
-    def expect(self, request: LocalRequest, reply: PendingReply, answered: Answered = as_it_came) -> None:
-        """Have ``reply`` filled with what the server says to this request, before it is sent.
-
-        Raises BadRequest where a request of the same id is under way: one stream could not tell their answers apart.
-        """
-        number, token = request.envelope.id, request.progress_token
-        assert number is not None, "a request has an id"
-        if number in self._expected:
-            raise BadRequest("A request with this id is under way in this session already.")
-        streams = request.head.streams and request.session is not None
-        expected = _Expected(reply, request.id_bytes, answered, token if streams else None, streams)
-        self._expected[number] = expected
-        if expected.token is not None:
-            self._tokens[expected.token] = expected
-
-    def forget(self, number: RequestId, reply: PendingReply) -> None:
-        """Drop the request of this id: nobody waits for its answer any more."""
-        expected = self._expected.get(number)
-        if expected is not None and expected.reply is reply:
-            self._pop(number)
+        return f"<Correlation: {len(self.requests)} under way>"
 
     def fail(self, error: AdapterError) -> None:
         """End every request that is under way with this failure, under its own id."""
-        for number in list(self._expected):
-            expected = self._pop(number)
-            expected.reply.fail(error, expected.id_bytes)
+        for request in self.requests:
+            self.requests.take(request.number)
+            request.fail(error)
 
-    def opened(self, session: LocalSession) -> None:
-        """Take the session that the messages belong to from now on."""
-        self._session = session
-        while self._early:
-            session.send(self._early.popleft(), keep=True)
+    def close(self) -> None:
+        """Forget the streams that are watched: the server says nothing more."""
+        self._congestion.close()
 
-    # --- messages of the server ---------------------------------------------------------------------------------
+    # --- from clients -------------------------------------------------------------------------------------------
 
-    async def take(self, data: bytes) -> None:
-        """Bring a message, or each one of a batch, to where it belongs. Waits while that client's stream is full.
+    def give_up(self, request: RequestUnderWay) -> None:
+        """A client has gone or waits no longer. In the legacy era that cancels nothing (MCP 2025-11-25)."""
+        reply = request.reply
+        if request.era is Era.LEGACY and not (reply.withdrawn or reply.overdue):
+            self._abandon(request)
+        elif self.requests.take(request.number) is not None:
+            # The client's own notification follows, where the server knows the request under the same id.
+            self._drop(request, tells=request.renumbered or not reply.withdrawn)
 
-        What is no JSON-RPC message is logged and dropped.
-        """
-        if data.lstrip()[:1] == b"[":
-            for member in _members(data):
-                await self._take(member)
+    def _abandon(self, request: RequestUnderWay) -> None:
+        self._abandoned.append(request)
+        if len(self._abandoned) > MOST_ABANDONED:
+            oldest = self._abandoned.popleft()
+            if self.requests.take(oldest.number) is oldest:
+                self._drop(oldest, tells=True)
+
+    def _drop(self, request: RequestUnderWay, *, tells: bool) -> None:
+        if tells:
+            self._line.cancel(request)
+        request.close()
+        request.reply.end()
+
+    # --- from the server ----------------------------------------------------------------------------------------
+
+    def receive(self, message: LineMessage) -> RequestUnderWay | None:
+        """Bring a message to where it belongs. Returns the request that it answers, None where it answers none."""
+        if message.kind is Kind.RESPONSE:
+            return self._settled(message)
+        request = self.requests.of(message)
+        if request is None:
+            self._line.take(message)
+        elif message.method == CANCELLED:
+            # The server ends a subscription (MCP 2026-07-28, "Subscriptions").
+            self.requests.take(request.number)
+            request.close()
+            request.reply.end()
         else:
-            await self._take(data)
+            self.pass_on(request, message)
+        return None
 
-    async def _take(self, data: bytes) -> None:
-        response = read_response(data)
-        if response is not None:
-            self._settle(response, data)
-            return
-        message = _parsed(data)
-        if message is None or not isinstance(message.get("method"), str):
-            self._log.warning("a message of the server is no JSON-RPC and was dropped", bytes=len(data))
-            return
-        progress = message["method"] == PROGRESS
-        owner = self._owner(message) if progress else self._listener()
-        if owner is not None:
-            await owner.reply.send(data)
-        elif self._session is not None:
-            self._session.send(data, keep=not progress)
-        elif len(data) + sum(map(len, self._early)) <= UNREAD_BYTES:
-            self._early.append(data)
-
-    def _settle(self, response: RpcResponse, data: bytes) -> None:
-        number = response.id
-        if number is None and len(self._expected) == 1:
+    def _settled(self, message: LineMessage) -> RequestUnderWay | None:
+        number = message.number
+        if number is None and message.code is not None and (only := self.requests.only) is not None:
             # An error without an id is that of the only request which it can be about.
-            number = next(iter(self._expected))
-        if number is None or number not in self._expected:
-            self._log.debug("a response that nobody waits for was dropped", bytes=len(data))
-            return
-        expected = self._pop(number)
-        expected.reply.answer(expected.answered(response, data))
-
-    def _owner(self, message: dict[str, Any]) -> _Expected | None:
-        """The request that progress belongs to; None where it is under way no more, or was never."""
-        params = message.get("params")
-        token = params.get("progressToken") if isinstance(params, dict) else None
-        # True is 1 to a dict, but not to JSON.
-        if isinstance(token, str | int | float) and not isinstance(token, bool):
-            return self._tokens.get(token)
-        return None
-
-    def _listener(self) -> _Expected | None:
-        """The request on whose stream the client can hear what is for nobody; None where it listens by GET."""
-        if self._session is None or self._session.listening:
+            number = None if only.renumbered else only.number
+        request = self.requests.take(number)
+        if request is None:
             return None
-        return next((each for each in reversed(self._expected.values()) if each.streams), None)
+        if request.taker is not None:
+            request.taker(request, message)
+        else:
+            request.answer(message)
+        return request
 
-    def _pop(self, number: RequestId) -> _Expected:
-        expected = self._expected.pop(number)
-        if expected.token is not None and self._tokens.get(expected.token) is expected:
-            del self._tokens[expected.token]
-        return expected
+    def pass_on(self, request: RequestUnderWay, message: LineMessage) -> None:
+        """Send a message ahead of the answer of a request. A client that leaves too much unread loses its answer."""
+        if request.reply.offer(request.as_sent(message), BOUNDS):
+            self._congestion.watch(request.reply.stream, lambda: self._break(request))
+        else:
+            self._break(request)
 
+    def _break(self, request: RequestUnderWay) -> None:
+        if self.requests.take(request.number) is not None:
+            self._line.cancel(request)
+            request.fail(UpstreamBroken(UNREAD))
 
-def _parsed(data: bytes) -> dict[str, Any] | None:
-    try:
-        message = parse(data)
-    except BadJson:
-        return None
-    return message if isinstance(message, dict) else None
+    def tell(self, session: LocalSession, data: bytes) -> None:
+        """Send a session a message that belongs to none of its requests.
 
-
-def _members(data: bytes) -> list[bytes]:
-    try:
-        return [data[start:end] for start, end in items(data)]
-    except ValueError:
-        return [data]
+        It goes to the GET stream; where none is open, to the newest request that can be answered by a stream, else it
+        waits for one.
+        """
+        if session.listener is None:
+            requests = self.requests.streaming(session)
+            if requests:
+                self.pass_on(requests[0], LineMessage(Kind.NOTIFICATION, data))
+                return
+        session.send(data)
+        stream = session.listener
+        if stream is not None:
+            self._congestion.watch(stream, stream.end)

@@ -20,6 +20,7 @@ JSON: Headers = (("Content-Type", "application/json"),)
 
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
+INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
@@ -28,12 +29,11 @@ UNSUPPORTED_VERSION = -32022
 _PREFIX = "io.modelcontextprotocol/"
 CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
 SERVER_INFO_KEY = _PREFIX + "serverInfo"
-SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
 
 # A modern client reads from the status whether the request was understood; a code that is not here is a success.
 _MODERN_STATUS = {
     -32700: 400,
-    -32600: 400,
+    INVALID_REQUEST: 400,
     INVALID_PARAMS: 400,
     METHOD_NOT_FOUND: 404,
     -32020: 400,
@@ -66,10 +66,15 @@ def result(id_bytes: bytes, value: Mapping[str, Any]) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + id_bytes + b',"result":' + dump(value) + b"}"
 
 
+def status_of(code: int | None, era: Era) -> int:
+    """The HTTP status of a response with this error code, None for a result."""
+    return _MODERN_STATUS.get(code, 200) if era is Era.MODERN and code is not None else 200
+
+
 def refusal(id_bytes: bytes, code: int, message: str, data: Any, era: Era) -> LocalAnswer:
     """A JSON-RPC error with the status of its era: a legacy client takes any status but 200 for a broken server."""
     body = error_response(id_bytes, code, message, data)
-    return LocalAnswer(body, _MODERN_STATUS.get(code, 200) if era is Era.MODERN else 200)
+    return LocalAnswer(body, status_of(code, era))
 
 
 def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from adapter.errors import AdapterError, UpstreamBroken
+from adapter.upstream.local.events import StreamBounds
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
 from adapter.wire.envelope import failure
@@ -14,30 +15,31 @@ from adapter.wire.sse import encode
 
 EVENTS: Headers = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform"))
 
-UNREAD_AT_MOST = 64
+BOUNDS = StreamBounds()
+UNREAD_AT_MOST = BOUNDS.messages
 """Messages that wait to be read on one stream before its writer has to wait, or learns that it is full."""
-
-UNREAD_BYTES = 1 << 20
-"""Bytes of them above which it is full too; a single message may be longer."""
 
 
 class EventStream:
     """An UpstreamReply of server-sent events. ``left`` is called once, when its reader has given up.
 
-    ``number`` tells the GET streams of a session apart.
+    ``number`` tells the streams of a session apart. ``emptied`` is called each time its reader has taken what was
+    unread, and when the stream is over.
     """
 
     needs_request = True
     """The server that fills it has the request as long as it works on it."""
 
-    def __init__(self, left: Callable[[], None], number: int = 0) -> None:
+    def __init__(self, left: Callable[[], None], number: int = 0, bounds: StreamBounds = BOUNDS) -> None:
         self.status = 200
         self.headers = EVENTS
         self.whole: bytes | None = None
         self.number = number
         self._left = left
+        self.emptied: Callable[[], None] | None = None
+        self.unread_size = 0
+        self._bounds = bounds
         self._unread: deque[bytes] = deque()
-        self._unread_bytes = 0
         self._ended = False
         self._aborted = False
         self._filled = asyncio.Event()
@@ -57,23 +59,40 @@ class EventStream:
 
     def offer(self, event: bytes) -> bool:
         """Send an encoded event now; False where too much is unread."""
-        if self._ended or self._aborted:
+        if self.over:
             return True
-        if len(self._unread) >= UNREAD_AT_MOST or self._unread_bytes > UNREAD_BYTES:
+        if self._unread and not self._has_room_for(event):
             return False
-        self._unread.append(event)
-        self._unread_bytes += len(event)
-        self._filled.set()
+        self._append(event)
         return True
 
     def end(self, last: bytes | None = None) -> None:
-        """End the stream behind the message ``last``, which is sent whether or not there is room for it."""
-        if last is not None and not (self._ended or self._aborted):
-            self._unread.append(encode(last))
+        """End the stream behind the event ``last``, which is sent whether or not there is room for it."""
+        if last is not None and not self.over:
+            self._append(last)
         self._ended = True
         self._filled.set()
         # A writer that waits for room has nothing to send any more.
+        self._has_emptied()
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing can be sent on it any more."""
+        return self._ended or self._aborted
+
+    def _has_room_for(self, event: bytes) -> bool:
+        bounds = self._bounds
+        return len(self._unread) < bounds.messages and self.unread_size + len(event) <= bounds.size
+
+    def _append(self, event: bytes) -> None:
+        self._unread.append(event)
+        self.unread_size += len(event)
+        self._filled.set()
+
+    def _has_emptied(self) -> None:
         self._emptied.set()
+        if self.emptied is not None:
+            self.emptied()
 
     # --- the reader -------------------------------------------------------------------------------------------
 
@@ -90,8 +109,8 @@ class EventStream:
             raise dropped()
         chunk = b"".join(self._unread)
         self._unread.clear()
-        self._unread_bytes = 0
-        self._emptied.set()
+        self.unread_size = 0
+        self._has_emptied()
         return chunk
 
     def abort(self) -> None:
@@ -100,58 +119,61 @@ class EventStream:
             return
         self._aborted = True
         self._unread.clear()
-        self._unread_bytes = 0
+        self.unread_size = 0
         self._filled.set()
-        self._emptied.set()
+        self._has_emptied()
         self._left()
 
 
 class PendingReply:
     """The reply to a request whose answer is not known yet: an event stream from its first message on, else JSON.
 
-    ``give_up`` is called when nobody waits for the answer any more; it may be called again, and ``withdrawn`` says that
-    the client cancelled the request. ``limit`` is the time in seconds after which the server answers by itself.
+    ``give_up`` is called when nobody waits for the answer any more; it may be called again. ``withdrawn`` says that
+    the client cancelled the request, ``overdue`` that the time for its answer has passed. ``limit`` is the time in
+    seconds after which the server answers by itself. ``events`` encodes what is sent as events.
     The server ends every reply, with ``answer``, ``fail`` or ``end``; only the first of them counts.
     """
 
     __slots__ = (
-        "_answer",
-        "_failure",
-        "_give_up",
-        "_limit",
-        "_settled",
-        "_stream",
-        "forget",
-        "over",
+        "_answer", "_events", "_failure", "_give_up", "_limit", "_settled", "forget", "over", "overdue", "stream",
         "withdrawn",
-    )
+    )  # fmt: skip
 
-    def __init__(self, give_up: Callable[[], None], limit: float | None = None) -> None:
+    def __init__(
+        self,
+        give_up: Callable[[], None],
+        limit: float | None = None,
+        events: Callable[[bytes], bytes] = encode,
+    ) -> None:
         self._give_up = give_up
         self._limit = limit
+        self._events = events
         self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._stream: EventStream | None = None
+        self.stream: EventStream | None = None
         self._answer: LocalAnswer | None = None
         self._failure: AdapterError | None = None
         self.over = False
+        self.overdue = False
         self.withdrawn = False
         self.forget: Callable[[], None] | None = None
 
     # --- the server -------------------------------------------------------------------------------------------
 
-    @property
-    def begun(self) -> bool:
-        """True when the client has an event stream already: a status can no longer be told."""
-        return self._stream is not None
-
     async def send(self, message: bytes) -> None:
         """Send the client a notification or request ahead of the answer, when there is room for it."""
-        if self.over:
-            return
-        if self._stream is None:
-            self._stream = EventStream(self.give_up)
+        if not self.over:
+            await self.streamed().put(message)
+
+    def offer(self, message: bytes, bounds: StreamBounds) -> bool:
+        """Do the same at once; False where more is unread than ``bounds`` allow, and the message is lost."""
+        return self.over or self.streamed(bounds).offer(self._events(message))
+
+    def streamed(self, bounds: StreamBounds = BOUNDS) -> EventStream:
+        """The stream of the reply, which is one from now on."""
+        if self.stream is None:
+            self.stream = EventStream(self.give_up, bounds=bounds)
             self._settle()
-        await self._stream.put(message)
+        return self.stream
 
     def answer(self, answer: LocalAnswer) -> None:
         """End the reply with its answer."""
@@ -160,10 +182,12 @@ class PendingReply:
             self._finish(answer.body)
 
     def fail(self, error: AdapterError, id_bytes: bytes) -> None:
-        """End the reply with a failure: the caller gets it, or an error event under the id where a stream has begun."""
-        if not self.over:
+        """End the reply with a failure: its caller gets it, or on a stream the client under this id."""
+        if self.stream is not None:
+            self.answer(LocalAnswer(failure(error, id_bytes)))
+        elif not self.over:
             self._failure = error
-            self._finish(failure(error, id_bytes))
+            self._finish(None)
 
     def end(self) -> None:
         """End the reply without an answer: the caller gets UpstreamBroken, or 202 where the client withdrew."""
@@ -175,8 +199,8 @@ class PendingReply:
     async def head(self, read_timeout: float | None) -> UpstreamReply:
         """Wait until the kind of the reply is known.
 
-        Raises UpstreamSilent, the failure that the server told, and UpstreamBroken when the reply ends without an
-        answer. Then, as when the caller is cancelled, the request is given up.
+        Raises UpstreamSilent, the failure of the reply, and UpstreamBroken when it ends without an answer. Then, as
+        when the caller is cancelled, the request is given up.
         """
         # One future and a timer: asyncio.wait would cost a quarter of a call whose result was kept. A server with a
         # limit has a timer already.
@@ -191,16 +215,15 @@ class PendingReply:
         finally:
             if alarm is not None:
                 alarm.cancel()
-        if self._stream is not None:
-            return self._stream
+        if self.stream is not None:
+            return self.stream
         if self._answer is not None:
             return whole(self._answer)
-        if self._failure is not None:
-            raise self._failure
         if self.over and self.withdrawn:
             return WholeReply(202)
         if self.over:
-            raise UpstreamBroken()
+            raise self._failure or UpstreamBroken()
+        self.overdue = True
         self.give_up()
         raise silent(read_timeout)
 
@@ -218,8 +241,8 @@ class PendingReply:
         self.over = True
         # It knows this reply.
         self._give_up = _nothing
-        if self._stream is not None:
-            self._stream.end(last)
+        if self.stream is not None:
+            self.stream.end(None if last is None else self._events(last))
         self._settle()
         if self.forget is not None:
             self.forget()

@@ -6,52 +6,48 @@ import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from adapter.errors import SessionMissing, SessionUnknown
-from adapter.upstream.local.replies import UNREAD_AT_MOST, UNREAD_BYTES, EventStream, PendingReply
-from adapter.wire.sse import encode
+from adapter.upstream.local.events import SentEvents, StreamBounds
+from adapter.upstream.local.replies import BOUNDS, EventStream, PendingReply
 
 RequestId = str | int | float
 
 _STREAMS_AT_MOST = 8
 
 
-class _SentEvent(NamedTuple):
-    stream: int
-    id: bytes
-    event: bytes
-
-
 class LocalSession:
-    """One ``initialize``, the requests that are under way for it, and its GET streams.
+    """One ``initialize``, the requests that are under way for it, and its streams.
 
     ``version`` is the protocol version it was opened with, ``capabilities`` are the client's.
     """
 
     def __init__(
-        self, session_id: str, version: str, capabilities: Mapping[str, Any], end: Callable[[], None]
+        self,
+        session_id: str,
+        version: str,
+        capabilities: Mapping[str, Any],
+        end: Callable[[], None],
+        bounds: StreamBounds = BOUNDS,
     ) -> None:
         self.id = session_id
         self.version = version
         self.capabilities = capabilities
         self.end = end
+        self.bounds = bounds
         self._pending: dict[RequestId, PendingReply] = {}
         self._streams: list[EventStream] = []
         self._streams_opened = 0
-        self._early: deque[bytes] = deque(maxlen=UNREAD_AT_MOST)
-        self._sent: deque[_SentEvent] = deque(maxlen=UNREAD_AT_MOST)
-        self._sent_bytes = 0
-        self._events_sent = 0
+        self._last_stream = 0
+        self._sent = SentEvents(bounds)
+        self._waiting: deque[bytes] = deque()
+        self._waiting_size = 0
+        self._calls: dict[int, CallEvents] = {}
 
     @property
     def idle(self) -> bool:
         return not (self._pending or self._streams)
-
-    @property
-    def listening(self) -> bool:
-        """True while a GET stream is open."""
-        return bool(self._streams)
 
     def close(self) -> None:
         """Give up its requests and end its streams."""
@@ -82,55 +78,116 @@ class LocalSession:
 
     # --- GET streams ------------------------------------------------------------------------------------------
 
-    def send(self, message: bytes, *, keep: bool = False) -> None:
+    @property
+    def listener(self) -> EventStream | None:
+        """The GET stream on which messages are sent, None while none is open."""
+        return self._streams[-1] if self._streams else None
+
+    def send(self, message: bytes) -> None:
         """Send a message outside of requests, on one stream only (MCP 2025-11-25, "Multiple Connections").
 
-        A stream that is too full ends; a client that comes back with the last event's id gets what it missed. What is
-        sent before the first stream opens is dropped, or with ``keep`` waits for it.
+        A stream that is too full ends; a client that comes back with the last event's id gets what it missed.
         """
-        if not self._streams_opened:
-            if keep and len(message) + sum(map(len, self._early)) <= UNREAD_BYTES:
-                self._early.append(message)
-            return
-        stream = self._streams[-1] if self._streams else None
-        number = stream.number if stream else self._streams_opened
-        self._events_sent += 1
-        event_id = b"%d-%d" % (number, self._events_sent)
-        event = encode(message, id=event_id)
-        self._remember(_SentEvent(number, event_id, event))
-        if stream is not None and not stream.offer(event):
+        stream = self.listener
+        if stream is None:
+            self._send_later(message)
+        elif not stream.offer(self._sent.encoded(stream.number, message)):
             self._streams.pop().end()
+
+    def _send_later(self, message: bytes) -> None:
+        if not self.bounds.waiting:
+            if self._last_stream:
+                self._sent.encoded(self._last_stream, message)
+            return
+        self._waiting.append(message)
+        self._waiting_size += len(message)
+        while self._waiting_size > self.bounds.waiting or len(self._waiting) > self.bounds.messages:
+            self._waiting_size -= len(self._waiting.popleft())
 
     def listen(self, last_event_id: str | None = None) -> EventStream:
         """Open one more GET stream; of too many the oldest ends.
 
         With the id of an event that is still kept, it goes on where that event's stream broke off.
         """
+        resumed = self._sent.stream_of(last_event_id)
+        if resumed is not None and (call := self._calls.get(resumed)) is not None:
+            return self._resume_call(resumed, call, last_event_id)
         if len(self._streams) >= _STREAMS_AT_MOST:
             self._streams.pop(0).end()
-        last = next((sent for sent in self._sent if sent.id.decode() == last_event_id), None)
-        if last is None:
-            self._streams_opened += 1
+        if resumed is None:
+            resumed = self._opened_stream()
+            self._last_stream = resumed
         stream = EventStream(
-            lambda: self._streams.remove(stream) if stream in self._streams else None,
-            self._streams_opened if last is None else last.stream,
+            lambda: self._streams.remove(stream) if stream in self._streams else None, resumed, self.bounds
         )
-        if last is not None:
-            for sent in list(self._sent)[self._sent.index(last) + 1 :]:
-                if sent.stream == last.stream:
-                    stream.offer(sent.event)
+        for event in self._sent.after(last_event_id):
+            stream.offer(event)
         self._streams.append(stream)
-        while self._early:
-            self.send(self._early.popleft())
+        waiting, self._waiting, self._waiting_size = self._waiting, deque(), 0
+        for message in waiting:
+            self.send(message)
         return stream
 
-    def _remember(self, sent: _SentEvent) -> None:
-        if len(self._sent) == UNREAD_AT_MOST:
-            self._sent_bytes -= len(self._sent.popleft().event)
-        self._sent.append(sent)
-        self._sent_bytes += len(sent.event)
-        while self._sent_bytes > UNREAD_BYTES:
-            self._sent_bytes -= len(self._sent.popleft().event)
+    def _opened_stream(self) -> int:
+        self._streams_opened += 1
+        return self._streams_opened
+
+    # --- streams of calls -------------------------------------------------------------------------------------
+
+    def open_call(self, events: CallEvents) -> int:
+        """The number of the stream of a call's answer. Those of the oldest calls can be resumed no more."""
+        number = self._opened_stream()
+        self._calls[number] = events
+        if len(self._calls) > self.bounds.messages:
+            del self._calls[next(iter(self._calls))]
+        return number
+
+    def encoded(self, number: int, message: bytes) -> bytes:
+        """The event of a message on that stream, which is kept."""
+        return self._sent.encoded(number, message)
+
+    def _resume_call(self, number: int, events: CallEvents, last_event_id: str | None) -> EventStream:
+        stream = EventStream(lambda: None, number, self.bounds)
+        for event in self._sent.after(last_event_id):
+            stream.offer(event)
+        events.resume(stream)
+        return stream
+
+
+class CallEvents:
+    """The numbered events of one call, which its client may resume (MCP 2025-11-25, "Resumability").
+
+    It encodes what is sent on the call's own stream, and sends the same where the client has come back.
+    """
+
+    def __init__(self, session: LocalSession) -> None:
+        self._session = session
+        self._number: int | None = None
+        self._resumed: EventStream | None = None
+        self._over = False
+
+    def __call__(self, message: bytes) -> bytes:
+        """The event of a message."""
+        if self._number is None:
+            self._number = self._session.open_call(self)
+        event = self._session.encoded(self._number, message)
+        if self._resumed is not None and not self._resumed.offer(event):
+            self._resumed.end()
+        return event
+
+    def resume(self, stream: EventStream) -> None:
+        """Go on at ``stream``, until the call is over."""
+        if self._resumed is not None:
+            self._resumed.end()
+        self._resumed = stream
+        if self._over:
+            stream.end()
+
+    def close(self) -> None:
+        """Note that the answer was sent."""
+        self._over = True
+        if self._resumed is not None:
+            self._resumed.end()
 
 
 class LocalSessions:
@@ -140,8 +197,14 @@ class LocalSessions:
     with each session that has ended.
     """
 
-    def __init__(self, most: int = 10_000, ended: Callable[[LocalSession], None] | None = None) -> None:
+    def __init__(
+        self,
+        most: int = 10_000,
+        ended: Callable[[LocalSession], None] | None = None,
+        bounds: StreamBounds = BOUNDS,
+    ) -> None:
         self._most = most
+        self._bounds = bounds
         self._ended = ended
         self._sessions: OrderedDict[str, LocalSession] = OrderedDict()
 
@@ -153,7 +216,9 @@ class LocalSessions:
         if len(self._sessions) >= self._most:
             self._drop_oldest()
         session_id = secrets.token_urlsafe(24)
-        session = LocalSession(session_id, version, capabilities, partial(self._end, session_id))
+        session = LocalSession(
+            session_id, version, capabilities, partial(self._end, session_id), self._bounds
+        )
         self._sessions[session_id] = session
         return session
 

@@ -6,7 +6,7 @@ and some answer in the POST itself, as JSON or as events.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from adapter.errors import AnswerTooLarge
 from adapter.upstream.http import HttpUpstream
@@ -20,7 +20,7 @@ _OF_THE_CLIENTS_SESSION = frozenset(
     {"accept-encoding", "content-encoding", "last-event-id", "mcp-session-id"}
 )
 
-Taker = Callable[[bytes], Awaitable[None]]
+Taker = Callable[[bytes], None]
 """Takes a message of the server's."""
 
 
@@ -54,7 +54,7 @@ async def _take_events(reply: UpstreamReply, limit: int, take: Taker) -> None:
             if event.skipped:
                 raise AnswerTooLarge()
             if event.data and event.event == MESSAGE:
-                await take(event.data)
+                take(event.data)
 
 
 async def _take_body(reply: UpstreamReply, limit: int, take: Taker) -> None:
@@ -67,4 +67,4 @@ async def _take_body(reply: UpstreamReply, limit: int, take: Taker) -> None:
     # An acknowledgement may be JSON of the server's own: only a response with an id is an answer.
     response = read_response(body)
     if response is not None and response.id is not None:
-        await take(body)
+        take(body)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BadRequest
+from adapter.upstream.local.correlation import BOUNDS
+from adapter.upstream.local.handshake import declared_capabilities
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
@@ -26,57 +26,44 @@ _LEGACY_ONLY = (
 
 
 class SseServer:
-    """A LocalServer whose sessions are streams of the server at ``address``, at most ``most`` at once."""
+    """A LocalServer whose sessions are streams of the server at ``address``.
+
+    ``most`` is the limit of the streams of ``address``, so one more session is refused before any other has to go.
+    """
 
     def __init__(self, address: SseAddress, terms: SseTerms, log: FilteringBoundLogger, most: int) -> None:
-        self.sessions = LocalSessions(most, ended=self._left)
+        self.sessions = LocalSessions(2 * most, self._ended, BOUNDS)
         self._address = address
         self._terms = terms
         self._log = log
-        self._streams: set[SseSession] = set()
-        self._by_id: dict[str, SseSession] = {}
+        self._streams: dict[LocalSession, SseSession] = {}
 
     def __repr__(self) -> str:
-        return f"<SseServer: {len(self._by_id)} sessions, {len(self._streams)} streams>"
+        return f"<SseServer: {len(self._streams)} sessions>"
 
     def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply:
-        """See LocalServer."""
+        """See LocalServer. Raises BadRequest for an id that is under way already."""
         if request.head.era is Era.MODERN:
             return LocalAnswer(failure(BadRequest(_LEGACY_ONLY), request.id_bytes), BadRequest.http)
         if request.session is not None:
-            return self._by_id[request.session.id].call(request)
-        session = SseSession(self._address, self._terms, self._log, self)
-        self._streams.add(session)
+            return self._streams[request.session].call(request)
+        local = self.sessions.open("", declared_capabilities(request))
+        session = self._streams[local] = SseSession(self._address, self._terms, self._log, local)
         return session.open(request)
 
     async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:
         """See LocalServer. Raises UpstreamBroken where the server refuses the message."""
-        await self._by_id[session.id].tell(envelope, head)
+        await self._streams[session].tell(envelope, head)
 
     async def close(self) -> None:
         """End every session, and drop all connections."""
-        streams = list(self._streams)
+        streams = list(self._streams.values())
         for session in streams:
             session.end()
         await asyncio.gather(*(session.closed() for session in streams))
         await self._address.http.close()
 
-    # --- what sessions say ----------------------------------------------------------------------------------------
-
-    def opened(self, stream: SseSession, version: str, capabilities: Mapping[str, Any]) -> LocalSession:
-        """See ClientSessions."""
-        local = self.sessions.open(version, capabilities)
-        self._by_id[local.id] = stream
-        return local
-
-    def ended(self, stream: SseSession) -> None:
-        """See ClientSessions."""
-        self._streams.discard(stream)
-        if stream.local is not None:
-            stream.local.end()
-
-    def _left(self, local: LocalSession) -> None:
-        """The client ended its session."""
-        session = self._by_id.pop(local.id, None)
+    def _ended(self, local: LocalSession) -> None:
+        session = self._streams.pop(local, None)
         if session is not None:
             session.end()

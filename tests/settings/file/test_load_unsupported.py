@@ -13,7 +13,6 @@ CONSUMER = {"type": "upload_consumer", "tools": ["t"], "file_path_argument": "p"
 SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
 
 ASKING = [
-    ("servers.0.upstream.transport", "stdio"),
     ("state_persistence.unavailable_policy", "fallback_memory"),
     ("state_persistence.refresh_on_startup", True),
     ("state_persistence.reconciliation.mode", "always"),

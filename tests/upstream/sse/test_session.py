@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached, UpstreamBroken, UpstreamUnreachable
+from adapter.upstream.local.correlation import MOST_ABANDONED
 from adapter.upstream.port import Headers, UpstreamReply, header
 from tests.upstream.raw_peer import PATIENCE, body_of
 from tests.upstream.sse.clients import (
@@ -99,8 +100,8 @@ async def test_progress_opens_the_stream_of_its_call(site: SseSite, front: Front
     await stream.says(progress, LOG, result())
     reply = await waits
     assert header(reply.headers, "content-type") == "text/event-stream"
-    assert await body_of(reply) == b"data: " + progress + b"\n\ndata: " + result() + b"\n\n"
-    assert await listening.read(PATIENCE) == b"id: 1-1\ndata: " + LOG + b"\n\n"
+    assert await body_of(reply) == b"id: 2-1\ndata: %b\n\nid: 2-3\ndata: %b\n\n" % (progress, result())
+    assert await listening.read(PATIENCE) == b"id: 1-2\ndata: " + LOG + b"\n\n"
 
 
 async def test_what_comes_before_a_client_listens_waits_for_it(site: SseSite, front: Front) -> None:
@@ -241,12 +242,41 @@ async def test_a_client_that_leaves_costs_nothing(site: SseSite, front: Front) -
     await site.post()
     waits.cancel()
     await asyncio.wait([waits])
+    assert b"under way" in ((await front.post(call(), session)).whole or b"")
     await stream.says(result())
     waits = front.posting(call(8), session)
     await site.post()
     await stream.says(result(8))
     assert (await waits).whole == result(8)
     assert [post.message.get("method") for post in site.posted].count("tools/call") == 2
+
+
+async def test_a_client_that_comes_back_reads_the_answer(site: SseSite, front: Front) -> None:
+    """It names the last event that it read of its call's stream, and gets those behind it by GET."""
+    session, stream = await front.opened()
+    waits = front.posting(call(_meta={"progressToken": "t"}), session)
+    await site.post()
+    progress = sent("notifications/progress", progressToken="t", progress=1)
+    await stream.says(progress)
+    reply = await waits
+    assert await reply.read(PATIENCE) == b"id: 1-1\ndata: " + progress + b"\n\n"
+    reply.abort()
+    await stream.says(progress)
+    again = await front.get(session, "1-1")
+    await stream.says(result())
+    assert await body_of(again) == b"id: 1-2\ndata: %b\n\nid: 1-3\ndata: %b\n\n" % (progress, result())
+
+
+async def test_calls_of_clients_that_left_are_bounded(site: SseSite, front: Front) -> None:
+    """The oldest of too many is cancelled at the server."""
+    session, _ = await front.opened()
+    for number in range(1, MOST_ABANDONED + 2):
+        waits = front.posting(call(number), session)
+        await site.post()
+        waits.cancel()
+        await asyncio.wait([waits])
+    message = (await site.post()).message
+    assert (message["method"], message["params"]["requestId"]) == ("notifications/cancelled", 1)
 
 
 async def test_a_deleted_session_drops_its_stream(site: SseSite, front: Front) -> None:
@@ -257,7 +287,7 @@ async def test_a_deleted_session_drops_its_stream(site: SseSite, front: Front) -
     await stream.left()
     assert await listening.read(PATIENCE) == b""
     assert (await front.post(call(), session)).status == 404
-    assert repr(front.server) == "<SseServer: 0 sessions, 0 streams>"
+    assert repr(front.server) == "<SseServer: 0 sessions>"
 
 
 async def test_a_batch_is_posted_message_by_message(site: SseSite, front: Front) -> None:
@@ -298,7 +328,7 @@ async def test_an_initialize_that_fails_opens_nothing(site: SseSite, front: Fron
     reply = await waits
     assert (reply.status, reply.whole, header(reply.headers, "mcp-session-id")) == (200, error, None)
     await stream.left()
-    assert repr(front.server) == "<SseServer: 0 sessions, 0 streams>"
+    assert repr(front.server) == "<SseServer: 0 sessions>"
 
 
 async def test_a_client_that_leaves_while_it_is_opened_leaves_no_stream(site: SseSite, front: Front) -> None:
@@ -307,7 +337,7 @@ async def test_a_client_that_leaves_while_it_is_opened_leaves_no_stream(site: Ss
     stream = await site.stream()
     waits.cancel()
     await stream.left()
-    assert repr(front.server) == "<SseServer: 0 sessions, 0 streams>"
+    assert repr(front.server) == "<SseServer: 0 sessions>"
 
 
 @pytest.mark.parametrize("method", ["server/discover", "tools/list", "subscriptions/listen"])

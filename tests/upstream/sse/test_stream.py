@@ -109,7 +109,7 @@ async def test_a_server_that_opens_no_stream_is_quoted(site: SseSite, front: Fro
         status, b"not you", "Bearer x",
     )  # fmt: skip
     assert header(reply.headers, "content-length") is None
-    assert repr(front.server) == "<SseServer: 0 sessions, 0 streams>"
+    assert repr(front.server) == "<SseServer: 0 sessions>"
 
 
 @pytest.mark.parametrize(

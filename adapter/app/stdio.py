@@ -1,0 +1,59 @@
+"""The servers that are child processes, made of what the settings declare."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.upstream.local.upstream import LocalUpstream
+from adapter.upstream.stdio.child import ChildLimits, ChildProcess, ChildSpec
+from adapter.upstream.stdio.conversation import ConversationTerms
+from adapter.upstream.stdio.environment import child_environment
+from adapter.upstream.stdio.processes import ProcessLimits
+from adapter.upstream.stdio.server import ProcessMode, StdioServer
+from adapter.upstream.stdio.supervisor import Supervisor
+
+
+class StdioUpstreams:
+    """Makes upstreams over stdio. One supervisor starts the processes of all of them."""
+
+    def __init__(self, log: FilteringBoundLogger, environ: Mapping[str, str] = os.environ) -> None:
+        self._log = log
+        self._environ = environ
+        self._supervisor = Supervisor(log)
+
+    def upstream(self, settings: Settings, entry: ServerSettings) -> LocalUpstream[StdioServer]:
+        """The upstream of one entry of ``servers``."""
+        upstream = entry.upstream
+        log = self._log.bind(server=entry.id)
+        spec = self._spec(upstream, settings.core.upstream.max_answer_bytes)
+        server = StdioServer(
+            ConversationTerms(entry.id, upstream.start_timeout_seconds),
+            ProcessMode(upstream.process),
+            ProcessLimits(
+                upstream.max_processes,
+                upstream.idle_ttl_seconds,
+                upstream.restart.delay_seconds,
+                upstream.restart.max_delay_seconds,
+            ),
+            lambda owner: ChildProcess.start(self._supervisor, spec, owner, log),
+            log,
+        )
+        return LocalUpstream(server)
+
+    async def close(self) -> None:
+        """End every process that is left."""
+        await self._supervisor.close()
+
+    def _spec(self, upstream: UpstreamSettings, line_bytes: int) -> ChildSpec:
+        assert upstream.command is not None, "settings refuse a stdio server without a command"
+        return ChildSpec(
+            (upstream.command, *upstream.args),
+            child_environment(self._environ, upstream.inherit_env, upstream.env),
+            None if upstream.cwd is None else str(upstream.cwd),
+            ChildLimits(line_bytes=line_bytes, stop_grace_seconds=upstream.stop_grace_seconds),
+        )

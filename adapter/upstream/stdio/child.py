@@ -1,0 +1,308 @@
+"""An upstream server as a process: lines come from its standard output, messages go to its standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import UpstreamNotStarted
+from adapter.upstream.stdio.environment import secrets_of
+from adapter.upstream.stdio.error_lines import LONGEST_LINE, ErrorLines
+from adapter.upstream.stdio.pipes import LinePipe, MessagePipe
+from adapter.upstream.stdio.start_failures import start_failure
+from adapter.upstream.stdio.supervisor import SupervisedProcess, Supervisor
+from adapter.upstream.stdio.supervisor_link import StartRefused
+from adapter.wire.lines import Line, LongLine
+
+LINGER = 1.0
+"""Seconds that output may still come when the process has ended: another may hold on to its pipe."""
+
+_CLOSED_OUTPUT = 1.0
+"""Seconds between the end of its output and its stop: nothing can come from it any more."""
+
+_TERM, _KILL = 0.4, 0.8
+"""Shares of the grace after which a process that is stopped gets TERM and KILL."""
+
+_OVERDUE = 2.0
+"""Seconds after the grace until a stop is over although the system has not reported the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLimits:
+    """Bounds of one child: bytes of a line of its output, messages that wait for it, seconds that a stop takes."""
+
+    line_bytes: int = 16 << 20
+    waiting_messages: int = 256
+    stop_grace_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """A program with all of its environment; see ``child_environment``.
+
+    A command without a slash is looked for on the PATH in there. ``cwd`` of None is the folder of the adapter.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    cwd: str | None = None
+    limits: ChildLimits = field(default_factory=ChildLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildExit:
+    """The end of a process. ``status`` is its exit code, or the negative number of the signal that ended it.
+
+    ``error_lines`` are the last lines of its standard error, bounded and without secrets: for operators, never for
+    clients. ``requested`` is True if ``stop`` was called before.
+    """
+
+    status: int
+    error_lines: tuple[str, ...] = ()
+    requested: bool = False
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None if a signal ended it."""
+        return self.status if self.status >= 0 else None
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it; None if it ended by itself."""
+        return -self.status if self.status < 0 else None
+
+    @property
+    def sentence(self) -> str:
+        """The end in words that a client may read."""
+        if self.signal is None:
+            return f"The server's process ended with exit code {self.status}."
+        try:
+            name = signal.Signals(self.signal).name
+        except ValueError:
+            name = f"signal {self.signal}"
+        return f"The server's process was ended by {name}."
+
+
+class ChildOwner(Protocol):
+    """The receiver of a child's output. All calls come from the loop, one after another, never within ``start``."""
+
+    def received(self, line: bytes) -> None:
+        """Take a line of standard output without its line end."""
+
+    def dropped(self, line: LongLine) -> None:
+        """Take note of a line that was longer than the limit."""
+
+    def exited(self, child_exit: ChildExit) -> None:
+        """Take note of the end, once and last; after it nothing else is called."""
+
+
+class ChildProcess:
+    """A running program, from ``start`` to its end."""
+
+    def __init__(self, spec: ChildSpec, owner: ChildOwner, log: FilteringBoundLogger) -> None:
+        """Open the pipes; ``start`` is for everybody else. Raises OSError."""
+        self._loop = asyncio.get_running_loop()
+        self._spec = spec
+        self._owner = owner
+        self._log = log
+        self._errors = ErrorLines(secrets_of(spec.environment), log, self._loop.time)
+        self._process: SupervisedProcess | None = None
+        self._status: int | None = None
+        self._stopping: asyncio.Task[ChildExit] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._gone: asyncio.Future[ChildExit] = self._loop.create_future()
+        ends = _pipes()
+        self._theirs = (ends[0], ends[3], ends[5])
+        for descriptor in (ends[1], ends[2], ends[4]):
+            os.set_blocking(descriptor, False)
+        self._stdin = MessagePipe(ends[1], spec.limits.waiting_messages)
+        self._stdout = LinePipe(ends[2], spec.limits.line_bytes, self._take, self._output_ended)
+        self._stderr = LinePipe(ends[4], LONGEST_LINE, self._errors.take, self._output_ended)
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "starting" if self._process is None else "ended"
+        return f"<ChildProcess {Path(self._spec.argv[0]).name!r}: process {self.pid}, {state}>"
+
+    @classmethod
+    async def start(
+        cls, supervisor: Supervisor, spec: ChildSpec, owner: ChildOwner, log: FilteringBoundLogger
+    ) -> ChildProcess:
+        """Start a program. Raises UpstreamNotStarted, whose ``reason`` names the setting to change."""
+        cwd = spec.cwd if spec.cwd is not None else str(Path.cwd())
+        try:
+            child = cls(spec, owner, log)
+        except OSError as error:
+            raise UpstreamNotStarted(f"The adapter has no pipe for the process: {error.strerror}.") from error
+        try:
+            child._process = await supervisor.start(
+                spec.argv, spec.environment, cwd, child._theirs, child._process_ended
+            )
+        except BaseException as error:
+            child._close()
+            if isinstance(error, StartRefused):
+                reason = start_failure(error, spec.argv[0], spec.environment, cwd)
+                raise UpstreamNotStarted(reason) from error
+            if isinstance(error, ValueError):
+                raise UpstreamNotStarted("upstream.args or upstream.env has a NUL character.") from error
+            raise
+        child._stdout.resume()
+        child._stderr.resume()
+        return child
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, which is that of its group and of its session too; None before it has started."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def is_running(self) -> bool:
+        """True until its end was reported, also while it is being stopped."""
+        return self._process is not None and self._status is None
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait because it does not read."""
+        return self._stdin.waiting
+
+    async def send(self, message: bytes) -> None:
+        """Write one message, which contains no newline; wait while its standard input is full.
+
+        When it returns the message may run; when it raises, it has not. A call that is cancelled takes its message
+        back, unless a part of it was written already. Raises UpstreamExited, LimitReached.
+        """
+        await self._stdin.send(message)
+
+    def pause(self) -> None:
+        """Read no further output: the process waits when its pipe is full."""
+        if self._stopping is None:
+            self._stdout.pause()
+            self._linger()
+
+    def resume(self) -> None:
+        """Read output again."""
+        if not self._gone.done():
+            self._stdout.resume()
+            self._linger()
+
+    async def stop(self) -> ChildExit:
+        """End it: standard input is closed, then its group gets TERM, then KILL, all within the grace.
+
+        The owner gets no line any more, but ``exited``. Returns when it and all of its group are gone. Idempotent.
+        """
+        if self._stopping is None:
+            self._stopping = self._loop.create_task(self._stop())
+        return await asyncio.shield(self._stopping)
+
+    # --- its output -------------------------------------------------------------------------------------------
+
+    def _take(self, line: Line) -> None:
+        if isinstance(line, LongLine):
+            self._owner.dropped(line)
+        else:
+            self._owner.received(line)
+
+    def _output_ended(self) -> None:
+        if self._status is not None:
+            self._finish_if_silent()
+        elif self._stdout.ended and self._timer is None and self._stopping is None:
+            self._timer = self._loop.call_later(_CLOSED_OUTPUT, self._stop_by_itself)
+
+    def _stop_by_itself(self) -> None:
+        if self._stopping is None and not self._gone.done():
+            self._log.warning("a server closed its standard output and is stopped", pid=self.pid)
+            self._stopping = self._loop.create_task(self._stop())
+
+    # --- its end ----------------------------------------------------------------------------------------------
+
+    async def _stop(self) -> ChildExit:
+        self._stdout.discard()
+        self._stdin.close()
+        self._linger()
+        grace = self._spec.limits.stop_grace_seconds
+        for share, which in ((_TERM, signal.SIGTERM), (_KILL - _TERM, signal.SIGKILL)):
+            if await self._is_gone_within(grace * share):
+                break
+            assert self._process is not None
+            self._process.signal(which)
+        if not await self._is_gone_within(grace * (1 - _KILL) + _OVERDUE):
+            self._log.error("the end of a server's process was not reported", pid=self.pid)
+            self._status = -signal.SIGKILL
+            self._finish()
+        return await self._gone
+
+    async def _is_gone_within(self, seconds: float) -> bool:
+        await asyncio.wait((self._gone,), timeout=seconds)
+        return self._gone.done()
+
+    def _process_ended(self, status: int) -> None:
+        """Take note of its end; what its pipes still hold is read first."""
+        if self._gone.done():
+            return
+        self._status = status
+        self._stdin.close()
+        self._linger()
+        self._loop.call_soon(self._finish_if_silent)
+
+    def _linger(self) -> None:
+        """Wait for the last output, but not for long, and not while the owner wants none."""
+        if self._status is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._stdout.paused:
+            self._timer = self._loop.call_later(LINGER, self._finish)
+
+    def _finish_if_silent(self) -> None:
+        if self._stdout.ended and self._stderr.ended:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._gone.done():
+            return
+        self._close()
+        assert self._status is not None
+        child_exit = ChildExit(self._status, self._errors.last(), self._stopping is not None)
+        self._report(child_exit)
+        self._gone.set_result(child_exit)
+        self._owner.exited(child_exit)
+
+    def _report(self, child_exit: ChildExit) -> None:
+        self._errors.report_left_out()
+        if child_exit.requested:
+            self._log.debug("a server's process was stopped", pid=self.pid, status=child_exit.status)
+        else:
+            self._log.warning(
+                "a server's process ended",
+                sentence=child_exit.sentence,
+                stderr=child_exit.error_lines,
+                pid=self.pid,
+            )
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._stdin.close()
+        self._stdout.close()
+        self._stderr.close()
+
+
+def _pipes() -> list[int]:
+    """Open three pipes: the two ends of each, reading end first. Raises OSError."""
+    ends: list[int] = []
+    try:
+        for _ in range(3):
+            ends += os.pipe()
+    except OSError:
+        for descriptor in ends:
+            os.close(descriptor)
+        raise
+    return ends

@@ -1,0 +1,255 @@
+"""The messages between one child and those who speak with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, AnswerTooLarge, BadJson, LimitReached
+from adapter.upstream.local.correlation import Correlation
+from adapter.upstream.local.messages import INVALID_REQUEST, LocalAnswer, RpcRefused, notification
+from adapter.upstream.local.port import LocalRequest
+from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.sessions import CallEvents, LocalSession
+from adapter.upstream.local.under_way import RequestUnderWay
+from adapter.upstream.stdio.child import ChildExit, ChildOwner, ChildProcess
+from adapter.upstream.stdio.failures import exited, never_answered, not_started, stopped
+from adapter.upstream.stdio.outgoing import Outgoing
+from adapter.wire.envelope import Envelope, Kind
+from adapter.wire.line_messages import LineMessage, as_line, messages_of, number_of_long_line, renumbered
+from adapter.wire.lines import LongLine
+from adapter.wire.shared_ids import CANCELLED
+from adapter.wire.sse import encode
+
+StartChild = Callable[[ChildOwner], Awaitable[ChildProcess]]
+Taker = Callable[[RequestUnderWay, LineMessage], None]
+
+
+class Audience(Protocol):
+    """Those who speak with a child, and hear what belongs to no request."""
+
+    @property
+    def sessions(self) -> list[LocalSession]:
+        """Their sessions."""
+
+    def ask(self, request: LocalRequest, session: LocalSession) -> LocalAnswer | PendingReply:
+        """Take a session's request."""
+
+    def take(self, message: LineMessage) -> None:
+        """Take a request or notification of the child's."""
+
+    def observe(self, envelope: Envelope, session: LocalSession) -> None:
+        """Take a notification or response of a client's."""
+
+
+class ConversationTerms(NamedTuple):
+    """``server`` is the server's id. ``start_timeout``: seconds within which its child answers for the first time.
+
+    ``shared``: several clients speak with one child, so their requests are renumbered.
+    """
+
+    server: str
+    start_timeout: float
+    shared: bool = False
+
+
+class ChildConversation:
+    """Starts a child and passes messages on, until ``leave`` is called or the child ends.
+
+    ``ended`` is called once, when it is over; its caller closes it then. ``failure`` is why it is over, and
+    ``was_left`` says that the adapter wanted it so. ``answered`` tells whether the child ever answered anything,
+    ``used`` when it was last used (seconds of the loop's clock); a ping is no use.
+    """
+
+    def __init__(
+        self,
+        terms: ConversationTerms,
+        start: StartChild,
+        ended: Callable[[ChildConversation], None],
+        log: FilteringBoundLogger,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.terms = terms
+        self.audience: Audience | None = None
+        self.failure: AdapterError | None = None
+        self.answered = False
+        self.was_left = False
+        self.used = loop.time()
+        self.correlation = Correlation(self, pauses=not terms.shared)
+        self._start = start
+        self._child: ChildProcess | None = None
+        self._ended = ended
+        self._log = log
+        self._outgoing = Outgoing(terms.server)
+        self._numbers = itertools.count(1)
+        self._abandoned: deque[RequestUnderWay] = deque()
+        self._running = loop.create_task(self._run())
+        self._alarm = loop.call_later(terms.start_timeout, self._late)
+
+    def __repr__(self) -> str:
+        state = "over" if self.failure else "answering" if self.answered else "starting"
+        return f"<ChildConversation with {self.terms.server!r}: {state}, {len(self.correlation.requests)} under way>"
+
+    # --- the life of the child --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            self._child = await self._start(self)
+            await self._outgoing.write(self._child.send)
+        except AdapterError as error:
+            # A child that has ended while it was written to says so itself, and why.
+            if self._child is None:
+                self.finish(not_started(self.terms.server, error))
+
+    def _late(self) -> None:
+        if not self.answered:
+            self.finish(never_answered(self.terms.server, self.terms.start_timeout))
+
+    def exited(self, child_exit: ChildExit) -> None:
+        """See ChildOwner."""
+        self.finish(exited(self.terms.server, child_exit, answered=self.answered))
+
+    def finish(self, failure: AdapterError) -> None:
+        """End what is under way with this failure, and take nothing more. Idempotent."""
+        if self.failure is not None:
+            return
+        self.failure = failure
+        self._alarm.cancel()
+        self.correlation.close()
+        self.correlation.fail(failure)
+        self._ended(self)
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nothing is under way and nobody listens."""
+        sessions = self.audience.sessions if self.audience is not None else []
+        return not self.correlation.requests and all(session.idle for session in sessions)
+
+    def leave(self) -> None:
+        """End what is under way because the child is needed no more."""
+        if self.failure is None:
+            self.was_left = True
+            self.finish(stopped(self.terms.server))
+
+    async def close(self) -> None:
+        """Stop the child; returns when nothing of it is left."""
+        self._running.cancel()
+        await asyncio.wait((self._running,))
+        if self._child is not None:
+            await self._child.stop()
+
+    def pause(self) -> None:
+        """See ServerLine."""
+        if self._child is not None:
+            self._child.pause()
+
+    def resume(self) -> None:
+        """See ServerLine."""
+        if self._child is not None:
+            self._child.resume()
+
+    # --- from clients -----------------------------------------------------------------------------------------
+
+    def ask(
+        self, request: LocalRequest, session: LocalSession | None, taker: Taker | None = None
+    ) -> PendingReply:
+        """Send a client's request and give the reply that will be filled.
+
+        ``taker`` gets the response in place of the client. Raises LimitReached for a child that does not read, and
+        RpcRefused for an id that is in use.
+        """
+        if self.failure is not None:
+            raise self.failure
+        envelope = request.envelope
+        events = CallEvents(session) if session is not None and request.head.streams else None
+        reply = PendingReply(lambda: self._give_up(way), events=events or encode)
+        way = RequestUnderWay(0, request.id_bytes, request.head.era, reply, session)
+        way.streams, way.events, way.taker, way.method = request.head.streams, events, taker, envelope.method
+        data = self._numbered(way, request)
+        self.write(data)
+        self.correlation.requests.add(way)
+        self._use(way)
+        return reply
+
+    def _use(self, way: RequestUnderWay) -> None:
+        if way.method != "ping":
+            self.used = asyncio.get_running_loop().time()
+
+    def _numbered(self, way: RequestUnderWay, request: LocalRequest) -> bytes:
+        """Give a request its ids at the child. Returns the bytes that the child reads. Raises RpcRefused."""
+        envelope = request.envelope
+        if self.terms.shared:
+            way.number = next(self._numbers)
+            data, way.token_bytes = renumbered(envelope, way.number)
+            way.renumbered = True
+            way.token = None if way.token_bytes is None else way.number
+            return data
+        assert envelope.id is not None, "a request has an id"
+        if envelope.id in self.correlation.requests:
+            raise RpcRefused(INVALID_REQUEST, "A request with this id is under way already.")
+        way.number, way.token = envelope.id, request.progress_token
+        return envelope.body
+
+    def write(self, message: bytes) -> None:
+        """Send the child a message. Raises LimitReached where it does not read."""
+        self._outgoing.put(as_line(message))
+
+    def try_write(self, message: bytes) -> None:
+        """Send the child a message that nobody waits for; one that does not read does not get it."""
+        with contextlib.suppress(LimitReached):
+            self.write(message)
+
+    def _give_up(self, way: RequestUnderWay) -> None:
+        """End the session whose opening nobody waits for; for any other request see Correlation."""
+        if way.method == "initialize" and way.session is not None:
+            way.session.end()
+        else:
+            self.correlation.give_up(way)
+
+    def cancel(self, request: RequestUnderWay) -> None:
+        """See ServerLine."""
+        if request.method != "initialize":
+            params = {"requestId": request.number, "reason": "Nobody waits for the answer any more."}
+            self.try_write(notification(CANCELLED, params))
+
+    # --- from the child ---------------------------------------------------------------------------------------
+
+    def received(self, line: bytes) -> None:
+        """See ChildOwner. A line that holds no message is dropped."""
+        if self.failure is not None:
+            return
+        try:
+            messages = messages_of(line)
+        except BadJson:
+            self._log.warning("dropped a line that is no message", bytes=len(line))
+            return
+        for message in messages:
+            self._receive(message)
+
+    def _receive(self, message: LineMessage) -> None:
+        if message.kind is Kind.RESPONSE and not self.answered:
+            self.answered = True
+            self._alarm.cancel()
+        way = self.correlation.receive(message)
+        if way is not None:
+            self._use(way)
+        elif message.kind is Kind.RESPONSE:
+            self._log.debug("dropped an answer to no request", server=self.terms.server)
+
+    def take(self, message: LineMessage) -> None:
+        """See ServerLine."""
+        if self.audience is not None:
+            self.audience.take(message)
+
+    def dropped(self, line: LongLine) -> None:
+        """See ChildOwner. The request that a line was too long an answer to fails."""
+        self._log.warning("dropped a line that is too long", bytes=line.size)
+        way = self.correlation.requests.take(number_of_long_line(line.head, line.tail))
+        if way is not None:
+            way.fail(AnswerTooLarge())

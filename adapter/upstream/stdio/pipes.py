@@ -1,0 +1,227 @@
+"""The pipes of a child: lines are read in turns, and messages wait until it reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+
+from adapter.errors import LimitReached, UpstreamExited
+from adapter.wire.lines import Line, LineReader
+
+PIECE = 65536
+"""Bytes of one read: as much as a pipe holds."""
+
+LINES_AT_ONCE = 64
+"""Lines handed on before everything else has its turn: whoever takes them may need 0.1 ms for each."""
+
+
+class LinePipe:
+    """Reads lines from a non-blocking pipe, one piece or LINES_AT_ONCE lines in each turn of the loop.
+
+    It begins paused. While it is paused nothing is read, so that the writer waits when the pipe is full; at most the
+    lines of one piece are held. ``on_end`` is called after the last line. The descriptor is closed by ``close`` only.
+    """
+
+    def __init__(
+        self, descriptor: int, limit: int, on_line: Callable[[Line], None], on_end: Callable[[], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._reader = LineReader(limit)
+        self._on_line: Callable[[Line], None] | None = on_line
+        self._on_end = on_end
+        self._waiting: deque[Line] = deque()
+        self._paused = True
+        self._reads = False
+        self._turn: asyncio.Handle | None = None
+        self.ended = False
+        """True when the last line was handed on."""
+        self._read_all = False
+        self._closed = False
+
+    @property
+    def paused(self) -> bool:
+        """True while nothing is read."""
+        return self._paused
+
+    def pause(self) -> None:
+        """Hand on no further line, from now on."""
+        self._paused = True
+        self._arrange()
+
+    def resume(self) -> None:
+        """Read again; lines come in later turns of the loop."""
+        self._paused = False
+        self._arrange()
+
+    def discard(self) -> None:
+        """Read to the end and forget what comes."""
+        self._on_line = None
+        self._waiting.clear()
+        self.resume()
+
+    def close(self) -> None:
+        """Read nothing any more and close the descriptor. Idempotent; ``on_end`` is not called."""
+        if self._closed:
+            return
+        self._paused = True
+        self._waiting.clear()
+        self._arrange()
+        self._closed = True
+        os.close(self._descriptor)
+
+    def _readable(self) -> None:
+        try:
+            piece = os.read(self._descriptor, PIECE)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if self._on_line is not None:
+            self._waiting.extend(self._reader.feed(piece) if piece else self._reader.end())
+        self._read_all = not piece
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        self._turn = None
+        try:
+            for _ in range(LINES_AT_ONCE):
+                # Whoever takes a line may pause, discard or close.
+                if self._paused or not self._waiting or self._on_line is None:
+                    break
+                self._on_line(self._waiting.popleft())
+        finally:
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Read on, hand on in the next turn of the loop, or wait, as it stands."""
+        if self._closed:
+            return
+        self._read_if(not (self._paused or self._waiting or self._read_all))
+        if self._paused or not (self._waiting or self._read_all):
+            if self._turn is not None:
+                self._turn.cancel()
+                self._turn = None
+        elif self._waiting:
+            self._turn = self._turn or self._loop.call_soon(self._hand_on)
+        elif not self.ended:
+            self.ended = True
+            self._loop.call_soon(self._tell_end)
+
+    def _read_if(self, reads: bool) -> None:
+        if reads and not self._reads:
+            self._loop.add_reader(self._descriptor, self._readable)
+        elif self._reads and not reads:
+            self._loop.remove_reader(self._descriptor)
+        self._reads = reads
+
+    def _tell_end(self) -> None:
+        if not self._closed:
+            self._on_end()
+
+
+class _Message:
+    """A message that waits for room in the pipe: what is left of it before its newline."""
+
+    __slots__ = ("begun", "rest", "written")
+
+    def __init__(self, rest: memoryview, begun: bool, written: asyncio.Future[None]) -> None:
+        self.rest = rest
+        self.begun = begun
+        self.written = written
+
+
+class MessagePipe:
+    """Writes messages to a non-blocking pipe, each whole and in the order of the calls, with a newline behind it.
+
+    At most ``most`` messages wait while the reader of the pipe does not read.
+    """
+
+    def __init__(self, descriptor: int, most: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._most = most
+        self._waiting: deque[_Message] = deque()
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait for room."""
+        return len(self._waiting)
+
+    async def send(self, message: bytes) -> None:
+        """Write one message, which contains no newline; returns when the pipe has all of it.
+
+        A call that is cancelled takes its message back, unless a part of it was written: then the rest still is.
+        Raises LimitReached if too many messages wait already, UpstreamExited if nobody reads the pipe any more.
+        """
+        if self._closed:
+            raise UpstreamExited
+        rest = memoryview(message)
+        if not self._waiting:
+            count = self._write(rest)
+            if count > len(rest):
+                return
+            rest = rest[count:]
+        if len(self._waiting) >= self._most:
+            raise LimitReached(
+                f"The upstream server's process does not read its input: {self._most} messages wait already."
+            )
+        await self._wait(_Message(rest, len(rest) < len(message), self._loop.create_future()))
+
+    def close(self) -> None:
+        """Close the descriptor; messages that wait fail. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_writer(self._descriptor)
+        os.close(self._descriptor)
+        while self._waiting:
+            message = self._waiting.popleft()
+            if not message.written.done():
+                message.written.set_exception(UpstreamExited())
+
+    def _write(self, rest: memoryview) -> int:
+        """Write as much of a message and its newline as the pipe takes. Returns the number of bytes."""
+        try:
+            return os.writev(self._descriptor, (rest, b"\n"))
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self.close()
+            raise UpstreamExited from error
+
+    async def _wait(self, message: _Message) -> None:
+        self._waiting.append(message)
+        if len(self._waiting) == 1:
+            self._loop.add_writer(self._descriptor, self._writable)
+        try:
+            await message.written
+        except asyncio.CancelledError:
+            if not message.begun and message in self._waiting:
+                self._waiting.remove(message)
+                self._rest_if_idle()
+            raise
+
+    def _writable(self) -> None:
+        """Write what waits, as far as there is room."""
+        while self._waiting:
+            message = self._waiting[0]
+            try:
+                count = self._write(message.rest)
+            except UpstreamExited:
+                return
+            if count <= len(message.rest):
+                message.begun = message.begun or count > 0
+                message.rest = message.rest[count:]
+                return
+            self._waiting.popleft()
+            if not message.written.done():
+                message.written.set_result(None)
+        self._rest_if_idle()
+
+    def _rest_if_idle(self) -> None:
+        if not self._waiting and not self._closed:
+            self._loop.remove_writer(self._descriptor)

@@ -1,0 +1,143 @@
+"""The processes of one server: as many as are allowed, not too soon after failures, and stopped when idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import LimitReached
+from adapter.rules.calls.restart_backoff import RestartBackoff
+from adapter.upstream.stdio.conversation import ChildConversation, ConversationTerms, StartChild
+from adapter.upstream.stdio.failures import backing_off
+
+MOST_BACKOFFS = 1000
+"""Principals whose failed starts are remembered."""
+
+SPARE = 60.0
+"""Seconds without use after which a process may be stopped to make room for another."""
+
+_LOOKS = 8
+"""Looks at the idle processes within the time after which they are stopped."""
+
+
+class ProcessLimits(NamedTuple):
+    """``most`` processes at once, each stopped after ``idle_ttl`` seconds without use, None: never.
+
+    ``first_pause`` and ``longest_pause`` are the seconds between failed starts.
+    """
+
+    most: int = 100
+    idle_ttl: float | None = None
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+
+
+class Processes:
+    """Starts processes by ``start``. ``put_to_rest`` is called with a conversation that nobody uses, and ends it."""
+
+    def __init__(
+        self,
+        terms: ConversationTerms,
+        limits: ProcessLimits,
+        start: StartChild,
+        log: FilteringBoundLogger,
+        put_to_rest: Callable[[ChildConversation], None],
+    ) -> None:
+        self._terms = terms
+        self._limits = limits
+        self._start = start
+        self._log = log
+        self._put_to_rest = put_to_rest
+        # Also those that are being stopped: they are processes as long as anything of them is left.
+        self._all: dict[ChildConversation, str] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._backoffs: OrderedDict[str, RestartBackoff] = OrderedDict()
+        self._looking: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Processes of {self._terms.server!r}: {len(self._all)} of {self._limits.most}>"
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def begin(
+        self, series: str, ended: Callable[[ChildConversation], None], *, shared: bool
+    ) -> ChildConversation:
+        """Start a process. ``series`` names the starts that fail together; ``ended`` is called when it is over.
+
+        Raises LimitReached, and UpstreamUnreachable where the last start of the series failed just now.
+        """
+        now = asyncio.get_running_loop().time()
+        backoff = self._backoffs.get(series)
+        if backoff is not None and (wait := backoff.wait(now)):
+            raise backing_off(self._terms.server, wait, backoff.reason)
+        if len(self._all) >= self._limits.most and not self._make_room(now):
+            raise LimitReached(
+                f'The server "{self._terms.server}" has {self._limits.most} processes, as many as '
+                "servers[].upstream.max_processes allows. Try again when a session has ended.",
+                retry_after=SPARE,
+            )
+        terms = self._terms._replace(shared=shared)
+        conversation = ChildConversation(terms, self._start, partial(self._over, ended), self._log)
+        self._all[conversation] = series
+        if self._looking is None and self._limits.idle_ttl is not None:
+            self._looking = asyncio.get_running_loop().create_task(self._look(self._limits.idle_ttl))
+        return conversation
+
+    async def close(self) -> None:
+        """Stop all processes; returns when nothing of them is left."""
+        if self._looking is not None:
+            self._looking.cancel()
+        for conversation in list(self._all):
+            conversation.leave()
+        await asyncio.gather(*self._closing)
+
+    def _over(self, ended: Callable[[ChildConversation], None], conversation: ChildConversation) -> None:
+        now = asyncio.get_running_loop().time()
+        self._note(self._all[conversation], conversation, now)
+        ended(conversation)
+        task = asyncio.get_running_loop().create_task(self._close(conversation))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _close(self, conversation: ChildConversation) -> None:
+        try:
+            await conversation.close()
+        finally:
+            del self._all[conversation]
+
+    def _note(self, series: str, conversation: ChildConversation, now: float) -> None:
+        """Count a start that failed. One that was stopped by the adapter says nothing."""
+        if conversation.answered:
+            self._backoffs.pop(series, None)
+        elif not conversation.was_left:
+            found = self._backoffs.pop(series, None)
+            backoff = found or RestartBackoff(self._limits.first_pause, self._limits.longest_pause)
+            failure = conversation.failure
+            backoff.failed(now, "" if failure is None else failure.reason or str(failure))
+            self._backoffs[series] = backoff
+            if len(self._backoffs) > MOST_BACKOFFS:
+                self._backoffs.popitem(last=False)
+
+    # --- idle processes ---------------------------------------------------------------------------------------
+
+    def _make_room(self, now: float) -> bool:
+        """Stop the process that was unused for longest, if that is long enough. Its place is free at once."""
+        idle = [each for each in self._all if each.is_idle and now - each.used > SPARE]
+        if not idle:
+            return False
+        self._put_to_rest(min(idle, key=lambda each: each.used))
+        return True
+
+    async def _look(self, idle_ttl: float) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(max(0.1, idle_ttl / _LOOKS))
+            for each in list(self._all):
+                if each.is_idle and loop.time() - each.used > idle_ttl:
+                    self._put_to_rest(each)

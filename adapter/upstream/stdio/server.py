@@ -1,0 +1,185 @@
+"""A LocalServer whose answers come from child processes: messages pass through as they are.
+
+In the legacy era each session has a process, or shares the one of its principal, or of all. Clients of MCP 2026-07-28
+open no sessions, so those of one principal share a process.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import SessionUnknown
+from adapter.upstream.local.correlation import BOUNDS
+from adapter.upstream.local.handshake import agreed_version, declared_capabilities
+from adapter.upstream.local.messages import LocalAnswer, result
+from adapter.upstream.local.port import LocalHead, LocalRequest
+from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.sessions import LocalSession, LocalSessions
+from adapter.upstream.local.under_way import RequestUnderWay
+from adapter.upstream.stdio.audiences import ManySessions, NoSession, OneSession
+from adapter.upstream.stdio.conversation import (
+    Audience,
+    ChildConversation,
+    ConversationTerms,
+    StartChild,
+)
+from adapter.upstream.stdio.handshake import SharedHandshake
+from adapter.upstream.stdio.processes import Processes, ProcessLimits
+from adapter.wire.envelope import Envelope
+from adapter.wire.eras import Era
+from adapter.wire.line_messages import LineMessage
+
+MOST_SESSIONS = 100_000
+"""Sessions of one server, also those whose process rests."""
+
+
+class ProcessMode(Enum):
+    """The sessions that one process serves in the legacy era."""
+
+    PER_SESSION = "per_session"
+    PER_PRINCIPAL = "per_principal"
+    SHARED = "shared"
+
+
+class StdioServer:
+    """Serves sessions by processes that ``start`` starts. ``terms.shared`` follows from ``mode``.
+
+    A session whose process was stopped because nobody used it rests: it answers pings, and any other request 404, at
+    which the relay opens it again.
+    """
+
+    def __init__(
+        self,
+        terms: ConversationTerms,
+        mode: ProcessMode,
+        limits: ProcessLimits,
+        start: StartChild,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self.sessions = LocalSessions(MOST_SESSIONS, self._session_ended, BOUNDS)
+        self._name = terms.server
+        self._mode = mode
+        self._processes = Processes(terms, limits, start, log, self._put_to_rest)
+        self._of_session: dict[LocalSession, ChildConversation] = {}
+        # Both by principal; where all share a process there is one.
+        self._modern: dict[str, ChildConversation] = {}
+        self._handshakes: dict[str, SharedHandshake] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"<StdioServer {self._name!r}: {len(self.sessions)} sessions, {len(self._processes)} processes>"
+        )
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that run, also those that are being started or stopped."""
+        return len(self._processes)
+
+    def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply:
+        """See LocalServer."""
+        if request.session is not None:
+            return self._answer_in(request.session, request)
+        if request.head.era is Era.MODERN:
+            return self._modern_conversation(self._key(request)).ask(request, None)
+        if self._mode is ProcessMode.PER_SESSION:
+            return self._open(request)
+        return self._handshake(self._key(request)).open(request)
+
+    async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:  # noqa: ARG002 (pipes have no heads)
+        """See LocalServer."""
+        self._audience(session).observe(envelope, session)
+
+    async def close(self) -> None:
+        """Stop all processes."""
+        await self._processes.close()
+
+    def _answer_in(self, session: LocalSession, request: LocalRequest) -> LocalAnswer | PendingReply:
+        if session not in self._of_session and request.envelope.method == "ping":
+            return LocalAnswer(result(request.id_bytes, {}))
+        return self._audience(session).ask(request, session)
+
+    def _audience(self, session: LocalSession) -> Audience:
+        """The audience that a session is in. Raises SessionUnknown for one that rests: it is opened again then."""
+        conversation = self._of_session.get(session)
+        if conversation is None or conversation.audience is None:
+            session.end()
+            raise SessionUnknown()
+        return conversation.audience
+
+    def _key(self, request: LocalRequest) -> str:
+        return "" if self._mode is ProcessMode.SHARED else request.head.caller.principal
+
+    # --- opening ----------------------------------------------------------------------------------------------
+
+    def _open(self, request: LocalRequest) -> PendingReply:
+        """Start a process for a session of its own, which gets the client's ``initialize`` as it is."""
+        conversation = self._processes.begin("", self._over, shared=False)
+        session = self.sessions.open("", declared_capabilities(request))
+        self._of_session[session] = conversation
+        conversation.audience = OneSession(conversation, session)
+        return conversation.ask(request, session, partial(self._opened, session))
+
+    def _opened(self, session: LocalSession, way: RequestUnderWay, message: LineMessage) -> None:
+        version = agreed_version(message)
+        if version is None:
+            way.answer(message)
+            session.end()
+            return
+        session.version = version
+        way.reply.answer(LocalAnswer(message.data, session=session))
+        way.close()
+
+    def _handshake(self, key: str) -> SharedHandshake:
+        """The opening of the process that sessions share, begun if there is none."""
+        handshake = self._handshakes.get(key)
+        if handshake is None:
+            conversation = self._processes.begin(f"legacy {key}", self._over, shared=True)
+            strangers = self._mode is ProcessMode.SHARED
+            audience = conversation.audience = ManySessions(conversation, strangers=strangers)
+            handshake = SharedHandshake(conversation, audience, self._join, strangers=strangers)
+            self._handshakes[key] = handshake
+        return handshake
+
+    def _join(self, conversation: ChildConversation, version: str, request: LocalRequest) -> LocalSession:
+        session = self.sessions.open(version, declared_capabilities(request))
+        self._of_session[session] = conversation
+        return session
+
+    def _modern_conversation(self, key: str) -> ChildConversation:
+        conversation = self._modern.get(key)
+        if conversation is None:
+            conversation = self._processes.begin(f"modern {key}", self._over, shared=True)
+            conversation.audience = NoSession(conversation)
+            self._modern[key] = conversation
+        return conversation
+
+    # --- ending -----------------------------------------------------------------------------------------------
+
+    def _session_ended(self, session: LocalSession) -> None:
+        conversation = self._of_session.pop(session, None)
+        if conversation is None:
+            return
+        if isinstance(conversation.audience, ManySessions):
+            conversation.audience.leave(session)
+        else:
+            conversation.leave()
+
+    def _put_to_rest(self, conversation: ChildConversation) -> None:
+        """Stop a process that nobody uses. Its sessions rest until they are used again."""
+        if conversation.audience is not None:
+            for session in conversation.audience.sessions:
+                self._of_session.pop(session, None)
+        conversation.leave()
+
+    def _over(self, conversation: ChildConversation) -> None:
+        """Forget a process that has ended, and end its sessions: the relay opens them again where they are used."""
+        for key in [key for key, each in self._modern.items() if each is conversation]:
+            del self._modern[key]
+        for key in [key for key, each in self._handshakes.items() if each.conversation is conversation]:
+            self._handshakes.pop(key).fail()
+        for session in conversation.audience.sessions if conversation.audience is not None else ():
+            if self._of_session.pop(session, None) is not None:
+                session.end()

@@ -1,0 +1,119 @@
+"""The process that starts and ends the adapter's children, as the adapter sees it: always there when it is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import UpstreamNotStarted
+from adapter.upstream.stdio.orders import start_order
+from adapter.upstream.stdio.supervisor_link import OnExit, SupervisorLink
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedProcess:
+    """A process that runs: its id, and the way to signal its group for as long as its supervisor lives."""
+
+    pid: int
+    number: int
+    link: SupervisorLink
+
+    def signal(self, which: signal.Signals) -> None:
+        """Send a signal to its process group; nothing happens if it has ended."""
+        self.link.signal(self.number, which)
+
+
+class Supervisor:
+    """Starts the children of this adapter from one small process, which outlives the adapter to end them.
+
+    One for the whole adapter. The process is started for the first child, and again if somebody has killed it; on
+    Linux the system has then killed its children too.
+    """
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
+        self._link: SupervisorLink | None = None
+        self._opening = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        children = self._link.count if self._link is not None else 0
+        return f"<Supervisor: process {self.pid}, {children} children>"
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its process; None while there is none."""
+        return self._link.pid if self._link is not None and self._link.alive else None
+
+    async def open(self) -> None:
+        """Start its process if there is none, which first ends the leftovers of adapters that were killed.
+
+        Raises UpstreamNotStarted.
+        """
+        await self._opened()
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: str,
+        descriptors: Sequence[int],
+        on_exit: OnExit,
+    ) -> SupervisedProcess:
+        """Start a program. The descriptors become its standard input, output and error, and are closed here always.
+
+        ``on_exit`` is called when the process and its group have ended. Raises StartRefused, UpstreamNotStarted.
+        """
+        try:
+            link = await self._opened()
+            number = link.next_number()
+            order = start_order(number, argv, environment, cwd)
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        pid = await link.start(number, order, descriptors, on_exit)
+        return SupervisedProcess(pid, number, link)
+
+    async def close(self) -> None:
+        """End every child that is left, and the process. It may be opened again."""
+        async with self._opening:
+            link, self._link = self._link, None
+            if link is not None:
+                await link.close()
+
+    async def _opened(self) -> SupervisorLink:
+        if self._link is not None and self._link.alive and self._link.ready.done():
+            return self._link
+        async with self._opening:
+            if self._link is not None and not self._link.alive:
+                await self._link.close()
+                self._link = None
+            if self._link is None:
+                self._link = await self._opened_anew()
+            return self._link
+
+    async def _opened_anew(self) -> SupervisorLink:
+        try:
+            link = SupervisorLink(self._log)
+        except OSError as error:
+            raise UpstreamNotStarted(
+                f"The process that starts servers cannot be started: {error.strerror}."
+            ) from error
+        try:
+            leftovers = await asyncio.shield(link.ready)
+        except asyncio.CancelledError:
+            await link.close()
+            raise
+        if not link.alive:
+            await link.close()
+            raise UpstreamNotStarted(
+                "The process that starts servers ended at once; its error is on standard error."
+            )
+        if leftovers:
+            self._log.warning("ended processes that an earlier adapter left behind", processes=leftovers)
+        return link

@@ -1,0 +1,175 @@
+"""Messages of a server that has one pipe for all of them: its lines are read for their addressee, and renumbered.
+
+Source of the rules: MCP, "stdio", of the revisions through 2026-07-28. What is not edited keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from adapter.errors import BadJson
+from adapter.wire.envelope import Envelope, Kind, parse, read_response
+from adapter.wire.names import SUBSCRIPTION_KEY
+from adapter.wire.shared_ids import CANCELLED, PROGRESS, with_id
+from adapter.wire.spans import Edit, Replace, Span, edit, find, items
+
+RpcId = str | int | float
+
+LARGE = 64 << 10
+"""Bytes from which on a response is recognised by its first or last members, without parsing what is between them."""
+
+_TOKEN = ("params", "_meta", "progressToken")
+_SUBSCRIPTION = ("params", "_meta", SUBSCRIPTION_KEY)
+_RESULT_SUBSCRIPTION = ("result", "_meta", SUBSCRIPTION_KEY)
+_LINE_ENDS = b"\r\n"
+
+# Two shapes that the serializers of servers write. In valid JSON neither can be the inside of a string: the first
+# begins the text, and before the last brace only an escaped quotation mark could belong to one.
+_S = rb"[ \t]{0,4}"
+_ID = rb'(-?[0-9]{1,15}|"[^"\\\x00-\x1f]{0,200}")'
+_RESPONSE_HEAD = re.compile(
+    rb"\{%(s)s\"jsonrpc\"%(s)s:%(s)s\"2\.0\"%(s)s,%(s)s\"id\"%(s)s:%(s)s%(id)s%(s)s,%(s)s\"result\"%(s)s:"
+    % {b"s": _S, b"id": _ID}
+)
+_RESULT_FIRST = re.compile(rb"\{%(s)s\"result\"%(s)s:" % {b"s": _S})
+_RESPONSE_TAIL = re.compile(
+    rb"[}\]]%(s)s,%(s)s\"jsonrpc\"%(s)s:%(s)s\"2\.0\"%(s)s,%(s)s\"id\"%(s)s:%(s)s%(id)s%(s)s\}%(s)s\Z"
+    % {b"s": _S, b"id": _ID}
+)
+_TAIL_LENGTH = 300
+
+
+class LineMessage(NamedTuple):
+    """One message of a server: its bytes, and the members that tell for whom it is.
+
+    ``number`` is the id of a request or response. ``token`` is the progress token that a notification is about, or
+    that a request brings. ``about`` is the id of the request that a cancellation or a subscription's notification
+    names. ``uri`` is the resource that was updated. ``code`` is that of an error. ``id_span`` is the place of the id,
+    where that was found on the way.
+    """
+
+    kind: Kind
+    data: bytes
+    method: str = ""
+    number: RpcId | None = None
+    token: RpcId | None = None
+    about: RpcId | None = None
+    uri: str | None = None
+    code: int | None = None
+    id_span: Span | None = None
+
+
+def as_line(body: bytes) -> bytes:
+    """A JSON text without line ends. In valid JSON they stand between tokens only, where they mean nothing."""
+    if b"\n" not in body and b"\r" not in body:
+        return body
+    return body.translate(None, _LINE_ENDS)
+
+
+def messages_of(line: bytes) -> list[LineMessage]:
+    """The messages of a line, several where it is a batch (MCP 2025-03-26). Raises BadJson for what is no message."""
+    if len(line) >= LARGE and (answer := _large_response(line)) is not None:
+        return [answer]
+    message = parse(line)
+    if isinstance(message, dict):
+        return [_read(message, line)]
+    if isinstance(message, list) and message and all(isinstance(each, dict) for each in message):
+        return [_read(each, line[start:end]) for each, (start, end) in zip(message, items(line), strict=True)]
+    raise BadJson("This is JSON, but no JSON-RPC message.")
+
+
+def number_of_long_line(head: bytes, tail: bytes) -> RpcId | None:
+    """The id of a response of which only the first and last bytes are known; None where they do not tell."""
+    found = _of_response(head, tail)
+    return None if found is None else _rpc_id(parse(found[1]))
+
+
+def _large_response(line: bytes) -> LineMessage | None:
+    """A response in one of the usual shapes; None for anything else."""
+    found = _of_response(line, line)
+    if found is None:
+        return None
+    return LineMessage(Kind.RESPONSE, line, number=_rpc_id(parse(found[1])), id_span=found.span(1))
+
+
+def _of_response(head: bytes, tail: bytes) -> re.Match[bytes] | None:
+    """The match whose first group is the id."""
+    found = _RESPONSE_HEAD.match(head)
+    if found is None and _RESULT_FIRST.match(head):
+        return _RESPONSE_TAIL.search(tail, max(0, len(tail) - _TAIL_LENGTH))
+    return found
+
+
+def _read(message: dict[str, Any], data: bytes) -> LineMessage:
+    method, number = message.get("method"), _rpc_id(message.get("id"))
+    if method is None and ("result" in message or "error" in message):
+        if isinstance(number, float):
+            # An integer of more than 64 bits, which is compared exactly.
+            read = read_response(data)
+            number = None if read is None else read.id
+        error = message.get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        return LineMessage(Kind.RESPONSE, data, number=number, code=code if type(code) is int else None)
+    if not isinstance(method, str):
+        raise BadJson("This is JSON, but no JSON-RPC message.")
+    params = message.get("params")
+    params = params if isinstance(params, dict) else {}
+    meta = params.get("_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    if number is not None:
+        return LineMessage(Kind.REQUEST, data, method, number, _rpc_id(meta.get("progressToken")))
+    about = params.get("requestId") if method == CANCELLED else meta.get(SUBSCRIPTION_KEY)
+    token = _rpc_id(params.get("progressToken")) if method == PROGRESS else None
+    uri = params.get("uri")
+    uri = uri if isinstance(uri, str) else None
+    return LineMessage(Kind.NOTIFICATION, data, method, None, token, _rpc_id(about), uri)
+
+
+def _rpc_id(value: object) -> RpcId | None:
+    """``value`` if it is an id or a token; JSON's true is none, although Python counts it among the numbers."""
+    return value if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+# --- renumbering ----------------------------------------------------------------------------------------------
+
+
+class Renumbered(NamedTuple):
+    """A client's request under another id. ``token`` is the client's progress token as it was spelled, or None."""
+
+    data: bytes
+    token: bytes | None
+
+
+def renumbered(request: Envelope, number: int) -> Renumbered:
+    """A request under the id ``number``, which is its progress token as well where it has one."""
+    body, text = request.body, b"%d" % number
+    edits: list[Edit] = [Replace(("id",), text)]
+    token = None
+    if b"progressToken" in body or b"\\" in body:
+        span = find(body, _TOKEN)
+        if span is not None and body[span[0]] not in b"{[tfn":
+            token = body[span[0] : span[1]]
+            edits.append(Replace(_TOKEN, text))
+    return Renumbered(edit(body, edits), token)
+
+
+def answered(response: LineMessage, text: bytes) -> bytes:
+    """A response under the id of the client's request."""
+    if response.id_span is None:
+        return with_id(response.data, text)
+    start, end = response.id_span
+    return response.data[:start] + text + response.data[end:]
+
+
+def with_subscription(message: LineMessage, text: bytes) -> bytes:
+    """A message of a subscription under the id of the request that the client opened it with."""
+    path = _RESULT_SUBSCRIPTION if message.kind is Kind.RESPONSE else _SUBSCRIPTION
+    return edit(message.data, [Replace(path, text)]) if find(message.data, path) else message.data
+
+
+def without_capabilities(initialize: Envelope) -> bytes:
+    """An ``initialize`` of a client that can do nothing but ask."""
+    if find(initialize.body, ("params", "capabilities")) is None:
+        return initialize.body
+    return edit(initialize.body, [Replace(("params", "capabilities"), b"{}")])
