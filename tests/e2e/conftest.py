@@ -29,6 +29,18 @@ def node() -> Path:
 
 
 @pytest.fixture(scope="session")
+def server_packages() -> Path:
+    """The npm packages of servers over stdio."""
+    return _or_skip(provision.server_packages)
+
+
+@pytest.fixture(scope="session")
+def servers_python() -> Path:
+    """A Python with servers over stdio."""
+    return _or_skip(lambda: provision.venv("servers"))
+
+
+@pytest.fixture(scope="session")
 def mcp1_python() -> Path:
     """A Python with the SDK 1.x."""
     return _or_skip(lambda: provision.venv("mcp1"))

@@ -18,8 +18,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NPM = ROOT / ".cache" / "npm"
+NPM_SERVERS = ROOT / ".cache" / "npm-servers"
 VENVS = ROOT / ".venvs"
-VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis")
+VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis", "servers")
 INSTALL_TIMEOUT = 300.0
 """Seconds one installation may take."""
 
@@ -41,6 +42,13 @@ def packages() -> Path:
     pins = [HERE / name for name in ("package.json", "package-lock.json", ".npmrc")]
     _once(NPM, pins, _install_packages)
     return NPM / "node_modules"
+
+
+def server_packages() -> Path:
+    """``node_modules`` with the servers of ``servers/package.json``, installed if it is not. Raises Missing."""
+    pins = [HERE / "servers" / name for name in ("package.json", "package-lock.json", ".npmrc")]
+    _once(NPM_SERVERS, pins, _install_packages)
+    return NPM_SERVERS / "node_modules"
 
 
 def venv(name: str) -> Path:
@@ -107,7 +115,7 @@ def _run(command: list[str], place: Path) -> None:
 def main() -> int:
     """Installs everything; 1 when something cannot be had."""
     try:
-        print(f"npm packages: {packages()}\nNode: {node()}")
+        print(f"npm packages: {packages()}\nservers: {server_packages()}\nNode: {node()}")
         for name in VENV_NAMES:
             print(f"{name}: {venv(name)}")
     except Missing as missing:

@@ -2,6 +2,7 @@
 
 child.py is one process with its three pipes, pipes.py reads and writes them, error_lines.py treats standard error and
 environment.py chooses variables. supervisor.py speaks with one small process (supervisor_process.py) that starts all
-children, ends each with everything it started, and outlives the adapter for as long as that takes; orders.py spells
-what is said between the two. leftovers.py finds processes whose supervisor was killed.
+children, ends each with everything it started, and outlives the adapter for as long as that takes; supervisor_link.py
+is the connection to it, orders.py spells what is said there, process_table.py asks the system, and leftovers.py finds
+processes whose supervisor was killed.
 """

@@ -135,11 +135,13 @@ class ChildProcess:
         cls, supervisor: Supervisor, spec: ChildSpec, owner: ChildOwner, log: FilteringBoundLogger
     ) -> ChildProcess:
         """Start a program. Raises UpstreamNotStarted, whose ``reason`` names the setting to change."""
-        cwd = spec.cwd if spec.cwd is not None else str(Path.cwd())
         try:
+            cwd = spec.cwd if spec.cwd is not None else str(Path.cwd())
             child = cls(spec, owner, log)
         except OSError as error:
-            raise UpstreamNotStarted(f"The adapter has no pipe for the process: {error.strerror}.") from error
+            raise UpstreamNotStarted(
+                f"The adapter has no folder or no pipe for the process: {error.strerror}."
+            ) from error
         try:
             child._process = await supervisor.start(
                 spec.argv, spec.environment, cwd, child._theirs, child._process_ended

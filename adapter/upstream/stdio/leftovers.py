@@ -12,11 +12,13 @@ import os
 import signal
 from collections.abc import Iterator
 
+from adapter.upstream.stdio.process_table import process_ids, stat_fields
+
 MARK = "MCP_ADAPTER_SUPERVISOR"
 """Name of the variable. Its value is ``SUPERVISOR/NUMBER``: ``identity()`` and the number of the child."""
 
 _START_TIME = 19
-"""Position of the start time behind the name of the program in ``/proc/PID/stat``; see proc(5)."""
+"""Position of the start time in ``stat_fields``."""
 
 
 def identity() -> str:
@@ -42,11 +44,7 @@ def mark_of(pid: int) -> tuple[str, int] | None:
 
 def marked() -> Iterator[tuple[int, str, int]]:
     """Find the processes of this user that have a mark: process id, supervisor, number."""
-    try:
-        names = os.listdir("/proc")  # noqa: PTH208  (see above)
-    except OSError:
-        return
-    for pid in map(int, filter(str.isdecimal, names)):
+    for pid in process_ids():
         if pid != os.getpid() and (mark := mark_of(pid)) is not None:
             yield pid, *mark
 
@@ -97,10 +95,9 @@ def _namespace() -> str:
 
 
 def _start_time(pid: int) -> str:
-    """When a process started, in ticks since the start of the system; ``""`` if there is no such process."""
+    """The time of a start, in ticks since that of the system; ``""`` if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123  (see above)
-            fields = file.read().rpartition(b")")[2].split()
+        fields = stat_fields(pid)
     except OSError:
         return ""
     # One that has ended and waits to be reaped ends nothing any more.

@@ -31,14 +31,15 @@ class SupervisedProcess:
 class Supervisor:
     """Starts the children of this adapter from one small process, which outlives the adapter to end them.
 
-    One for the whole adapter. The process is started for the first child, and again if somebody has killed it; on
-    Linux the system has then killed its children too.
+    One for the whole adapter. The process is started for the first child, and again if somebody kills it: on Linux
+    the system then kills its children, and the new process ends what these had started.
     """
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         self._log = log
         self._link: SupervisorLink | None = None
         self._opening = asyncio.Lock()
+        self._reopening: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         children = self._link.count if self._link is not None else 0
@@ -85,6 +86,8 @@ class Supervisor:
             link, self._link = self._link, None
             if link is not None:
                 await link.close()
+        if self._reopening is not None:
+            await asyncio.wait((self._reopening,))
 
     async def _opened(self) -> SupervisorLink:
         if self._link is not None and self._link.alive and self._link.ready.done():
@@ -115,5 +118,17 @@ class Supervisor:
                 "The process that starts servers ended at once; its error is on standard error."
             )
         if leftovers:
-            self._log.warning("ended processes that an earlier adapter left behind", processes=leftovers)
+            self._log.warning("ended processes whose supervisor was killed", processes=leftovers)
+        link.lost.add_done_callback(self._after_loss)
         return link
+
+    def _after_loss(self, _lost: asyncio.Future[None]) -> None:
+        """Start the process again at once if somebody killed it: it ends what its children have started."""
+        if self._link is not None:
+            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        try:
+            await self.open()
+        except UpstreamNotStarted as error:
+            self._log.error("no server can be started", reason=error.reason)

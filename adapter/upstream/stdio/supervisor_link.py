@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -23,6 +24,11 @@ OnExit = Callable[[int], None]
 """Is told once of the end of a child: its exit code, or the negative number of the signal that ended it."""
 
 _ROOT = Path(__file__).parents[3]
+_PROGRAM = (
+    # Behind the standard library: beside this package there may be modules with names of its modules.
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from adapter.upstream.stdio.supervisor_process import main; main()"
+)
 _LONGEST_LINE = 200
 _PIECE = 65536
 _ENDING_SECONDS = 5.0
@@ -156,10 +162,13 @@ class SupervisorLink:
                 _close(order.descriptors)
                 if sent < len(order.data):
                     self._orders.appendleft(_Order(order.data[sent:]))
-        except OSError:
-            _close(order.descriptors)
-            self._lose()
-            return
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                _close(order.descriptors)
+                self._lose()
+                return
+            # So many descriptors are on their way that the system waits for the supervisor to take some.
+            self._orders.appendleft(order)
         if self._orders:
             self._loop.add_writer(self._socket.fileno(), self._flush)
         else:
@@ -225,12 +234,12 @@ class SupervisorLink:
 
 def _started(control: socket.socket) -> subprocess.Popen[bytes]:
     """Start the supervisor. The adapter's environment holds secrets, so it gets none of it."""
-    return subprocess.Popen(
-        [sys.executable, "-S", "-P", "-m", "adapter.upstream.stdio.supervisor_process"],
+    return subprocess.Popen(  # noqa: S603  (it is this very interpreter)
+        [sys.executable, "-I", "-S", "-c", _PROGRAM, str(_ROOT)],
         stdin=control.fileno(),
         stdout=subprocess.DEVNULL,
         cwd="/",
-        env={"PYTHONPATH": str(_ROOT)},
+        env={},
         start_new_session=True,
     )
 

@@ -1,17 +1,18 @@
 """The process that starts the children of one adapter, and ends them when the adapter is gone.
 
-``python -S -P -m adapter.upstream.stdio.supervisor_process`` with a Unix socket as standard input takes the orders of
-``orders.py``. It has one thread and needs the standard library only. While no order comes and no child ends, it sleeps.
+It takes the orders of ``orders.py`` from a Unix socket, its standard input. It has one thread and needs the standard
+library only. While no order comes and no child ends, it sleeps.
 
-Each child leads a session and a process group of its own. When it ends, for whatever reason, the rest of its group is
-killed. When the socket ends, because the adapter closed it or died, every child gets TERM, and KILL a second later. On
-Linux also: a child is killed by the kernel when this process dies, and processes that left the group of their child
-are found (this process becomes the parent of all that lose theirs) and killed with it. Elsewhere the group is all.
+Each child leads a session and a process group of its own. When it ends, for whatever reason, the rest of its group gets
+TERM, and KILL a second later; so does every child when the socket ends, because the adapter closed it or died. On Linux
+also: a child is killed by the kernel when this process dies, and processes that left the group of their child are found
+(this process becomes the parent of all that lose theirs) and end with it. Elsewhere the group is all.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -20,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from adapter.upstream.stdio import leftovers
+from adapter.upstream.stdio import leftovers, process_table
 from adapter.upstream.stdio.orders import (
     DESCRIPTORS,
     EXITED,
@@ -35,13 +36,13 @@ from adapter.upstream.stdio.orders import (
 )
 
 TERM_SECONDS = 1.0
-"""Time between TERM and KILL when the adapter is gone."""
+"""Time between TERM and KILL for what is left of a child or of all of them."""
 
 KILL_SECONDS = 1.5
 """Longest wait for processes after KILL; the system ends them at once unless they are stuck in a device."""
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-"""linux/prctl.h."""
+_POLLED_SECONDS = 0.05
+"""Time between two looks at a group of which this process is not told, because it is not the parent."""
 
 _DEFAULTED = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD),
@@ -51,14 +52,34 @@ _DEFAULTED = (
 
 
 class _Child:
-    """A process that was started: ``failures`` is the pipe that tells that its program could not be run."""
+    """A process that was started, and then what it left.
+
+    ``failures`` is the pipe that tells that its program could not be run, -1 once that is known. ``status`` is None
+    while it runs. From ``kill_at`` on whatever is left is killed. ``termed`` has the targets that got TERM.
+    """
 
     def __init__(self, number: int, pid: int, failures: int) -> None:
         self.number = number
         self.pid = pid
         self.failures = failures
         self.status: int | None = None
-        self.deadline = 0.0
+        self.kill_at = float("inf")
+        self.termed: set[int] = set()
+
+    @property
+    def group(self) -> int:
+        """Its process group as a target of kill(2)."""
+        return -self.pid
+
+    def send(self, target: int, number: int) -> None:
+        """Send a signal to a process or group of this child, TERM only once: a second one often means haste."""
+        if number == signal.SIGTERM and target in self.termed:
+            return
+        self.termed.add(target)
+        if target == self.group and self.status is None and not process_table.group_exists(self.pid):
+            # It has only just been forked and has no group yet.
+            target = self.pid
+        process_table.send_signal(target, number)
 
 
 class SupervisorProcess:
@@ -67,8 +88,8 @@ class SupervisorProcess:
     def __init__(self, adapter: socket.socket) -> None:
         self._adapter = adapter
         self._identity = leftovers.identity()
-        self._prctl = _prctl()
-        self._prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        self._prctl = process_table.prctl()
+        self._prctl(process_table.PR_SET_CHILD_SUBREAPER, 1)
         self._children: dict[int, _Child] = {}
         self._connected = True
         self._poll = select.poll()
@@ -96,18 +117,27 @@ class SupervisorProcess:
             self._turn(left)
 
     def _has_any(self) -> bool:
-        return bool(self._children or _own_children())
+        """Tell whether any process is left that must end."""
+        return process_table.has_children() if sys.platform == "linux" else bool(self._children)
 
     def _turn(self, seconds: float | None) -> None:
         """Wait for something to happen, at most so long, and do what follows from it."""
-        ended = [child.deadline for child in self._children.values() if child.status is not None]
-        if ended:
-            left = max(0.0, min(ended) - time.monotonic())
-            seconds = left if seconds is None else min(seconds, left)
-        for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000 + 1):
+        limits = [seconds, self._due()]
+        least = min((each for each in limits if each is not None), default=None)
+        for descriptor, _ in self._poll.poll(None if least is None else least * 1000 + 1):
             if descriptor in self._actions:
                 self._actions[descriptor]()
         self._reap()
+
+    def _due(self) -> float | None:
+        """Seconds until something is to be done for a child that has ended; None if there is none."""
+        ended = [child.kill_at for child in self._children.values() if child.status is not None]
+        if not ended:
+            return None
+        if sys.platform != "linux":
+            return _POLLED_SECONDS
+        now = time.monotonic()
+        return min((at if at > now else max(now, at + KILL_SECONDS)) - now for at in ended)
 
     def _watch(self, descriptor: int, action: Callable[[], None]) -> None:
         self._actions[descriptor] = action
@@ -168,6 +198,8 @@ class SupervisorProcess:
     ) -> None:
         failures, failed = os.pipe()
         try:
+            if len(descriptors) != DESCRIPTORS:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pid = os.fork()
         except OSError as error:
             os.close(failures)
@@ -202,7 +234,7 @@ class SupervisorProcess:
         """Leave the supervisor's session, signals and descriptors; all of these close themselves but the three."""
         parent = os.getppid()
         os.setsid()
-        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        self._prctl(process_table.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(127)
         signal.set_wakeup_fd(-1)
@@ -227,120 +259,65 @@ class SupervisorProcess:
 
     def _signal(self, number: int, signal_number: int) -> None:
         for child in self._children.values():
-            if child.number == number and child.status is None:
-                _signal_group(child.pid, signal_number)
+            if child.number == number:
+                if signal_number == signal.SIGKILL:
+                    child.kill_at = time.monotonic()
+                child.send(child.group, signal_number)
 
     def _signal_all(self, signal_number: int) -> None:
-        for pid, child in self._children.items():
-            if child.status is None:
-                _signal_group(pid, signal_number)
-        for pid in _own_children():
+        for child in self._children.values():
+            child.send(child.group, signal_number)
+        for pid in process_table.child_ids():
             if pid not in self._children:
-                _signal_process(pid, signal_number)
+                process_table.send_signal(pid, signal_number)
 
     def _reap(self) -> None:
-        """Take note of every process that ended, and end what was left of its child."""
-        ended = False
-        while pid := _ended_child():
-            ended = True
+        """Take note of every process that has ended, and end what is left of its child.
+
+        The number of a group is not given away while anything is in it, and each end in it is seen here at once.
+        """
+        any_ended = False
+        while found := process_table.ended_process():
+            any_ended = True
+            pid, status = found
             child = self._children.get(pid)
-            if child is not None:
-                if child.failures >= 0:
-                    self._settle(child)
-                # Before it is reaped: until then no other process can get this number.
-                _signal_group(pid, signal.SIGKILL)
-            status = _reaped(pid)
-            if child is not None:
-                child.status, child.deadline = status, time.monotonic() + KILL_SECONDS
-        if ended:
-            self._kill_strays()
-        self._report()
+            if child is not None and child.failures >= 0:
+                self._settle(child)
+            if status is None:
+                status = os.waitpid(pid, 0)[1]
+            if child is not None and child.status is None:
+                child.status = os.waitstatus_to_exitcode(status)
+                child.kill_at = min(child.kill_at, time.monotonic() + TERM_SECONDS)
+        if any_ended or self._due() is not None:
+            self._end_families()
 
-    def _kill_strays(self) -> None:
-        """Kill processes that left the group of their child, lost their parents, and whose child has ended."""
-        running = {child.number for child in self._children.values() if child.status is None}
-        for pid in _own_children():
-            if pid in self._children and self._children[pid].status is None:
-                continue
-            mark = leftovers.mark_of(pid)
-            if mark is not None and mark[0] == self._identity and mark[1] not in running:
-                _signal_process(pid, signal.SIGKILL)
-
-    def _report(self) -> None:
-        """Tell the adapter of the children that have ended with all of their group."""
+    def _end_families(self) -> None:
+        """Signal what is left of children that have ended; tell the adapter of those of which nothing is left."""
         now = time.monotonic()
-        for child in [each for each in self._children.values() if each.status is not None]:
-            if child.deadline <= now or not _group_exists(child.pid):
+        strays = self._strays()
+        for child in list(self._children.values()):
+            left = strays.pop(child.number, [])
+            if child.status is None:
+                continue
+            if not (left or process_table.group_exists(child.pid)) or now >= child.kill_at + KILL_SECONDS:
                 del self._children[child.pid]
-                assert child.status is not None
                 self._say(EXITED, child.number, child.status)
+                continue
+            for target in (child.group, *left):
+                child.send(target, signal.SIGKILL if now >= child.kill_at else signal.SIGTERM)
+        for pid in (pid for left in strays.values() for pid in left):
+            process_table.send_signal(pid, signal.SIGKILL)
 
-
-def _prctl() -> Callable[[int, int], object]:
-    """The system call of that name on Linux; elsewhere a function that does nothing."""
-    if sys.platform != "linux":
-        return lambda _option, _value: None
-    import ctypes
-
-    call = ctypes.CDLL(None).prctl
-    return lambda option, value: call(option, value, 0, 0, 0)
-
-
-def _ended_child() -> int:
-    """The id of a process that has ended and waits to be reaped; 0 if there is none."""
-    try:
-        if sys.platform == "linux":
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            return found.si_pid if found is not None else 0
-        # Without waitid it is reaped at once, and its status is kept.
-        pid, _statuses[0] = os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return 0
-    else:
-        return pid
-
-
-_statuses = [0]
-
-
-def _reaped(pid: int) -> int:
-    """Reap a process that ``_ended_child`` found. Returns its exit code, or the negative number of a signal."""
-    status = os.waitpid(pid, 0)[1] if sys.platform == "linux" else _statuses[0]
-    return os.waitstatus_to_exitcode(status)
-
-
-def _own_children() -> list[int]:
-    """The processes whose parent is this one; on systems without ``/proc`` none are known."""
-    pid = os.getpid()
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123  (see leftovers.py)
-            return [int(each) for each in file.read().split()]
-    except OSError:
-        return [pid for pid, supervisor, _ in leftovers.marked() if supervisor == leftovers.identity()]
-
-
-def _group_exists(leader: int) -> bool:
-    try:
-        os.killpg(leader, 0)
-    except OSError:
-        return False
-    return True
-
-
-def _signal_group(leader: int, number: int) -> None:
-    """Send a signal to a group whose leader is not reaped yet."""
-    try:
-        os.killpg(leader, number)
-    except ProcessLookupError:
-        # It has only just been forked and has no group yet.
-        _signal_process(leader, number)
-    except OSError:
-        pass
-
-
-def _signal_process(pid: int, number: int) -> None:
-    with contextlib.suppress(OSError):
-        os.kill(pid, number)
+    def _strays(self) -> dict[int, list[int]]:
+        """Find processes that left the group of their child and lost their parents, by the number of the child."""
+        strays: dict[int, list[int]] = {}
+        for pid in process_table.child_ids():
+            # Groups include leaders that run, and what leaders that have ended left in theirs.
+            if process_table.group_of(pid) not in self._children:
+                supervisor, number = leftovers.mark_of(pid) or ("", 0)
+                if supervisor == self._identity:
+                    strays.setdefault(number, []).append(pid)
+        return strays
 
 
 def main() -> None:
@@ -353,7 +330,3 @@ def main() -> None:
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     SupervisorProcess(adapter).run()
-
-
-if __name__ == "__main__":
-    main()

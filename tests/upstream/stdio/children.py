@@ -16,6 +16,8 @@ from adapter.upstream.stdio.environment import child_environment
 from adapter.upstream.stdio.supervisor import Supervisor
 from adapter.wire.lines import LongLine
 
+ROOT = Path(__file__).parents[3]
+
 ENVIRONMENT = child_environment(os.environ)
 
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
@@ -109,8 +111,15 @@ def starting(supervisor: Supervisor) -> Start:
 
 
 def lives(pid: int) -> bool:
-    """Tell whether a process exists, where one that waits to be reaped does too."""
-    return Path(f"/proc/{pid}").exists()
+    """Tell whether a process exists, where one that waits for its supervisor to be reaped does too.
+
+    One that waits for the first process of the system does not: that is slow where much is going on.
+    """
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return False
+    return not (state in "ZX" and parent == "1")
 
 
 async def vanished(pids: list[int], seconds: float = 3.0) -> bool:

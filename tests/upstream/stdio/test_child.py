@@ -138,6 +138,31 @@ async def test_what_a_child_leaves_behind_ends_with_it(start: Start) -> None:
     assert await vanished(family, seconds=1)
 
 
+async def test_what_a_child_leaves_behind_may_clean_up(start: Start) -> None:
+    """It gets TERM once, and a second for what it has to do."""
+    owner = Witness()
+    child = await start(LEAVES_ONE_THAT_CLEANS_UP, owner, limits=ChildLimits(stop_grace_seconds=60))
+    assert await owner.line() == b"up"
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    assert (await owner.end()).signal == signal.SIGKILL
+    assert owner.lines == [b"term", b"clean"]
+
+
+LEAVES_ONE_THAT_CLEANS_UP = """
+import subprocess, sys, time
+inner = '''
+import signal, sys, time
+def end(*_): print("term", flush=True); time.sleep(0.2); print("clean", flush=True); sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+time.sleep(600)
+'''
+process = subprocess.Popen([sys.executable, '-S', '-c', inner])
+time.sleep(600)
+"""
+
+
 async def test_stopping_twice_is_stopping_once(start: Start) -> None:
     """Whoever stops a child gets its one exit, and a caller that leaves changes nothing."""
     owner = Witness()

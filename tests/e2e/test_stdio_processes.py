@@ -1,0 +1,230 @@
+"""Many processes behind one adapter: none is crossed with another, and none is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.over_stdio import PATIENCE, Command, serving, settings
+from tests.e2e.processes import Adapter, answers, start
+from tests.ports import free_port
+
+pytestmark = pytest.mark.e2e
+
+STAMPING = """
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message: continue
+    if message["method"] == "initialize":
+        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "stamping", "version": "1"}}
+    elif message["method"] == "tools/list":
+        result = {"tools": [{"name": "stamp", "inputSchema": {"type": "object"}}]}
+    elif message["method"] == "tools/call":
+        text = f"{os.getpid()} {message['params']['arguments']['text']}"
+        result = {"content": [{"type": "text", "text": text}]}
+    else: result = {}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+"""A server whose answers begin with its process id."""
+
+
+def zombies(parent: int) -> list[str]:
+    """The ended children of a process and of its children that nobody waited for."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] == "Z" and int(fields[1]) in {parent, *family(parent)}:
+                found.append(entry.name)
+    return found
+
+
+def family(parent: int) -> list[int]:
+    """The direct children of a process."""
+    tasks = Path(f"/proc/{parent}/task").iterdir()
+    return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+
+
+def descriptors(pid: int) -> int:
+    """The number of open descriptors of a process."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@pytest.fixture
+def stamping(tmp_path: Path) -> Command:
+    """The stamping server, with a mark of this test among its arguments."""
+    return sys.executable, ["-S", "-c", STAMPING, str(tmp_path)]
+
+
+def of_test(place: Path) -> set[int]:
+    """The processes that have the mark of a test among their arguments, other than the adapter."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if os.fsencode(place) in words:
+                found.add(int(entry.name))
+    return found
+
+
+async def none_left(place: Path, seconds: float) -> bool:
+    """Wait until no such process is left. Returns False if that takes longer."""
+    end = time.monotonic() + seconds
+    while of_test(place):
+        if time.monotonic() > end:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+class RawSession:
+    """A session without an SDK, so that many are cheap."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+        self._http = http
+        self._url = url
+        self._headers = {"Accept": "application/json, text/event-stream"}
+
+    async def post(self, method: str, number: int | None, params: dict[str, Any]) -> Any:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+        if number is not None:
+            message["id"] = number
+        async with self._http.post(self._url, json=message, headers=self._headers) as reply:
+            if method == "initialize":
+                self._headers["Mcp-Session-Id"] = reply.headers["Mcp-Session-Id"]
+            return None if number is None else await reply.json()
+
+    async def open(self) -> None:
+        """Open the session."""
+        client = {"name": "raw", "version": "1"}
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+        await self.post("initialize", 0, params)
+        await self.post("notifications/initialized", None, {})
+
+    async def stamp(self, text: str, number: int = 1) -> str:
+        """Call the tool; the process id and the text."""
+        answer = await self.post("tools/call", number, {"name": "stamp", "arguments": {"text": text}})
+        return str(answer["result"]["content"][0]["text"])
+
+    async def close(self) -> None:
+        """End the session."""
+        async with self._http.delete(self._url, headers=self._headers) as reply:
+            assert reply.status == 200
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=aiohttp.ClientTimeout(total=PATIENCE)
+    ) as session:
+        yield session
+
+
+async def opened(http: aiohttp.ClientSession, front: Adapter, count: int) -> list[RawSession]:
+    sessions = [RawSession(http, front.url) for _ in range(count)]
+    await asyncio.gather(*(session.open() for session in sessions))
+    return sessions
+
+
+async def test_fifty_sessions_have_fifty_processes(
+    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """All call at once with the same ids, and each answer has the stamp of the session's own process."""
+    async with serving(tmp_path, stamping) as front:
+        sessions = await opened(http, front, 50)
+        own = [(await session.stamp("first")).split()[0] for session in sessions]
+        assert len(set(own)) == 50
+        calls = [
+            session.stamp(f"{index}-{turn}", turn + 1)
+            for turn in range(20)
+            for index, session in enumerate(sessions)
+        ]
+        expected = [f"{own[index]} {index}-{turn}" for turn in range(20) for index in range(50)]
+        assert await asyncio.gather(*calls) == expected
+    assert await none_left(tmp_path, PATIENCE)
+
+
+async def test_killed_adapter_leaves_no_process(
+    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Fifty processes are gone within three seconds of a kill -9."""
+    async with serving(tmp_path, stamping) as front:
+        await opened(http, front, 50)
+        assert len(of_test(tmp_path)) >= 50
+        assert front.running is not None
+        front.running.process.send_signal(signal.SIGKILL)
+        assert await none_left(tmp_path, 3.0)
+
+
+async def test_three_hundred_sessions_leave_nothing(
+    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Half are ended by DELETE, half are just left; afterwards there is no process, zombie or descriptor of theirs."""
+    async with serving(tmp_path, stamping, idle_ttl_seconds=1, max_processes=400) as front:
+        assert front.running is not None
+        adapter = front.running.process.pid
+        (warm,) = await opened(http, front, 1)
+        await warm.close()
+        before = descriptors(adapter)
+        for turn in range(30):
+            sessions = await opened(http, front, 10)
+            await asyncio.gather(*(session.stamp(str(turn)) for session in sessions))
+            await asyncio.gather(*(session.close() for session in sessions[::2]))
+        assert await none_left(tmp_path, PATIENCE)
+        assert zombies(adapter) == []
+        assert descriptors(adapter) <= before + 5
+
+
+async def test_a_client_finds_its_session_after_its_process_was_idle(
+    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """The process is started again with the client's own initialize; the client notices nothing."""
+    async with serving(tmp_path, stamping, idle_ttl_seconds=0.5) as front:
+        (session,) = await opened(http, front, 1)
+        first = await session.stamp("one")
+        assert await none_left(tmp_path, PATIENCE)
+        second = await session.stamp("two")
+        assert first.split()[1] == "one" and second.split()[1] == "two"
+        assert first.split()[0] != second.split()[0]
+
+
+async def test_a_server_that_does_not_start_is_in_healthz(
+    http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Operators read the reason there; a client reads which server failed, and how."""
+    program = "import sys; sys.stderr.write('KEY is not set'); sys.exit(7)"
+    port, config = free_port(), tmp_path / "adapter.json"
+    config.write_text(json.dumps(settings(tmp_path, (sys.executable, ["-c", program]))))
+    argv = [sys.executable, "-m", "adapter", "serve", "--config", str(config), "--port", str(port)]
+    running = await start(argv, tmp_path / "adapter.log")
+    try:
+        await answers(f"http://127.0.0.1:{port}/livez", running)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                async with http.get(f"http://127.0.0.1:{port}/healthz") as reply:
+                    ping = (await reply.json())["servers"][0]["ping"]
+                if ping["last_error"] and "KEY" in ping["last_error"]:
+                    break
+                await asyncio.sleep(0.1)
+        assert "exit code 7" in ping["last_error"] or "not started again" in ping["last_error"]
+    finally:
+        await running.stop()

@@ -1,0 +1,142 @@
+"""Servers that nobody here wrote, over stdio: through the adapter they are as they are directly."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.e2e.over_stdio import PATIENCE, Command, serving
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def everything(node: Path, server_packages: Path) -> Command:
+    """``@modelcontextprotocol/server-everything``."""
+    script = server_packages / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    return str(node), [str(script), "stdio"]
+
+
+@pytest.fixture
+def filesystem(node: Path, server_packages: Path, tmp_path: Path) -> Command:
+    """``@modelcontextprotocol/server-filesystem`` with one folder."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello\n")
+    script = server_packages / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"
+    return str(node), [str(script), str(folder)]
+
+
+@pytest.fixture
+def clock(servers_python: Path) -> Command:
+    """``mcp-server-time``."""
+    return str(servers_python), ["-m", "mcp_server_time", "--local-timezone", "UTC"]
+
+
+@pytest.fixture
+def git(servers_python: Path, tmp_path: Path) -> Command:
+    """``mcp-server-git`` with an empty repository."""
+    subprocess.run(["git", "init", "--quiet", str(tmp_path / "repository")], check=True)
+    return str(servers_python), ["-m", "mcp_server_git", "--repository", str(tmp_path / "repository")]
+
+
+CALLS: Mapping[str, list[tuple[str, dict[str, Any]]]] = {
+    "everything": [
+        ("echo", {"message": "héllo"}),
+        ("get-sum", {"a": 1, "b": 2}),
+        ("get-tiny-image", {}),
+        ("none", {}),
+    ],
+    "filesystem": [("list_allowed_directories", {}), ("list_allowed_directories", {"x": 1})],
+    "clock": [
+        ("convert_time", {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
+        ("convert_time", {"source_timezone": "Nowhere", "time": "12:00", "target_timezone": "UTC"}),
+    ],
+    "git": [("git_status", {"repo_path": "/nowhere"})],
+}
+
+
+async def survey(client: Client, calls: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """Everything that a client can see of a server, by the name of the request."""
+    found: dict[str, Any] = {
+        "server": client.server_info,
+        "capabilities": client.server_capabilities,
+        "instructions": client.instructions,
+        "version": client.protocol_version,
+        "tools/list": await client.list_tools(),
+    }
+    if client.server_capabilities.resources is not None:
+        found["resources/list"] = await client.list_resources()
+        found["resources/templates/list"] = await client.list_resource_templates()
+    if client.server_capabilities.prompts is not None:
+        found["prompts/list"] = await client.list_prompts()
+    for number, (tool, arguments) in enumerate(calls):
+        try:
+            found[f"{number}: {tool}"] = await client.call_tool(tool, arguments)
+        except Exception as error:
+            found[f"{number}: {tool}"] = f"{type(error).__name__}: {error}"
+    return {
+        key: value.model_dump(mode="json", by_alias=True) if hasattr(value, "model_dump") else value
+        for key, value in found.items()
+    }
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("name", sorted(CALLS))
+async def test_a_survey_finds_what_it_finds_directly(
+    name: str, mode: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Lists, results and errors are equal, key by key."""
+    program, arguments = request.getfixturevalue(name)
+    direct_server = stdio_client(StdioServerParameters(command=program, args=arguments))
+    async with asyncio.timeout(PATIENCE), Client(direct_server, mode=mode) as client:
+        direct = await survey(client, CALLS[name])
+    async with (
+        serving(tmp_path, (program, arguments)) as front,
+        asyncio.timeout(PATIENCE),
+        Client(streamable_http_client(front.url), mode=mode) as client,
+    ):
+        through = await survey(client, CALLS[name])
+    assert set(through) == set(direct)
+    for key, value in direct.items():
+        assert through[key] == value, key
+
+
+async def test_everything_that_a_server_can_say_arrives(everything: Command, tmp_path: Path) -> None:
+    """Progress, log messages, sampling and updates of subscribed resources reach the client that they are for."""
+    steps: list[float] = []
+    logged: list[Any] = []
+    heard = asyncio.Event()
+
+    async def log(params: types.LoggingMessageNotificationParams) -> None:
+        logged.append(params)
+        heard.set()
+
+    async def sample(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        text = types.TextContent(type="text", text="a sampled answer")
+        return types.CreateMessageResult(role="assistant", content=text, model="none")
+
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        steps.append(progress)
+
+    async with serving(tmp_path, everything) as front, asyncio.timeout(PATIENCE):
+        transport = streamable_http_client(front.url)
+        async with Client(transport, mode="legacy", sampling_callback=sample, logging_callback=log) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert "trigger-sampling-request" in names, names
+            long = {"duration": 0.2, "steps": 4}
+            await client.call_tool("trigger-long-running-operation", long, progress_callback=told)
+            assert steps == [1, 2, 3, 4]
+            sampled = await client.call_tool("trigger-sampling-request", {"prompt": "x", "maxTokens": 5})
+            assert "a sampled answer" in str(sampled.content)
+            await client.call_tool("toggle-simulated-logging", {})
+            await heard.wait()

@@ -1,0 +1,115 @@
+"""Children that write without end: memory stays bounded, and the loop goes on for everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncIterator
+
+import pytest
+
+from adapter.upstream.stdio.child import ChildLimits
+from adapter.wire.lines import LongLine
+from tests.upstream.stdio.children import Start, Witness
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+MIB = 1 << 20
+LONGEST_TURN = 0.05
+MOST_MEMORY = 8 * MIB
+
+
+class Turns:
+    """The longest time that the loop's thread worked on something else. Its CPU time, so that other work counts not."""
+
+    longest = 0.0
+
+    async def watch(self) -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            self.longest = max(self.longest, time.thread_time() - before)
+
+
+class Counting(Witness):
+    """An owner that keeps the last line only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def received(self, line: bytes) -> None:
+        self.count += 1
+        self.lines[:] = [line]
+
+
+@contextlib.asynccontextmanager
+async def bounded() -> AsyncIterator[None]:
+    """Requires that the block keeps little memory and never holds the loop."""
+    turns = Turns()
+    watching = asyncio.ensure_future(turns.watch())
+    tracemalloc.start()
+    try:
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        watching.cancel()
+    assert peak < MOST_MEMORY
+    assert turns.longest < LONGEST_TURN
+
+
+async def test_a_hundred_mebibytes_without_a_line_end(start: Start) -> None:
+    """They are dropped as they come, and reported once; the next line is as good as any."""
+    owner = Counting()
+    async with bounded():
+        program = f"""
+import os, sys
+def write(data):
+    while data: data = data[os.write(1, data):]
+for _ in range(100): write(b'x' * {MIB})
+write(b'\\nnext\\n')
+"""
+        await start(program, owner, limits=ChildLimits(line_bytes=MIB))
+        await owner.end()
+    assert owner.long == [LongLine(100 * MIB, b"x" * 256, b"x" * 256)]
+    assert (owner.count, owner.lines) == (1, [b"next"])
+
+
+@pytest.mark.parametrize(
+    ("line", "count"), [(b'{"jsonrpc":"2.0","method":"notifications/message"}', 1_000_000), (b"1", 2_000_000)]
+)
+async def test_a_million_lines(start: Start, line: bytes, count: int) -> None:
+    """All of them come, some in each turn of the loop."""
+    owner = Counting()
+    async with bounded():
+        whole = line + b"\n"
+        program = f"""
+import os
+def write(data):
+    while data: data = data[os.write(1, data):]
+for _ in range(100): write({whole!r} * {count // 100})
+"""
+        await start(program, owner)
+        await owner.end()
+    assert (owner.count, owner.lines) == (count, [line])
+
+
+async def test_a_flood_on_standard_error(start: Start) -> None:
+    """A few lines of it are logged, the last ones are kept, each bounded."""
+    owner = Counting()
+    async with bounded():
+        program = f"""
+import os, sys
+def write(data):
+    while data: data = data[os.write(2, data):]
+for _ in range(20): write(b'y' * {MIB})
+for _ in range(20): write(b'\\nan error of the server' * {MIB // 23})
+write(b'\\nlast words'); sys.exit(1)
+"""
+        await start(program, owner)
+        ended = await owner.end()
+    assert ended.error_lines == ("an error of the server",) * 19 + ("last words",)

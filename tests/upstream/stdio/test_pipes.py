@@ -1,0 +1,160 @@
+"""The two ends of a child's pipes on real pipes: what comes out is what went in, in any slicing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter.errors import UpstreamExited
+from adapter.upstream.stdio.pipes import LINES_AT_ONCE, LinePipe, MessagePipe
+from adapter.wire.lines import Line
+
+
+def pipe() -> tuple[int, int]:
+    """A pipe whose two ends do not block."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    return reading, writing
+
+
+class Reading:
+    """A line pipe, what it handed on, and the number of turns that took."""
+
+    def __init__(self, descriptor: int, take: Callable[[Line], None] | None = None) -> None:
+        self.lines: list[Line] = []
+        self.ended = asyncio.Event()
+        self.pipe = LinePipe(descriptor, 1 << 20, take or self.lines.append, self.ended.set)
+
+
+async def test_a_pipe_begins_paused() -> None:
+    """Whoever makes it is ready before the first line comes."""
+    reading, writing = pipe()
+    end = Reading(reading)
+    os.write(writing, b"1\n2\n")
+    await asyncio.sleep(0.01)
+    assert end.lines == []
+    end.pipe.resume()
+    os.close(writing)
+    await end.ended.wait()
+    assert end.lines == [b"1", b"2"]
+    assert end.pipe.ended
+    end.pipe.close()
+
+
+async def test_some_lines_are_handed_on_in_a_turn() -> None:
+    """Then everything else that the loop has to do comes first."""
+    reading, writing = pipe()
+    end = Reading(reading)
+    os.write(writing, b"x\n" * (3 * LINES_AT_ONCE))
+    os.close(writing)
+    counts: set[int] = set()
+    end.pipe.resume()
+    while not end.ended.is_set():
+        counts.add(len(end.lines))
+        await asyncio.sleep(0)
+    assert {LINES_AT_ONCE, 2 * LINES_AT_ONCE, 3 * LINES_AT_ONCE} <= counts
+    assert all(count % LINES_AT_ONCE == 0 for count in counts)
+    end.pipe.close()
+
+
+@pytest.mark.parametrize("act", ["pause", "discard", "close"])
+async def test_no_line_follows_once_it_is_not_wanted(act: str) -> None:
+    """Also if the owner decides that while it takes a line."""
+    reading, writing = pipe()
+    lines: list[Line] = []
+
+    def take(line: Line) -> None:
+        lines.append(line)
+        if line == b"2":
+            getattr(end.pipe, act)()
+
+    end = Reading(reading, take)
+    os.write(writing, b"1\n2\n3\n4\n")
+    os.close(writing)
+    end.pipe.resume()
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+    assert lines == [b"1", b"2"]
+    assert end.ended.is_set() == (act == "discard")
+    if act == "pause":
+        end.pipe.resume()
+        await end.ended.wait()
+        assert lines == [b"1", b"2", b"3", b"4"]
+    end.pipe.close()
+
+
+async def test_an_owner_that_fails_gets_the_next_line() -> None:
+    """An error while a line is taken is the loop's to report, and stops nothing."""
+    reading, writing = pipe()
+    lines: list[Line] = []
+    errors: list[object] = []
+
+    def take(line: Line) -> None:
+        lines.append(line)
+        if line == b"1":
+            raise RuntimeError("of the owner")
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    end = Reading(reading, take)
+    os.write(writing, b"1\n2\n")
+    os.close(writing)
+    end.pipe.resume()
+    await end.ended.wait()
+    assert lines == [b"1", b"2"]
+    assert [str(error) for error in errors] == ["of the owner"]
+    end.pipe.close()
+
+
+messages = st.lists(st.binary(max_size=200_000).map(lambda data: data.replace(b"\n", b" ")), max_size=6)
+
+
+@given(messages=messages, cancelled=st.sets(st.integers(0, 5)))
+@settings(max_examples=30)
+def test_messages_stay_whole_and_in_order(messages: list[bytes], cancelled: set[int]) -> None:
+    """Of those whose senders left some are missing, but no message is ever cut, doubled or mixed."""
+
+    async def converse() -> list[Line]:
+        reading, writing = pipe()
+        end, out = Reading(reading), MessagePipe(writing, most=10)
+        sends = [asyncio.ensure_future(out.send(message)) for message in messages]
+        await asyncio.sleep(0)
+        for number in cancelled:
+            if number < len(sends):
+                sends[number].cancel()
+        end.pipe.resume()
+        await asyncio.gather(*sends, return_exceptions=True)
+        while out.waiting:
+            await asyncio.sleep(0)
+        out.close()
+        await end.ended.wait()
+        end.pipe.close()
+        return end.lines
+
+    left = iter(asyncio.run(converse()))
+    line = next(left, None)
+    for number, message in enumerate(messages):
+        if line == message and message:
+            line = next(left, None)
+        else:
+            assert number in cancelled or not message
+    assert line is None
+
+
+async def test_waiting_messages_fail_when_nobody_reads() -> None:
+    """The reader closes its end while messages wait for it."""
+    reading, writing = pipe()
+    out = MessagePipe(writing, most=10)
+    sends = [asyncio.ensure_future(out.send(b"x" * 100_000)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert out.waiting == 3
+    os.close(reading)
+    results = await asyncio.gather(*sends, return_exceptions=True)
+    assert [type(each) for each in results] == [UpstreamExited] * 3
+    with pytest.raises(UpstreamExited):
+        await out.send(b"{}")

@@ -1,0 +1,334 @@
+"""Sessions whose answers come from processes: what a client sends and gets, seen over the port of any upstream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import orjson
+import pytest
+
+from adapter.errors import LimitReached, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
+from adapter.upstream.local.upstream import LocalUpstream
+from adapter.upstream.stdio.processes import ProcessLimits
+from adapter.upstream.stdio.server import StdioServer
+from adapter.upstream.stdio.supervisor import Supervisor
+from tests.upstream.stdio.children import lives, vanished
+from tests.upstream.stdio.scripted import (
+    PATIENCE,
+    Client,
+    Setup,
+    call,
+    events,
+    message,
+    next_events,
+    read,
+    running,
+)
+
+
+@pytest.fixture
+async def upstream(supervisor: Supervisor) -> AsyncIterator[LocalUpstream[StdioServer]]:
+    """A server with one process for each session."""
+    async with running(supervisor, Setup()) as upstream:
+        yield upstream
+
+
+async def opened(upstream: LocalUpstream[StdioServer], principal: str = "ada") -> Client:
+    client = Client(upstream, principal)
+    await client.initialize()
+    assert client.session is not None
+    return client
+
+
+async def test_each_session_has_a_process_of_its_own(upstream: LocalUpstream[StdioServer]) -> None:
+    """Two sessions of one principal reach two processes, each the same one again."""
+    one, other = await opened(upstream), await opened(upstream)
+    pids = [(await client.result("who"))["pid"] for client in (one, other, one)]
+    assert pids[0] != pids[1] and pids[0] == pids[2]
+    assert upstream.server.processes == 2
+
+
+async def test_an_answer_keeps_its_bytes(upstream: LocalUpstream[StdioServer]) -> None:
+    """Spaces, numbers and the order of members come as the process wrote them, under the id of the request."""
+    client = await opened(upstream)
+    line = '{ "id":7,\t"result": {"pi": 3.10, "big": 1e400, "é": "\\u00e9"}, "jsonrpc":"2.0" }'
+    reply = await client.call("raw", 7, line=line)
+    assert await read(reply) == line.encode()
+
+
+async def test_a_body_of_many_lines_reaches_the_process_as_one(upstream: LocalUpstream[StdioServer]) -> None:
+    """Line ends between tokens are left out; those in strings are escapes and stay."""
+    client = await opened(upstream)
+    body = (
+        b'{\r\n "jsonrpc": "2.0",\n "id": 1,\n "method": "tools/call",\n'
+        b' "params": {\n  "name": "who",\n  "arguments": {"text": "a\\nb"}\n }\n}\n'
+    )
+    answer = orjson.loads(await read(await client.send(body)))
+    assert answer["result"]["seen"] == {"text": "a\nb"}
+
+
+async def test_progress_comes_on_the_stream_of_its_request(upstream: LocalUpstream[StdioServer]) -> None:
+    """Its events are numbered, and the answer is the last of them."""
+    client = await opened(upstream)
+    body = await read(await client.call("progress", token="t", n=2))
+    first, second, answer = events(body)
+    assert [each["params"]["progress"] for each in (first, second)] == [0, 1]
+    assert answer["result"] == {"done": True}
+    assert body.startswith(b"id: 1-1\ndata: ")
+
+
+async def test_what_belongs_to_no_request_goes_to_the_get_stream(
+    upstream: LocalUpstream[StdioServer],
+) -> None:
+    """While none is open it goes to the newest request, and where there is none it waits."""
+    client = await opened(upstream)
+    held = await client.call("hold", 1)
+    assert (await next_events(held))[0]["params"]["data"] == "holding"
+    listening = await client.listen()
+    await client.send(message("notifications/cancelled", params={"requestId": 99}))
+    assert (await next_events(listening))[0]["params"]["data"] == "cancelled 99"
+    listening.abort()
+    held.abort()
+    await client.result("release", 2)
+
+
+async def test_messages_wait_for_the_first_get_stream(upstream: LocalUpstream[StdioServer]) -> None:
+    """A server may speak as soon as it is initialized, before its client listens."""
+    client = await opened(upstream)
+    reply = await client.send(call("log", n=3), streams=False)
+    assert orjson.loads(await read(reply))["result"] == {}
+    listening = await client.listen()
+    assert [each["params"]["data"] for each in await next_events(listening, 3)] == [0, 1, 2]
+
+
+async def test_a_get_stream_goes_on_behind_the_last_event(upstream: LocalUpstream[StdioServer]) -> None:
+    """A client that names the last event it read gets those behind it."""
+    client = await opened(upstream)
+    listening = await client.listen()
+    await client.result("log", n=3)
+    await next_events(listening, 3)
+    listening.abort()
+    again = await client.listen("1-1")
+    assert [each["params"]["data"] for each in await next_events(again, 2)] == [1, 2]
+
+
+async def test_the_stream_of_a_call_can_be_resumed(upstream: LocalUpstream[StdioServer]) -> None:
+    """A client that lost it gets the rest, the answer too, on a GET with the last event's id."""
+    client = await opened(upstream)
+    held = await client.call("hold", 1)
+    assert (await held.read(PATIENCE)).startswith(b"id: 1-1\n")
+    held.abort()
+    resumed = await client.listen("1-1")
+    await client.result("release", 2)
+    assert [each["result"] for each in events(await read(resumed))] == [{"released": True}]
+
+
+async def test_a_server_asks_its_client(upstream: LocalUpstream[StdioServer]) -> None:
+    """The request arrives on the GET stream, and the client's response at the process."""
+    client = await opened(upstream)
+    listening = await client.listen()
+    waits = asyncio.create_task(client.result("ask", method="roots/list"))
+    (asked,) = await next_events(listening)
+    assert (asked["id"], asked["method"]) == ("q", "roots/list")
+    response = b'{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}'
+    assert (await client.send(response)).status == 202
+    assert (await waits) == {"answered": {"roots": []}}
+
+
+async def test_a_cancellation_is_forwarded(upstream: LocalUpstream[StdioServer]) -> None:
+    """The process reads the client's own words, and the request is answered with nothing."""
+    client = await opened(upstream)
+    listening = await client.listen()
+    waits = asyncio.create_task(client.call("hold", 5))
+    await next_events(listening)
+    await client.send(message("notifications/cancelled", params={"requestId": 5}))
+    assert (await next_events(listening))[0]["params"]["data"] == "cancelled 5 known"
+    assert (await waits).status == 202
+
+
+async def test_a_client_that_leaves_cancels_nothing(upstream: LocalUpstream[StdioServer]) -> None:
+    """Through 2025-11-25 a lost connection is no cancellation: the call goes on."""
+    client = await opened(upstream)
+    listening = await client.listen()
+    waits = asyncio.create_task(client.call("hold", 5))
+    await next_events(listening)
+    waits.cancel()
+    await client.result("log", 6, n=1)
+    assert (await next_events(listening))[0]["params"]["data"] == 0
+
+
+async def test_delete_ends_the_process(upstream: LocalUpstream[StdioServer]) -> None:
+    """Nothing of it is left, and the session is unknown."""
+    client = await opened(upstream)
+    pid = (await client.result("who"))["pid"]
+    assert await client.delete() == 200
+    assert await vanished([pid], PATIENCE)
+    assert (await client.call("who")).status == 404
+
+
+async def test_a_batch_is_answered_whole(upstream: LocalUpstream[StdioServer]) -> None:
+    """Batches exist in 2025-03-26 only; each member is a line of its own for the process."""
+    client = Client(upstream)
+    await client.initialize("2025-03-26")
+    note = message("notifications/cancelled", params={"requestId": 9})
+    body = b"[" + call("who", 1, n=1) + b"," + note + b"," + message("ping", 2) + b"]"
+    answers = orjson.loads(await read(await client.send(body)))
+    assert {each["id"] for each in answers} == {1, 2}
+
+
+async def test_an_id_is_used_once_at_a_time(upstream: LocalUpstream[StdioServer]) -> None:
+    """Two requests under one id could not be told apart, so the second is refused."""
+    client = await opened(upstream)
+    listening = await client.listen()
+    first = asyncio.create_task(client.call("hold", 5))
+    await next_events(listening)
+    error = orjson.loads(await read(await client.call("who", 5)))["error"]
+    assert error["code"] == -32600
+    await client.result("release", 6)
+    assert orjson.loads(await read(await first))["result"] == {"released": True}
+
+
+# --- the end of a process ---------------------------------------------------------------------------------------
+
+
+async def test_a_crash_answers_what_was_under_way(upstream: LocalUpstream[StdioServer]) -> None:
+    """The failure names the server and the exit; the session is unknown after it, and others go on."""
+    client, other = await opened(upstream), await opened(upstream)
+    with pytest.raises(UpstreamUnanswered) as raised:
+        await client.call("exit", code=3)
+    assert str(raised.value) == (
+        'Server "scripted": The server\'s process ended with exit code 3. The call may have run.'
+    )
+    assert raised.value.reason is not None and "the last words" in raised.value.reason
+    assert (await client.call("who")).status == 404
+    assert (await other.result("who"))["seen"] == {}
+
+
+async def test_a_crash_ends_a_stream_with_an_error(upstream: LocalUpstream[StdioServer]) -> None:
+    """A client that waits on an event stream reads the failure there, under its id."""
+    client = await opened(upstream)
+    held = await client.call("hold", 8)
+    await held.read(PATIENCE)
+    with pytest.raises(UpstreamUnanswered):
+        await client.send(call("exit", 9, code=1), streams=False)
+    (error,) = events(await read(held))
+    assert (error["id"], error["error"]["code"]) == (8, -32011)
+
+
+async def test_a_process_that_does_not_start_is_told(supervisor: Supervisor) -> None:
+    """The failure says why, and further starts wait for longer and longer."""
+    program = "import sys; sys.stderr.write('no configuration\\n'); sys.exit(4)"
+    async with running(supervisor, Setup(program=program)) as upstream:
+        with pytest.raises(UpstreamUnreachable) as raised:
+            await Client(upstream).initialize()
+        assert "exit code 4" in str(raised.value) and "no configuration" not in str(raised.value)
+        with pytest.raises(UpstreamUnreachable, match="not started again for") as raised:
+            await Client(upstream).initialize()
+        assert raised.value.retry_after is not None and raised.value.reason is not None
+        assert "no configuration" in raised.value.reason
+
+
+async def test_a_process_that_never_answers_is_given_up(supervisor: Supervisor) -> None:
+    """It is stopped when the time to start is over."""
+    async with running(supervisor, Setup(start_timeout=0.5, arguments=("--mute",))) as upstream:
+        with pytest.raises(UpstreamSilent, match="start_timeout_seconds"):
+            await Client(upstream).initialize()
+        async with asyncio.timeout(PATIENCE):
+            while upstream.server.processes:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_refused_initialize_leaves_no_process(supervisor: Supervisor) -> None:
+    """The client gets the server's own error, and no session."""
+    async with running(supervisor, Setup(arguments=("--refuse",))) as upstream:
+        client = Client(upstream)
+        reply = await client.initialize()
+        assert orjson.loads(await read(reply))["error"] == {"code": -32000, "message": "no"}
+        assert client.session is None
+        async with asyncio.timeout(PATIENCE):
+            while upstream.server.processes:
+                await asyncio.sleep(0.01)
+
+
+async def test_closing_leaves_nothing(supervisor: Supervisor) -> None:
+    """All processes are gone when the upstream has closed."""
+    async with running(supervisor, Setup()) as upstream:
+        clients = [await opened(upstream) for _ in range(3)]
+        pids = [(await client.result("who"))["pid"] for client in clients]
+    assert not any(map(lives, pids))
+
+
+# --- limits -----------------------------------------------------------------------------------------------------
+
+
+async def test_no_more_processes_than_allowed(supervisor: Supervisor) -> None:
+    """One more is refused by the name of the setting, and has room when a session has ended."""
+    async with running(supervisor, Setup(limits=ProcessLimits(most=1))) as upstream:
+        client = await opened(upstream)
+        with pytest.raises(LimitReached, match="max_processes"):
+            await Client(upstream).initialize()
+        await client.delete()
+        async with asyncio.timeout(PATIENCE):
+            while upstream.server.processes:
+                await asyncio.sleep(0.01)
+        await opened(upstream)
+
+
+async def test_an_idle_process_rests(supervisor: Supervisor) -> None:
+    """It is stopped, its session still answers pings, and any other request is told to initialize again."""
+    async with running(supervisor, Setup(limits=ProcessLimits(idle_ttl=0.2))) as upstream:
+        client = await opened(upstream)
+        pid = (await client.result("who"))["pid"]
+        assert await vanished([pid], PATIENCE)
+        ping = await client.send(message("ping", 3))
+        assert orjson.loads(await read(ping)) == {"jsonrpc": "2.0", "id": 3, "result": {}}
+        assert upstream.server.processes == 0
+        assert (await client.call("who")).status == 404
+
+
+async def test_a_process_with_a_listener_does_not_rest(supervisor: Supervisor) -> None:
+    """A client that holds a GET stream is there, also while it asks nothing."""
+    async with running(supervisor, Setup(limits=ProcessLimits(idle_ttl=0.2))) as upstream:
+        client, idle = await opened(upstream), await opened(upstream)
+        listening = await client.listen()
+        gone = (await idle.result("who"))["pid"]
+        assert await vanished([gone], PATIENCE)
+        assert (await client.result("who"))["seen"] == {}
+        listening.abort()
+
+
+async def test_a_flood_of_messages_is_bounded(upstream: LocalUpstream[StdioServer]) -> None:
+    """A client without a GET stream loses the oldest; its calls and other sessions go on."""
+    client, other = await opened(upstream), await opened(upstream)
+    reply = await client.send(call("log", n=20_000), streams=False)
+    assert orjson.loads(await read(reply))["result"] == {}
+    assert (await other.result("who"))["seen"] == {}
+    listening = await client.listen()
+    kept = events(await listening.read(PATIENCE))
+    assert kept[-1]["params"]["data"] == 19_999 and len(kept) <= 4096
+
+
+async def test_a_slow_reader_slows_its_process(upstream: LocalUpstream[StdioServer]) -> None:
+    """Nothing is lost: the process waits until its client has read."""
+    client = await opened(upstream)
+    reply = await client.call("progress", token=1, n=2000, size=2000)
+    assert len(events(await read(reply))) == 2001
+
+
+async def test_a_line_that_is_no_message_is_dropped(upstream: LocalUpstream[StdioServer]) -> None:
+    """Output that some programs print by mistake harms nothing."""
+    client = await opened(upstream)
+    waits = asyncio.create_task(client.call("raw", 4, line="Listening on stdio\n[1,2]\n{}"))
+    assert (await client.result("who"))["seen"] == {}
+    waits.cancel()
+
+
+async def test_an_answer_that_is_too_long_fails_its_request(supervisor: Supervisor) -> None:
+    """The request that it belongs to is told; the session goes on."""
+    async with running(supervisor, Setup(line_bytes=10_000)) as upstream:
+        client = await opened(upstream)
+        line = '{"jsonrpc":"2.0","id":7,"result":{"text":"' + "x" * 20_000 + '"}}'
+        with pytest.raises(Exception, match="max_answer_bytes"):
+            await client.call("raw", 7, line=line)
+        assert (await client.result("who"))["seen"] == {}
