@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.e2e.processes import Adapter, listens, server, start
-from tests.e2e.provision import packages
 from tests.e2e.survey import PATIENCE, Survey, ToolUse, session_at, surveyed
 from tests.e2e.test_clients import LEGACY, Command, command, opened
 from tests.ports import free_port
@@ -58,9 +57,9 @@ async def adapter(place: Path, url: str, **sections: Any) -> AsyncIterator[Adapt
 
 
 @asynccontextmanager
-async def everything(node: Path, place: Path) -> AsyncIterator[str]:
+async def everything(node: Path, installed: Path, place: Path) -> AsyncIterator[str]:
     """The URL of npm's server-everything over SSE."""
-    script = packages() / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    script = installed / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
     port = free_port()
     running = await start([node, script, "sse"], place / "everything.log", {"PORT": str(port)})
     try:
@@ -90,9 +89,11 @@ async def test_a_python_server_is_the_same_through_the_adapter(tmp_path: Path) -
     assert [each for each in survey.heard if "step 2" in each]
 
 
-async def test_everything_is_the_same_through_the_adapter(node: Path, tmp_path: Path) -> None:
+async def test_everything_is_the_same_through_the_adapter(
+    node: Path, server_packages: Path, tmp_path: Path
+) -> None:
     """The reference server of the TypeScript SDK, with what it asks its client for: roots, samples, questions."""
-    async with everything(node, tmp_path) as url:
+    async with everything(node, server_packages, tmp_path) as url:
         survey = await compared(url, tmp_path, EVERYTHING, 17)
     assert len(survey.answers) > 30 and any("roots/list" in each for each in survey.heard)
 
