@@ -46,6 +46,7 @@ ELSEWHERE = (
     "adapter.rules.statements",
     "adapter.telemetry.signals",
     "adapter.upstream.local",
+    "adapter.upstream.stdio",
     "aiohttp",
     "cryptography",
     "jsonschema",
@@ -98,8 +99,9 @@ def test_a_proxy_of_one_upstream_leaves_the_rest_unloaded(at_rest: set[str], pac
         ({"stages": {"*": {"limits": {"rate": {"max": 1, "window": 1}}}}}, PLANS[:-1]),
         ({"adapters": [TAKER]}, FILES),
         ({"disabled_tools": ["delete_.*"]}, ["re2"]),
+        ({"upstream": {"transport": "stdio", "command": "cat"}}, ["adapter.upstream.stdio.server"]),
     ],
-    ids=["stages", "files", "expressions"],
+    ids=["stages", "files", "expressions", "processes"],
 )
 def test_the_code_of_a_feature_is_loaded_before_the_first_request(
     tmp_path: Path, server: dict[str, object], packages: tuple[str, ...]
