@@ -34,7 +34,8 @@ async def post(
     without an end: who waits for the message's own answer bounds it.
     """
     fields = [field for field in asked.headers if field[0].lower() not in _OF_THE_CLIENTS_SESSION]
-    reply = await endpoint.send(UpstreamRequest("POST", fields, body, repeatable=asked.repeatable), None)
+    request = UpstreamRequest("POST", fields, body, repeatable=asked.repeatable, purpose=asked.purpose)
+    reply = await endpoint.send(request, None)
     try:
         if not 200 <= reply.status < 300:
             return await refusal_of(reply)

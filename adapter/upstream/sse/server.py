@@ -42,7 +42,7 @@ class SseServer:
         return f"<SseServer: {len(self._streams)} sessions>"
 
     def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply:
-        """See LocalServer. Raises BadRequest for an id that is under way already."""
+        """See LocalServer. Raises RpcRefused for an id that is under way already."""
         if request.head.era is Era.MODERN:
             return LocalAnswer(failure(BadRequest(_LEGACY_ONLY), request.id_bytes), BadRequest.http)
         if request.session is not None:
