@@ -10,6 +10,7 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.local.events import StreamBounds
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
+from adapter.upstream.reply import again
 from adapter.wire.envelope import failure
 from adapter.wire.sse import encode
 
@@ -222,7 +223,8 @@ class PendingReply:
         if self.over and self.withdrawn:
             return WholeReply(202)
         if self.over:
-            raise self._failure or UpstreamBroken()
+            # One failure may end many requests.
+            raise again(self._failure or UpstreamBroken())
         self.overdue = True
         self.give_up()
         raise silent(read_timeout)

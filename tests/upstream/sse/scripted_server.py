@@ -57,6 +57,7 @@ class Stream:
     async def left(self) -> None:
         """Wait until the client has dropped the stream."""
         await self.peer.left()
+        self.ended.set()
 
 
 @dataclass

@@ -223,3 +223,28 @@ async def test_a_client_that_does_not_read_slows_its_server(site: SseSite, front
     await site.post()
     await stream.says(result(8))
     assert (await waits).whole == result(8)
+
+
+async def test_sessions_leave_nothing_behind(site: SseSite) -> None:
+    """Sessions that clients delete, servers drop, and calls outlive: tasks and connections are as many as before."""
+    front = Front(site)
+    before = len(asyncio.all_tasks())
+    for number in range(60):
+        session, stream = await front.opened()
+        waits = front.posting(call(), session)
+        await site.post()
+        if number % 3 == 0:
+            assert (await front.delete(session)).status == 200
+        elif number % 3 == 1:
+            await stream.sends(b"event: endpoint\ndata: /other\n\n")
+        else:
+            waits.cancel()
+            assert (await front.delete(session)).status == 200
+        await asyncio.gather(waits, return_exceptions=True)
+        await stream.left()
+    assert repr(front.server) == "<SseServer: 0 sessions>"
+    await front.close()
+    # The scripted server has a task for each connection that is open, and hears of the end of one a little later.
+    async with asyncio.timeout(PATIENCE):
+        while len(asyncio.all_tasks()) > before:
+            await asyncio.sleep(0)
