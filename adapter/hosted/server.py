@@ -75,6 +75,8 @@ class Served:
 class HostedServer:
     """A LocalServer of ``tools``. Raises ValueError for two of one name."""
 
+    reads_params = True
+
     def __init__(self, served: Served, tools: Iterable[HostedTool], log: FilteringBoundLogger) -> None:
         self.served = served
         self.sessions = LocalSessions(served.sessions)

@@ -167,6 +167,12 @@ def cautions(settings: Settings) -> Iterator[Problem]:
             "sessions.missing_id",
             f"{everybody} all requests without a session id use the same session",
         )
+    for index, server in enumerate(settings.servers):
+        if server.upstream.process == "per_principal":
+            yield Problem(
+                f"servers[{index}].upstream.process",
+                f"{everybody} they share one process, with all that it keeps in memory",
+            )
 
 
 HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")

@@ -102,7 +102,11 @@ def _of_response(head: bytes, tail: bytes) -> re.Match[bytes] | None:
 
 
 def _read(message: dict[str, Any], data: bytes) -> LineMessage:
-    method, number = message.get("method"), _rpc_id(message.get("id"))
+    method, number = message.get("method"), message.get("id")
+    if method is None and type(number) is int and "result" in message:
+        # Almost all messages.
+        return LineMessage(Kind.RESPONSE, data, "", number)
+    number = _rpc_id(number)
     if method is None and ("result" in message or "error" in message):
         if isinstance(number, float):
             # An integer of more than 64 bits, which is compared exactly.
@@ -141,17 +145,22 @@ class Renumbered(NamedTuple):
     token: bytes | None
 
 
-def renumbered(request: Envelope, number: int) -> Renumbered:
-    """A request under the id ``number``, which is its progress token as well where it has one."""
-    body, text = request.body, b"%d" % number
+def renumbered(request: Envelope, text: bytes) -> Renumbered:
+    """A request under the id ``text`` (JSON), which is its progress token as well where it has one."""
+    body = request.body
     edits: list[Edit] = [Replace(("id",), text)]
-    token = None
-    if b"progressToken" in body or b"\\" in body:
-        span = find(body, _TOKEN)
-        if span is not None and body[span[0]] not in b"{[tfn":
-            token = body[span[0] : span[1]]
-            edits.append(Replace(_TOKEN, text))
+    token = token_of(body)
+    if token is not None:
+        edits.append(Replace(_TOKEN, text))
     return Renumbered(edit(body, edits), token)
+
+
+def token_of(request: bytes) -> bytes | None:
+    """The progress token of a request as it is spelled, None where there is none."""
+    if b"progressToken" not in request and b"\\" not in request:
+        return None
+    span = find(request, _TOKEN)
+    return None if span is None or request[span[0]] in b"{[tfn" else request[span[0] : span[1]]
 
 
 def answered(response: LineMessage, text: bytes) -> bytes:

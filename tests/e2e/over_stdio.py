@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,25 @@ PATIENCE = 60.0
 """Seconds for anything: Node needs some to start on a busy machine."""
 
 
-def settings(place: Path, command: Command, **upstream: Any) -> dict[str, Any]:
-    """Settings with one server over stdio at ``/mcp``."""
+def settings(
+    place: Path, command: Command, entry: Mapping[str, Any] | None = None, **upstream: Any
+) -> dict[str, Any]:
+    """Settings with one server over stdio at ``/mcp``, called ``upstream``; ``entry`` has more of its keys."""
     program, arguments = command
     transport = {"transport": "stdio", "command": program, "args": arguments, **upstream}
     return {
         "storage": {"root": str(place / "data")},
         "sessions": {"max_active": 1000},
-        "servers": [{"id": "child", "mount_path": "/mcp", "upstream": transport}],
+        "servers": [{"id": "upstream", "mount_path": "/mcp", "upstream": transport, **(entry or {})}],
     }
 
 
 @asynccontextmanager
-async def serving(place: Path, command: Command, **upstream: Any) -> AsyncIterator[Adapter]:
-    """The adapter in front of one server over stdio."""
-    front = Adapter(place, settings(place, command, **upstream))
+async def serving(
+    place: Path, command: Command, entry: Mapping[str, Any] | None = None, **upstream: Any
+) -> AsyncIterator[Adapter]:
+    """The adapter in front of one server over stdio; see ``settings``."""
+    front = Adapter(place, settings(place, command, entry, **upstream))
     try:
         await front.start()
         yield front

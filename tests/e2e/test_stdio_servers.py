@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.e2e.filing import ADAPTERS, artifact, content_of, python_host, texts, uploaded
 from tests.e2e.over_stdio import PATIENCE, Command, serving
 
 pytestmark = pytest.mark.e2e
@@ -49,6 +51,12 @@ def git(servers_python: Path, tmp_path: Path) -> Command:
     return str(servers_python), ["-m", "mcp_server_git", "--repository", str(tmp_path / "repository")]
 
 
+@pytest.fixture
+def files() -> Command:
+    """The server of the file tests, on the SDK 2.x, which speaks both eras."""
+    return sys.executable, ["-c", "from tests.e2e.files_server import server; server.run('stdio')"]
+
+
 CALLS: Mapping[str, list[tuple[str, dict[str, Any]]]] = {
     "everything": [
         ("echo", {"message": "héllo"}),
@@ -61,6 +69,7 @@ CALLS: Mapping[str, list[tuple[str, dict[str, Any]]]] = {
         ("convert_time", {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
         ("convert_time", {"source_timezone": "Nowhere", "time": "12:00", "target_timezone": "UTC"}),
     ],
+    "files": [("digest", {"path": "/nowhere"}), ("none", {}), ("digest_inline", {"data": "aGVsbG8="})],
     "git": [("git_status", {"repo_path": "/nowhere"})],
 }
 
@@ -140,3 +149,23 @@ async def test_everything_that_a_server_can_say_arrives(everything: Command, tmp
             assert "a sampled answer" in str(sampled.content)
             await client.call_tool("toggle-simulated-logging", {})
             await heard.wait()
+
+
+@pytest.mark.parametrize("process", ["per_session", "shared"])
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_files_go_into_a_process_and_out_of_it(
+    files: Command, mode: str, process: str, tmp_path: Path
+) -> None:
+    """It sees the paths below storage.root, and what it writes there is the client's artifact."""
+    sent = tmp_path / "sent.bin"
+    sent.write_bytes(b"\0sent" * 999)
+    more = {"adapters": list(ADAPTERS)}
+    async with (
+        serving(tmp_path, files, entry=more, process=process) as front,
+        asyncio.timeout(PATIENCE),
+        python_host(front.url, mode) as host,
+    ):
+        (upload,) = await uploaded(host, sent)
+        turned = await host.call("turn_round", path=upload["upload_handle"], filename="turned.bin")
+        assert content_of(await host.read(artifact(turned)["artifact_uri"])) == sent.read_bytes()[::-1]
+        assert str(tmp_path) not in texts(turned)

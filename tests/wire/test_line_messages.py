@@ -172,7 +172,7 @@ def test_a_line_that_is_too_long_tells_its_id() -> None:
 def test_a_request_is_renumbered_and_its_answer_is_restored() -> None:
     """All other bytes stay."""
     body = b'{ "id": "a", "jsonrpc":"2.0", "method":"m", "params":{"_meta":{"progressToken": "t"}, "n":1e2}}'
-    found = renumbered(envelope(body), 9)
+    found = renumbered(envelope(body), b"9")
     assert found.data == body.replace(b'"a"', b"9").replace(b'"t"', b"9")
     assert found.token == b'"t"'
     assert answered(only(b'{"id": 9, "result": {"id":9}}'), b'"a"') == b'{"id": "a", "result": {"id":9}}'
@@ -182,13 +182,13 @@ def test_a_request_is_renumbered_and_its_answer_is_restored() -> None:
 def test_what_is_no_token_stays(token: bytes) -> None:
     """The server is the one to refuse it."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":%s}}}' % token
-    found = renumbered(envelope(body), 2)
+    found = renumbered(envelope(body), b"2")
     assert found.token is None and token in found.data
 
 
 def test_a_request_without_a_token_has_none() -> None:
     """Only the id changes."""
-    found = renumbered(envelope(b'{"jsonrpc":"2.0","id":1,"method":"m"}'), 2)
+    found = renumbered(envelope(b'{"jsonrpc":"2.0","id":1,"method":"m"}'), b"2")
     assert found == (b'{"jsonrpc":"2.0","id":2,"method":"m"}', None)
 
 

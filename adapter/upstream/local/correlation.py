@@ -6,6 +6,7 @@ one request) and "Streamable HTTP" (anything else goes to one stream of the clie
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import Protocol
 
@@ -14,9 +15,9 @@ from adapter.upstream.local.congestion import Congestion
 from adapter.upstream.local.events import StreamBounds
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestsUnderWay, RequestUnderWay
-from adapter.wire.envelope import Kind
+from adapter.wire.envelope import Envelope, Kind, dump, parse
 from adapter.wire.eras import Era
-from adapter.wire.line_messages import LineMessage
+from adapter.wire.line_messages import LineMessage, RpcId, renumbered, token_of
 from adapter.wire.shared_ids import CANCELLED
 
 BOUNDS = StreamBounds(messages=4096, size=1 << 20, waiting=1 << 20)
@@ -26,6 +27,10 @@ MOST_ABANDONED = 64
 """Requests that go on although their clients have left. The oldest of more is cancelled."""
 
 UNREAD = "The client read its stream too slowly, so the answer was given up; the call may have run."
+
+
+_OURS = "mcp-file-adapter"
+"""The beginning of an id in place of one that a client uses twice at a time."""
 
 
 class ServerLine(Protocol):
@@ -47,14 +52,16 @@ class ServerLine(Protocol):
 class Correlation:
     """The requests that are under way on one line to a server, and their answers.
 
-    ``pauses``: the server has to wait while a client reads too slowly. Where several clients are behind one line none
-    may keep the others waiting, and a stream that is full ends.
+    The server has to wait while its client reads too slowly. ``shared``: several clients are behind one line, so that
+    each request gets an id of the adapter's own, and none may keep the others waiting: a stream that is full ends.
     """
 
-    def __init__(self, line: ServerLine, *, pauses: bool = True) -> None:
+    def __init__(self, line: ServerLine, *, shared: bool = False) -> None:
         self.requests = RequestsUnderWay()
         self._line = line
-        self._congestion = Congestion(line.pause, line.resume, pauses=pauses)
+        self._congestion = Congestion(line.pause, line.resume, pauses=not shared)
+        self._shared = shared
+        self._numbers = itertools.count(1)
         self._abandoned: deque[RequestUnderWay] = deque()
 
     def __repr__(self) -> str:
@@ -71,6 +78,19 @@ class Correlation:
         self._congestion.close()
 
     # --- from clients -------------------------------------------------------------------------------------------
+
+    def numbered(self, request: RequestUnderWay, envelope: Envelope) -> bytes:
+        """Give a request its ids at the server. Returns the bytes that the server reads."""
+        assert envelope.id is not None, "a request has an id"
+        if self._shared:
+            return _renumbered(request, envelope, next(self._numbers))
+        if envelope.id in self.requests:
+            # The answers to both have to be told apart, and the server may go by ids as well.
+            return _renumbered(request, envelope, f"{_OURS}-{next(self._numbers)}")
+        request.number = envelope.id
+        if request.streams and (token := token_of(envelope.body)) is not None:
+            request.token = parse(token)
+        return envelope.body
 
     def give_up(self, request: RequestUnderWay) -> None:
         """A client has gone or waits no longer. In the legacy era that cancels nothing (MCP 2025-11-25)."""
@@ -153,3 +173,10 @@ class Correlation:
         stream = session.listener
         if stream is not None:
             self._congestion.watch(stream, stream.end)
+
+
+def _renumbered(request: RequestUnderWay, envelope: Envelope, number: RpcId) -> bytes:
+    data, request.token_bytes = renumbered(envelope, dump(number))
+    request.number, request.renumbered = number, True
+    request.token = None if request.token_bytes is None else number
+    return data

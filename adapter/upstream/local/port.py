@@ -34,7 +34,8 @@ class LocalHead(NamedTuple):
 class LocalRequest:
     """One JSON-RPC request. ``envelope.body`` holds its bytes as they came, ``params`` the parsed member of it.
 
-    ``session`` is None in the modern era, and for the ``initialize`` that opens one.
+    For a server that does not read them they may be None, but for ``initialize`` and in the modern era. ``session`` is
+    None in the modern era, and for the ``initialize`` that opens one.
     """
 
     envelope: Envelope
@@ -69,6 +70,10 @@ class LocalRequest:
 
 class LocalServer(Protocol):
     """A server in this process, or a bridge to one that is a process of its own."""
+
+    @property
+    def reads_params(self) -> bool:
+        """Tell whether it reads the parameters of requests, so that they are parsed for it."""
 
     @property
     def sessions(self) -> LocalSessions:

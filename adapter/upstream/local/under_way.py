@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from adapter.errors import AdapterError
 from adapter.upstream.local.messages import LocalAnswer, status_of
@@ -13,28 +13,53 @@ from adapter.wire.envelope import Kind
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, RpcId, answered, with_subscription
 from adapter.wire.shared_ids import PROGRESS, about
+from adapter.wire.sse import encode
+
+Taker: TypeAlias = Callable[["RequestUnderWay", LineMessage], None]
 
 
-@dataclass(slots=True, eq=False)
 class RequestUnderWay:
-    """One request: ``number`` and ``token`` are its ids at the server, ``id_bytes`` and ``token_bytes`` the client's.
+    """One request of ``method``, whose id the client spelled as ``id_bytes``.
 
-    ``token_bytes`` is None where the token travels as the client spelled it; ``renumbered`` says the same of the id.
-    ``streams``: its answer may be an event stream. ``taker`` is called with the response in place of the client.
+    ``number`` and ``token`` are its ids at the server, where ``renumbered`` says that the adapter chose them; then
+    ``token_bytes`` is the client's token. ``streams``: its answer may be an event stream, whose events are those of
+    ``session``. ``taker`` is called with the response in place of the client.
     """
 
-    number: RpcId
-    id_bytes: bytes
-    era: Era
-    reply: PendingReply
-    session: LocalSession | None = None
-    token: RpcId | None = None
-    token_bytes: bytes | None = None
-    renumbered: bool = False
-    streams: bool = False
-    events: CallEvents | None = None
-    taker: Callable[[RequestUnderWay, LineMessage], None] | None = None
-    method: str = ""
+    __slots__ = (
+        "_events", "era", "id_bytes", "method", "number", "renumbered", "reply", "session", "streams", "taker",
+        "token", "token_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        method: str,
+        id_bytes: bytes,
+        era: Era,
+        session: LocalSession | None,
+        streams: bool,
+        taker: Taker | None,
+    ) -> None:
+        self.method = method
+        self.id_bytes = id_bytes
+        self.era = era
+        self.session = session
+        self.streams = streams
+        self.taker = taker
+        self.reply: PendingReply
+        self.number: RpcId = 0
+        self.token: RpcId | None = None
+        self.token_bytes: bytes | None = None
+        self.renumbered = False
+        self._events: CallEvents | None = None
+
+    def event(self, message: bytes) -> bytes:
+        """A message as an event of its stream, which a session keeps for a client that comes back."""
+        if self.session is None:
+            return encode(message)
+        if self._events is None:
+            self._events = CallEvents(self.session)
+        return self._events(message)
 
     def as_sent(self, message: LineMessage) -> bytes:
         """A message of the server's under the ids that the client knows."""
@@ -59,8 +84,8 @@ class RequestUnderWay:
 
     def close(self) -> None:
         """Note that nothing more comes for it."""
-        if self.events is not None:
-            self.events.close()
+        if self._events is not None:
+            self._events.close()
 
 
 class RequestsUnderWay:

@@ -16,6 +16,7 @@ from adapter.errors import (
     UnsupportedMediaType,
     UpstreamUnreachable,
 )
+from adapter.rules.access.headers import SharedFields
 from adapter.upstream.local.messages import (
     CAPABILITIES_KEY,
     INVALID_PARAMS,
@@ -28,7 +29,7 @@ from adapter.upstream.local.messages import (
 from adapter.upstream.local.port import LocalHead, LocalRequest, LocalServer
 from adapter.upstream.local.replies import EventStream, PendingReply, whole
 from adapter.upstream.local.sessions import LocalSession
-from adapter.upstream.port import Fields, UpstreamReply, UpstreamRequest, WholeReply, fields_of
+from adapter.upstream.port import Fields, Headers, UpstreamReply, UpstreamRequest, WholeReply, fields_of
 from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, failure, parse
 from adapter.wire.eras import Era, check_mirrors, classify, is_modern
 from adapter.wire.names import VERSION_KEY
@@ -73,12 +74,16 @@ class LocalUpstream(Generic[S_co]):
     # --- POST -------------------------------------------------------------------------------------------------
 
     async def _post(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        fields = fields_of(request.headers)
+        fields = _fields(request.headers)
         body = _decoded(request.body, fields)
-        message = parse(body)
         known = request.envelope
         # What a client compressed, or stages changed, is another message than the one that was read.
-        envelope = known if known is not None and known.body is body else envelope_of(message, body)
+        if known is None or known.body is not body:
+            message = parse(body)
+            envelope = envelope_of(message, body)
+        else:
+            message = parse(body) if self.server.reads_params else None
+            envelope = known
         era = classify(fields.get("mcp-protocol-version"), envelope)
         accept = (fields.get("accept") or "").lower()
         streams = "text/event-stream" in accept or "*/*" in accept
@@ -90,13 +95,14 @@ class LocalUpstream(Generic[S_co]):
         if envelope.kind is Kind.NOTIFICATION:
             # The modern era has none for a server; a call is cancelled by the end of its stream.
             return WholeReply(202)
-        return await self._answer(LocalRequest(envelope, message.get("params"), head), read_timeout)
+        return await self._answer(LocalRequest(envelope, _params(message, body), head), read_timeout)
 
     async def _legacy(
         self, head: LocalHead, message: Any, envelope: Envelope | Batch, read_timeout: float | None
     ) -> UpstreamReply:
         if isinstance(envelope, Envelope) and _opens(envelope):
-            opening = LocalRequest(envelope, message.get("params"), head._replace(streams=False))
+            params = _params(message, envelope.body)
+            opening = LocalRequest(envelope, params, head._replace(streams=False))
             return await self._answer(opening, read_timeout)
         session = self.server.sessions.find(head.fields.get("mcp-session-id"))
         version = head.fields.get("mcp-protocol-version")
@@ -104,11 +110,12 @@ class LocalUpstream(Generic[S_co]):
         if version is not None and version not in (session.version, *LEGACY_VERSIONS):
             raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
-            return await self._batch(head, message, envelope, session, read_timeout)
+            members = parse(envelope.body) if message is None else message
+            return await self._batch(head, members, envelope, session, read_timeout)
         if envelope.kind is not Kind.REQUEST:
             await self._observe(head, envelope, message, session)
             return WholeReply(202)
-        request = LocalRequest(envelope, message.get("params"), head, session)
+        request = LocalRequest(envelope, None if message is None else message.get("params"), head, session)
         return await self._answer(request, read_timeout)
 
     async def _batch(
@@ -155,10 +162,10 @@ class LocalUpstream(Generic[S_co]):
             return refusal(request.id_bytes, error.rpc, str(error), error.data, era)
 
     async def _observe(
-        self, head: LocalHead, envelope: Envelope, message: dict[str, Any], session: LocalSession
+        self, head: LocalHead, envelope: Envelope, message: dict[str, Any] | None, session: LocalSession
     ) -> None:
         if envelope.method == "notifications/cancelled":
-            params = message.get("params")
+            params = _params(message, envelope.body)
             number = params.get("requestId") if isinstance(params, dict) else None
             # True is 1 to a dict, but not to JSON.
             if isinstance(number, str | int | float) and not isinstance(number, bool):
@@ -178,6 +185,21 @@ class LocalUpstream(Generic[S_co]):
             return session.listen(fields.get("last-event-id"))
         session.end()
         return WholeReply(200)
+
+
+def _fields(headers: Headers) -> Fields:
+    """The fields by their name, found once for a head that many requests have."""
+    if type(headers) is not SharedFields:
+        return fields_of(headers)
+    found: Fields | None = headers.derived.get(_fields)
+    if found is None:
+        found = headers.derived[_fields] = fields_of(headers)
+    return found
+
+
+def _params(message: dict[str, Any] | None, body: bytes) -> Any:
+    """The ``params`` of a message, which is parsed where it was not before."""
+    return (parse(body) if message is None else message).get("params")
 
 
 def _opens(envelope: Envelope) -> bool:

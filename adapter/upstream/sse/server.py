@@ -31,6 +31,8 @@ class SseServer:
     ``most`` is the limit of the streams of ``address``, so one more session is refused before any other has to go.
     """
 
+    reads_params = False
+
     def __init__(self, address: SseAddress, terms: SseTerms, log: FilteringBoundLogger, most: int) -> None:
         self.sessions = LocalSessions(2 * most, self._ended, BOUNDS)
         self._address = address
@@ -42,7 +44,7 @@ class SseServer:
         return f"<SseServer: {len(self._streams)} sessions>"
 
     def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply:
-        """See LocalServer. Raises RpcRefused for an id that is under way already."""
+        """See LocalServer."""
         if request.head.era is Era.MODERN:
             return LocalAnswer(failure(BadRequest(_LEGACY_ONLY), request.id_bytes), BadRequest.http)
         if request.session is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
@@ -19,11 +20,11 @@ from adapter.errors import (
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.correlation import Correlation
 from adapter.upstream.local.handshake import agreed_version
-from adapter.upstream.local.messages import INVALID_REQUEST, LocalAnswer, RpcRefused, notification
+from adapter.upstream.local.messages import LocalAnswer, notification
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
-from adapter.upstream.local.sessions import CallEvents, LocalSession
-from adapter.upstream.local.under_way import RequestUnderWay
+from adapter.upstream.local.sessions import LocalSession
+from adapter.upstream.local.under_way import RequestUnderWay, Taker
 from adapter.upstream.port import UpstreamRequest, dropped
 from adapter.upstream.sse.line import SseLine
 from adapter.upstream.sse.posts import post
@@ -31,7 +32,6 @@ from adapter.upstream.sse.stream import Asked, SseAddress, SseTerms, StreamRefus
 from adapter.wire.envelope import Envelope
 from adapter.wire.line_messages import LineMessage, messages_of
 from adapter.wire.shared_ids import CANCELLED
-from adapter.wire.sse import encode
 
 _NOT_FOUND = 404
 
@@ -53,6 +53,7 @@ class SseSession:
         self._over = False
         self._unsent: dict[RequestUnderWay, None] = {}
         self._posts: dict[RequestUnderWay, asyncio.Task[None]] = {}
+        self._cancellations: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         state = "over" if self._over else "up" if self._line.is_up else "connecting"
@@ -62,29 +63,26 @@ class SseSession:
 
     def open(self, request: LocalRequest) -> PendingReply:
         """Open the stream, and send the ``initialize`` that this is."""
-        reply = PendingReply(self._local.end)
-        way = RequestUnderWay(_number(request), request.id_bytes, request.head.era, reply, self._local)
-        way.taker = self._agreed
+        way = self._under_way(request, self._agreed)
+        reply = way.reply = PendingReply(self._local.end)
         self._unsent[way] = None
         self._start(way, self._opened(way, request))
         return reply
 
     def call(self, request: LocalRequest) -> PendingReply:
-        """Send a request. While the stream is opened again it waits; a session that is lost answers it with 404.
-
-        Raises RpcRefused where a request of the same id is under way: one stream could not tell their answers apart.
-        """
-        number, head = _number(request), request.head
-        if number in self._correlation.requests or any(each.number == number for each in self._unsent):
-            raise RpcRefused(INVALID_REQUEST, "A request with this id is under way already.")
-        self._line.headers = head.request.headers
-        events = CallEvents(self._local) if head.streams else None
-        reply = PendingReply(lambda: self._give_up(way), events=events or encode)
-        way = RequestUnderWay(number, request.id_bytes, head.era, reply, self._local, request.progress_token)
-        way.streams, way.events, way.taker = head.streams, events, self._answered
+        """Send a request. While the stream is opened again it waits; a session that is lost answers it with 404."""
+        self._line.headers = request.head.request.headers
+        way = self._under_way(request, self._answered)
+        reply = way.reply = PendingReply(partial(self._give_up, way), events=way.event)
         self._unsent[way] = None
         self._start(way, self._sent(way, request))
         return reply
+
+    def _under_way(self, request: LocalRequest, taker: Taker) -> RequestUnderWay:
+        head = request.head
+        return RequestUnderWay(
+            request.envelope.method, request.id_bytes, head.era, self._local, head.streams, taker
+        )
 
     async def _opened(self, way: RequestUnderWay, request: LocalRequest) -> None:
         try:
@@ -104,8 +102,9 @@ class SseSession:
         try:
             endpoint = await self._line.endpoint()
             self._unsent.pop(way, None)
+            body = self._correlation.numbered(way, request.envelope)
             self._correlation.requests.add(way)
-            refusal = await self._post(endpoint, request.envelope.body, request.head.request)
+            refusal = await self._post(endpoint, body, request.head.request)
             if refusal is not None:
                 self._refused(way, refusal)
         except AdapterError as error:
@@ -170,8 +169,9 @@ class SseSession:
         """See ServerLine. The server may not care, so nobody waits for it."""
         params = {"requestId": request.number, "reason": "Nobody waits for the answer any more."}
         asked = UpstreamRequest("POST", self._line.headers)
-        way = RequestUnderWay(request.number, request.id_bytes, request.era, request.reply)
-        self._start(way, self._cancelled(notification(CANCELLED, params), asked))
+        task = asyncio.create_task(self._cancelled(notification(CANCELLED, params), asked))
+        self._cancellations.add(task)
+        task.add_done_callback(self._cancellations.discard)
 
     async def _cancelled(self, body: bytes, asked: UpstreamRequest) -> None:
         try:
@@ -250,18 +250,13 @@ class SseSession:
         self._correlation.close()
         self._correlation.fail(error)
         self._line.close()
-        for task in self._posts.values():
+        for task in (*self._posts.values(), *self._cancellations):
             if task is not asyncio.current_task():
                 task.cancel()
         self._local.end()
 
     async def closed(self) -> None:
         """Wait until nothing of an ended session runs any more."""
-        if self._posts:
-            await asyncio.wait(list(self._posts.values()))
+        if tasks := (*self._posts.values(), *self._cancellations):
+            await asyncio.wait(tasks)
         await self._line.closed()
-
-
-def _number(request: LocalRequest) -> str | int | float:
-    assert request.envelope.id is not None, "a request has an id"
-    return request.envelope.id

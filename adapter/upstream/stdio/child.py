@@ -181,6 +181,10 @@ class ChildProcess:
         """
         await self._stdin.send(message)
 
+    def send_now(self, message: bytes) -> bool:
+        """Write one short message if that needs no waiting. Returns False if nothing was written."""
+        return self._stdin.send_now(message)
+
     def pause(self) -> None:
         """Read no further output: the process waits when its pipe is full."""
         if self._stopping is None:

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, AnswerTooLarge, BadJson, LimitReached
 from adapter.upstream.local.correlation import Correlation
-from adapter.upstream.local.messages import INVALID_REQUEST, LocalAnswer, RpcRefused, notification
+from adapter.upstream.local.messages import LocalAnswer, notification
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
-from adapter.upstream.local.sessions import CallEvents, LocalSession
-from adapter.upstream.local.under_way import RequestUnderWay
+from adapter.upstream.local.sessions import LocalSession
+from adapter.upstream.local.under_way import RequestUnderWay, Taker
 from adapter.upstream.stdio.child import ChildExit, ChildOwner, ChildProcess
 from adapter.upstream.stdio.failures import exited, never_answered, not_started, stopped
 from adapter.upstream.stdio.outgoing import Outgoing
 from adapter.wire.envelope import Envelope, Kind
-from adapter.wire.line_messages import LineMessage, as_line, messages_of, number_of_long_line, renumbered
+from adapter.wire.line_messages import LineMessage, as_line, messages_of, number_of_long_line
 from adapter.wire.lines import LongLine
 from adapter.wire.shared_ids import CANCELLED
-from adapter.wire.sse import encode
 
 StartChild = Callable[[ChildOwner], Awaitable[ChildProcess]]
-Taker = Callable[[RequestUnderWay, LineMessage], None]
 
 
 class Audience(Protocol):
@@ -74,21 +71,19 @@ class ChildConversation:
         ended: Callable[[ChildConversation], None],
         log: FilteringBoundLogger,
     ) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self.terms = terms
         self.audience: Audience | None = None
         self.failure: AdapterError | None = None
         self.answered = False
         self.was_left = False
         self.used = loop.time()
-        self.correlation = Correlation(self, pauses=not terms.shared)
+        self.correlation = Correlation(self, shared=terms.shared)
         self._start = start
         self._child: ChildProcess | None = None
         self._ended = ended
         self._log = log
         self._outgoing = Outgoing(terms.server)
-        self._numbers = itertools.count(1)
-        self._abandoned: deque[RequestUnderWay] = deque()
         self._running = loop.create_task(self._run())
         self._alarm = loop.call_later(terms.start_timeout, self._late)
 
@@ -101,7 +96,7 @@ class ChildConversation:
     async def _run(self) -> None:
         try:
             self._child = await self._start(self)
-            await self._outgoing.write(self._child.send)
+            await self._outgoing.write(self._child)
         except AdapterError as error:
             # A child that has ended while it was written to says so itself, and why.
             if self._child is None:
@@ -161,17 +156,14 @@ class ChildConversation:
     ) -> PendingReply:
         """Send a client's request and give the reply that will be filled.
 
-        ``taker`` gets the response in place of the client. Raises LimitReached for a child that does not read, and
-        RpcRefused for an id that is in use.
+        ``taker`` gets the response in place of the client. Raises LimitReached for a child that does not read.
         """
         if self.failure is not None:
             raise self.failure
-        envelope = request.envelope
-        events = CallEvents(session) if session is not None and request.head.streams else None
-        reply = PendingReply(lambda: self._give_up(way), events=events or encode)
-        way = RequestUnderWay(0, request.id_bytes, request.head.era, reply, session)
-        way.streams, way.events, way.taker, way.method = request.head.streams, events, taker, envelope.method
-        data = self._numbered(way, request)
+        envelope, head = request.envelope, request.head
+        way = RequestUnderWay(envelope.method, request.id_bytes, head.era, session, head.streams, taker)
+        reply = way.reply = PendingReply(partial(self._give_up, way), events=way.event)
+        data = self.correlation.numbered(way, envelope)
         self.write(data)
         self.correlation.requests.add(way)
         self._use(way)
@@ -179,22 +171,7 @@ class ChildConversation:
 
     def _use(self, way: RequestUnderWay) -> None:
         if way.method != "ping":
-            self.used = asyncio.get_running_loop().time()
-
-    def _numbered(self, way: RequestUnderWay, request: LocalRequest) -> bytes:
-        """Give a request its ids at the child. Returns the bytes that the child reads. Raises RpcRefused."""
-        envelope = request.envelope
-        if self.terms.shared:
-            way.number = next(self._numbers)
-            data, way.token_bytes = renumbered(envelope, way.number)
-            way.renumbered = True
-            way.token = None if way.token_bytes is None else way.number
-            return data
-        assert envelope.id is not None, "a request has an id"
-        if envelope.id in self.correlation.requests:
-            raise RpcRefused(INVALID_REQUEST, "A request with this id is under way already.")
-        way.number, way.token = envelope.id, request.progress_token
-        return envelope.body
+            self.used = self._loop.time()
 
     def write(self, message: bytes) -> None:
         """Send the child a message. Raises LimitReached where it does not read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections import deque
 from collections.abc import Callable
 
@@ -170,6 +171,17 @@ class MessagePipe:
                 f"The upstream server's process does not read its input: {self._most} messages wait already."
             )
         await self._wait(_Message(rest, len(rest) < len(message), self._loop.create_future()))
+
+    def send_now(self, message: bytes) -> bool:
+        """Write one message if it is short and the pipe has room for it. Returns False if nothing was written."""
+        if self._closed or self._waiting or len(message) >= select.PIPE_BUF:
+            return False
+        try:
+            # So few bytes are written whole or not at all (POSIX, write).
+            os.write(self._descriptor, message + b"\n")
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         """Close the descriptor; messages that wait fail. Idempotent."""

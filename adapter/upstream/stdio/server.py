@@ -51,6 +51,8 @@ class StdioServer:
     which the relay opens it again.
     """
 
+    reads_params = False
+
     def __init__(
         self,
         terms: ConversationTerms,

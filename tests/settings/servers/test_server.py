@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.settings.consistency import cautions
 from adapter.settings.file.load import SettingsError, load
 from adapter.settings.reference_page import masked
 from adapter.settings.servers.server import UpstreamSettings
@@ -80,3 +81,12 @@ def test_a_mistake_is_told_at_its_place(tmp_path: Path, keys: dict[str, Any], sa
     with pytest.raises(SettingsError) as refused:
         upstream(tmp_path, **keys)
     assert said in str(refused.value)
+
+
+def test_one_process_for_everybody_is_warned_of(tmp_path: Path) -> None:
+    """Without authentication all callers are one principal."""
+    upstream(tmp_path, command="x", process="per_principal")
+    (caution,) = cautions(load(tmp_path / "config.yaml", environ={}))
+    assert caution.path == "servers[0].upstream.process"
+    upstream(tmp_path, command="x")
+    assert list(cautions(load(tmp_path / "config.yaml", environ={}))) == []

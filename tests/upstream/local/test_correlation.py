@@ -15,6 +15,7 @@ from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import UpstreamReply
+from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, messages_of
 
@@ -23,12 +24,13 @@ LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}
 
 
 class Line:
-    """One session and the line to its server; ``told`` is what happened on it."""
+    """One session and the line to its server; ``told`` is what happened on it, ``sent`` what the server read."""
 
-    def __init__(self, *, pauses: bool = True) -> None:
-        self.correlation = Correlation(self, pauses=pauses)
+    def __init__(self, *, shared: bool = False) -> None:
+        self.correlation = Correlation(self, shared=shared)
         self.session: LocalSession = LocalSessions(bounds=BOUNDS).open("2025-11-25", {})
         self.told: list[object] = []
+        self.sent: list[bytes] = []
 
     def pause(self) -> None:
         self.told.append("pause")
@@ -44,11 +46,15 @@ class Line:
 
     def asks(self, number: Any, token: Any = None, *, streams: bool = True) -> PendingReply:
         """A client sends a request."""
-        reply = PendingReply(lambda: self.correlation.give_up(way))
-        way = RequestUnderWay(number, orjson.dumps(number), Era.LEGACY, reply, self.session, token)
-        way.streams = streams
+        params = {} if token is None else {"_meta": {"progressToken": token}}
+        body = orjson.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+        envelope = read_envelope(body)
+        assert isinstance(envelope, Envelope)
+        way = RequestUnderWay("tools/call", orjson.dumps(number), Era.LEGACY, self.session, streams, None)
+        way.reply = PendingReply(lambda: self.correlation.give_up(way))
+        self.sent.append(self.correlation.numbered(way, envelope))
         self.correlation.requests.add(way)
-        return reply
+        return way.reply
 
     def says(self, *messages: bytes) -> list[bool]:
         """The server sends messages; tells of each whether it answered a request."""
@@ -202,9 +208,22 @@ async def test_a_slow_client_makes_its_server_wait() -> None:
     line.correlation.close()
 
 
+async def test_an_id_that_is_used_twice_is_told_apart() -> None:
+    """The second request travels under an id and a token of the adapter's own, and is answered under its own."""
+    line = Line()
+    first, second = line.asks(1, 1), line.asks(1, 1)
+    other = orjson.loads(line.sent[1])
+    assert (other["id"], other["params"]["_meta"]["progressToken"]) == (
+        "mcp-file-adapter-1",
+        "mcp-file-adapter-1",
+    )
+    line.says(b'{"id":"mcp-file-adapter-1","result":2}', b'{"id":1,"result":1}')
+    assert [await read(first), await read(second)] == [b'{"id":1,"result":1}', b'{"id":1,"result":2}']
+
+
 async def test_a_line_of_many_waits_for_none() -> None:
     """A client of a shared line that leaves too much unread loses its answer, and the server is told."""
-    line = Line(pauses=False)
+    line = Line(shared=True)
     reply = line.asks(1, 1)
     stream = asyncio.create_task(reply.head(PATIENCE))
     line.says(*[progress("1", "x" * CROWDED)] * 5)

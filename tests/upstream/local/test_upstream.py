@@ -58,6 +58,8 @@ class Bridge:
     ``ready`` is an answer that is given at once.
     """
 
+    reads_params = False
+
     def __init__(self) -> None:
         self.sessions = LocalSessions(ended=self._stop)
         self.started: list[Child] = []
