@@ -1,13 +1,6 @@
-"""The version of the package, as clients and the command line see it."""
+"""The version of the package, as clients and the command line see it. The build reads it from here."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
-
-def installed_version(otherwise: str = "0") -> str:
-    """Return the version of the installed package, or ``otherwise`` if it runs from a source tree."""
-    try:
-        return version("mcp-file-adapter")
-    except PackageNotFoundError:
-        return otherwise
+# A constant: importlib.metadata, which could look it up, takes 20 ms and 1.7 MiB.
+VERSION = "0.1.0"

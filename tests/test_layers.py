@@ -47,6 +47,7 @@ ONLY_IN = {
     "python_multipart": "edge",
     "aiofiles": "files",
     "aiohttp": "upstream",
+    "httpx2": "upstream",
     "mcp": "upstream",
     "re2": "text",
 }

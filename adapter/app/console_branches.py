@@ -30,7 +30,7 @@ from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
-from adapter.version import installed_version
+from adapter.version import VERSION
 from adapter.wire.eras import Era
 
 
@@ -125,7 +125,7 @@ def _document(settings: Settings, files: FileStages) -> bytes:
     upload_path = settings.core.upload_path if files.parts.active else None
     others = operations(upload_path, downloads=settings.core.allow_artifacts_download)
     data = [each.below(path) for each in console_operations.OPERATIONS]
-    return document(path, [*data, *others], version=installed_version())
+    return document(path, [*data, *others], version=VERSION)
 
 
 # --- the console's data -----------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _facts(settings: Settings) -> ConsoleFacts:
         allow_execute=console.allow_execute,
         operators=console.operators,
         max_body=console.max_body,
-        version=installed_version(),
+        version=VERSION,
         configuration=configuration(settings),
     )
 

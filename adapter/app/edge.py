@@ -18,7 +18,6 @@ from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import ExchangeRecords, Front
-from adapter.relay.http_api.recent_exchanges import Recent, Waterfall
 from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
@@ -30,6 +29,7 @@ from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     from adapter.pipeline.tracing import Observing, Tracing
+    from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.telemetry import Telemetry
 
 # --- records ----------------------------------------------------------------------------------------------------
@@ -53,6 +53,7 @@ class Observation(NamedTuple):
     def of_plans(self) -> Observing | None:
         """Build the observer of calls while they go through their plans; None if nothing observes them."""
         from adapter.pipeline.tracing import BothTracings, Observing
+        from adapter.relay.http_api.recent_exchanges import Waterfall
 
         waterfall = None if self.recent is None else Waterfall()
         if self.telemetry is None:
@@ -73,7 +74,14 @@ def build_observation(settings: Settings) -> Observation:
     """Raises SettingsError for telemetry that cannot be had."""
     telemetry = _telemetry(settings) if settings.telemetry.enabled else None
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
-    return Observation(telemetry, calls, Recent() if settings.console.enabled else None)
+    return Observation(telemetry, calls, _recent() if settings.console.enabled else None)
+
+
+def _recent() -> Recent:
+    # Late: only the console shows them.
+    from adapter.relay.http_api.recent_exchanges import Recent
+
+    return Recent()
 
 
 def _telemetry(settings: Settings) -> Telemetry | None:

@@ -31,7 +31,7 @@ from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.local.upstream import LocalUpstream
-from adapter.version import installed_version
+from adapter.version import VERSION
 
 CALL_TIMEOUT = 30.0
 """Seconds that a call may take whose tool does not say, unless its connector's statements may take longer."""
@@ -167,7 +167,7 @@ class Hosting:
                 tool, plans[declared.name] = compiled
                 tools.append(tool)
         code = self.settings.core.errors.unknown_tool_code
-        server = HostedServer(Served(entry.id, installed_version(), unknown_tool_code=code), tools, self.log)
+        server = HostedServer(Served(entry.id, VERSION, unknown_tool_code=code), tools, self.log)
         self.servers[entry.id] = Hosted(LocalUpstream(server), plans)
 
     def _tool(

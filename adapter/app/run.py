@@ -18,7 +18,6 @@ from adapter.edge.http.limits import ConnectionLimit, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
 from adapter.errors import StoreUnavailable
-from adapter.settings.file.load import load
 from adapter.settings.pipeline import Validation
 from adapter.settings.root import Settings
 
@@ -145,6 +144,9 @@ def embedded(source: Source) -> EmbeddedAdapter:
 def _settings(source: Source) -> Settings:
     if isinstance(source, Settings):
         return source
+    # Late: a process of the adapter's own has its settings read by another one.
+    from adapter.settings.file.load import load
+
     if isinstance(source, Mapping):
         return load(None, overrides=source, environ={})
     return load(Path(source))

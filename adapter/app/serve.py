@@ -7,6 +7,7 @@ import gc
 import resource
 import signal
 import sys
+from collections.abc import Iterable
 
 import uvloop
 from structlog.typing import FilteringBoundLogger
@@ -16,9 +17,9 @@ from adapter.app.build import App, build
 from adapter.app.run import running
 from adapter.edge.http.limits import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
-from adapter.settings.consistency import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem
 
 DESCRIPTORS_BESIDE = 256
 """Files that are open beside the connections of clients and upstreams: the store, files on their way, logs."""
@@ -72,7 +73,7 @@ THRESHOLDS = (700, 10, 100)
 
 
 def settle() -> None:
-    """Exclude the present objects from garbage collection, and collect the oldest generation less often.
+    """Enable garbage collection, without the present objects and less often for the oldest generation.
 
     Each connection adds some hundred objects, and one collection with three thousand open streams stops the loop for
     0.2 s; the objects that serve for good would add 40 ms to each. Reference counts free what exchanges leave behind;
@@ -81,25 +82,29 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+    gc.enable()
 
 
 STORE_INTERVAL = 5.0
 """Seconds between two looks at the state store, beside those of who asks for health."""
 
 
-def serve(settings: Settings) -> int:
-    """Serve until SIGINT or SIGTERM. Returns the exit status: 0, or 1 if the adapter could not start or go on."""
+def serve(settings: Settings, cautions: Iterable[Problem]) -> int:
+    """Serve until SIGINT or SIGTERM; ``cautions`` are warnings about the settings, for the log.
+
+    Returns the exit status: 0, or 1 if the adapter could not start or go on.
+    """
     log.configure(settings.core.log_level)
-    return uvloop.run(_serve(settings))
+    return uvloop.run(_serve(settings, cautions))
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, cautions: Iterable[Problem]) -> int:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _resolve, stop, 0)
     app = build(settings)
-    _warn(settings, app.runtime.log)
+    _warn(settings, cautions, app.runtime.log)
     allow_descriptors(settings, app.runtime.log)
     hide_from_programs(settings, app.runtime.log)
     try:
@@ -164,8 +169,8 @@ def _resolve(stop: asyncio.Future[int], status: int) -> None:
         stop.set_result(status)
 
 
-def _warn(settings: Settings, logger: FilteringBoundLogger) -> None:
-    for caution in cautions(settings):
+def _warn(settings: Settings, cautions: Iterable[Problem], logger: FilteringBoundLogger) -> None:
+    for caution in cautions:
         logger.warning("is this meant?", setting=caution.path, why=caution.sentence)
     core = settings.core
     if is_loopback(core.host) or core.auth.enabled or core.public_base_url or core.allowed_hosts is not None:

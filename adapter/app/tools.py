@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines, PinReview
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.catalogue_reader import Definitions, ToolDefinitions
-from adapter.relay.tools.code_mode import CodeMode
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
@@ -26,7 +25,6 @@ from adapter.rules.access.sessions import SessionRecord
 from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.text.unicode import has_no_reading, reading
 from adapter.rules.tools.catalogue import Catalogue, Pinning, of_pinned
-from adapter.rules.tools.code_mode import CodeModeNames, definitions
 from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.tool_pages import ListLimits, Shaping
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from adapter.app.pipeline import Planning
     from adapter.app.tool_plans import Compiled
     from adapter.relay.call.planned import Plans
+    from adapter.relay.tools.code_mode import CodeMode
 
 Decorate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -121,24 +120,18 @@ class ToolParts:
         entries = self._files.entries(entry)
         policies = policies_of(self._settings, entry)
         own = self._files.own_tools(entry)
-        names = CodeModeNames(entry.id) if self._settings.code_mode_for(entry) else None
+        folds = self._settings.code_mode_for(entry)
         pinning = self._settings.pinning_for(entry)
         planning = self._planning
         if planning is not None and not planning.concerns(entry):
             planning = None
-        if (
-            pinning.mode == "off"
-            and policies.change_nothing
-            and not own
-            and names is None
-            and planning is None
-        ):
+        if pinning.mode == "off" and policies.change_nothing and not own and not folds and planning is None:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return StageTable(entries)
         lists = ToolLists(
             entry.id,
             shape_of(policies, None if planning is None else partial(planning.decorate, entry)),
-            own if names is None else (*own, *definitions(names)),
+            (*own, *_folding_tools(entry)) if folds else own,
             self._files.mirrors_of(entry),
             self._runtime.log,
             limits_of(self._settings),
@@ -150,10 +143,10 @@ class ToolParts:
             partial(self._revoke, entry.id),
             GuardRuntime(time.monotonic, self._runtime.background, self._runtime.log),
             by_content=policies.sanitization.mode == "block",
-            definitions=Definitions() if names is not None or planning is not None else None,
+            definitions=Definitions() if folds or planning is not None else None,
         )
         hides_some = bool(policies.disabled.readings or policies.wrapped)
-        code_mode = CodeMode(names, tool_guard, own) if names is not None else None
+        code_mode = _code_mode(entry, tool_guard, own) if folds else None
         return StageTable(
             [
                 *entries,
@@ -225,6 +218,21 @@ def limits_of(settings: Settings) -> ListLimits:
     """The limits for the list of tools of any server."""
     core = settings.core
     return ListLimits(core.max_tools, core.max_tool_list_bytes, core.max_tool_definition_bytes)
+
+
+def _folding_tools(entry: ServerSettings) -> Sequence[dict[str, Any]]:
+    """The definitions of the tools that stand for all others in code mode."""
+    # Late, as below: code mode is off unless the settings ask for it.
+    from adapter.rules.tools.code_mode import CodeModeNames, definitions
+
+    return definitions(CodeModeNames(entry.id))
+
+
+def _code_mode(entry: ServerSettings, tool_guard: ToolGuard, own: Sequence[dict[str, Any]]) -> CodeMode:
+    from adapter.relay.tools.code_mode import CodeMode
+    from adapter.rules.tools.code_mode import CodeModeNames
+
+    return CodeMode(CodeModeNames(entry.id), tool_guard, own)
 
 
 def policies_of(settings: Settings, entry: ServerSettings) -> Policies:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from adapter.app import serve
+from adapter.settings.consistency import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.file.load import load
 from adapter.upstream.demo import shop
@@ -58,7 +59,7 @@ def run(host: str, port: int, root: Path | None = None) -> int:
             settings = load(_configuration(root, host, port, upstream), overrides={}, environ={})
             sys.stdout.write(welcome(host, port, root))
             sys.stdout.flush()
-            return serve(settings)
+            return serve(settings, cautions(settings))
     except DemoFailed as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -27,7 +27,7 @@ from adapter.errors import (
 from adapter.relay.server import Server
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Envelope
-from adapter.wire.eras import Era
+from adapter.wire.eras import LEGACY, MODERN
 
 Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
 """What serves a path that is no mount: status and JSON. Raises AdapterError."""
@@ -35,7 +35,7 @@ Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
 CUTTING = 2.0
 """Seconds that exchanges which are cut get for their last words."""
 
-_NOT_RPC = Asker(Era.LEGACY)
+_NOT_RPC = Asker(LEGACY)
 
 
 class AccessLog(Protocol):
@@ -79,7 +79,7 @@ class ExchangeRecords:
                 "event": "exchange",
                 "server": server,
                 "http": request.method,
-                "era": "modern" if call.era is Era.MODERN else "legacy",
+                "era": "modern" if call.era is MODERN else "legacy",
                 "method": shown(method, LONGEST_NAME),
                 "name": None if name is None else shown(name, LONGEST_NAME),
                 "status": request.reply.status,
@@ -122,7 +122,7 @@ class Front:
         self._log = log
         self._branches: tuple[Branch | LateBranches, ...] = tuple(branches)
         self._records = records
-        self._busy: dict[asyncio.Task[object], InboundRequest | None] = {}
+        self._busy: dict[Request, InboundRequest | None] = {}
         """The exchanges under way; those that are no mount's have no InboundRequest."""
         self._stopping = False
 
@@ -145,19 +145,14 @@ class Front:
             records.begin()
         began = time.monotonic()
         visit = InboundRequest(era_of_head(request), request.method == "POST", request.method == "GET")
-        task = request.task
-        if task is not None:
-            self._busy[task] = visit
+        self._busy[request] = visit
         try:
             await self._endpoint.serve(request, server, visit)
         except asyncio.CancelledError:
             visit.outcome = "client_gone"
             raise
         finally:
-            if task is not None:
-                del self._busy[task]
-            # A task that was cancelled keeps this frame, which must not keep the task in turn.
-            task = None
+            del self._busy[request]
             if records is not None:
                 records.end(request, server.id, visit, time.monotonic() - began)
 
@@ -243,9 +238,7 @@ class Front:
     async def _serve(
         self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
     ) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "each request has a task of its own"
-        self._busy[task] = None
+        self._busy[request] = None
         try:
             await branch.serve(request, names, extra)
         except asyncio.CancelledError:
@@ -253,8 +246,7 @@ class Front:
                 raise
             raise AdapterStopping from None
         finally:
-            del self._busy[task]
-            del task
+            del self._busy[request]
 
     def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
         """Answer with the failure, or break off if an answer has begun, so that nobody takes it for complete."""
@@ -269,12 +261,17 @@ class Front:
         """
         if self._records is not None:
             self._records.close()
-        ending = [task for task, visit in self._busy.items() if visit is None or not visit.endless]
+        ending = _tasks(each for each, visit in self._busy.items() if visit is None or not visit.endless)
         if ending:
             await asyncio.wait(ending, timeout=grace)
         self._stopping = self._endpoint.stopping = True
-        cut = list(self._busy)
+        cut = _tasks(self._busy)
         for task in cut:
             task.cancel()
         if cut:
             await asyncio.wait(cut, timeout=CUTTING)
+
+
+def _tasks(requests: Iterable[Request]) -> list[asyncio.Task[None]]:
+    """The tasks that answer these requests."""
+    return [request.task for request in requests if request.task is not None]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError
 from adapter.relay.server import Server
-from adapter.rules.access.principals import NOBODY, Caller
-from adapter.rules.calls.rounds import ToolRepeatable, is_repeatable
+from adapter.rules.access.principals import NOBODY, Caller, Scope
+from adapter.rules.calls.rounds import is_repeatable
 from adapter.upstream.port import Headers, Sink
-from adapter.wire.envelope import Batch, Envelope, Kind
+from adapter.wire.envelope import REQUEST, Batch, Envelope
 from adapter.wire.eras import Era
 
 JSON = ("Content-Type", "application/json")
@@ -25,8 +26,11 @@ POST_FIELDS = frozenset(
 LATEST_LEGACY = "2025-11-25"
 """The legacy era's last version: what the adapter speaks where none has been negotiated."""
 
-Renewed = Callable[["ClientRequest"], Awaitable[None]]
-"""Is given the ask it belongs to: one that kept it would keep its body until the collector comes by."""
+# Any: sessions belong to a wing, which this module does not know.
+Renewed = Callable[["ClientRequest", Any], Awaitable[None]]
+"""Is given the ask it belongs to and its session: one that kept the ask would keep its body until the collector comes
+by.
+"""
 
 
 class Sender(NamedTuple):
@@ -53,9 +57,10 @@ class ClientRequest:
 
     What is read of its message comes later: ``envelope`` is None for GET and DELETE; ``body`` is what the client sent,
     byte for byte; ``encoded`` says that it is compressed, so that ``envelope.body`` differs from it.
-    ``renewed`` is called before it is sent in a new upstream session, and may raise AdapterError.
+    ``renewed`` is called with it and its session before it is sent in a new upstream session, and may raise
+    AdapterError. ``judged`` are the calls in it that the guard judged, and will then judge again.
     ``sent``, where there is one, is called once the message is on its way for good, as is ``let_go``.
-    ``tool_repeatable`` tells of tools whether they may be called twice, None where nothing is known of them.
+    ``scope`` is that of the pins by which the guard judges its calls, None where it judges none.
     """
 
     server: Server
@@ -67,7 +72,8 @@ class ClientRequest:
     body: bytes = field(default=b"", init=False)
     encoded: bool = field(default=False, init=False)
     renewed: Renewed | None = field(default=None, init=False)
-    tool_repeatable: ToolRepeatable | None = field(default=None, init=False)
+    judged: tuple[Envelope, ...] = field(default=(), init=False)
+    scope: Scope | None = field(default=None, init=False)
     sent: Callable[[], None] | None = field(default=None, init=False)
 
     def with_message(
@@ -76,14 +82,16 @@ class ClientRequest:
         """Another message of the same sender, which is not compressed."""
         other = ClientRequest(self.server, self.method, self.sender, headers, self.query)
         other.envelope, other.body = envelope, body
-        other.tool_repeatable, other.sent = self.tool_repeatable, self.sent
+        other.scope, other.sent = self.scope, self.sent
         return other
 
     def repeatable(self) -> bool:
         """Tell whether the request may be sent twice; a GET may, for it only reads."""
         if self.envelope is None:
             return True
-        return is_repeatable(self.envelope, self.tool_repeatable)
+        guard, scope = self.server.stages.guard, self.scope
+        known = None if guard is None or scope is None else partial(guard.repeatable, scope.id)
+        return is_repeatable(self.envelope, known)
 
     def let_go(self) -> None:
         """Keep nothing of a message that has been sent and is not sent again, and say so to ``sent``."""
@@ -164,8 +172,8 @@ class ClientResponse:
 def requests_of(envelope: Envelope | Batch | None) -> list[Envelope]:
     """The JSON-RPC requests among what a client sent: those that wait for an answer."""
     if isinstance(envelope, Batch):
-        return [member for member in envelope.members if member.kind is Kind.REQUEST]
-    return [envelope] if envelope is not None and envelope.kind is Kind.REQUEST else []
+        return [member for member in envelope.members if member.kind is REQUEST]
+    return [envelope] if envelope is not None and envelope.kind is REQUEST else []
 
 
 def forwardable(headers: Headers, *, drop: frozenset[str]) -> list[tuple[str, str]]:

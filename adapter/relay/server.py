@@ -13,7 +13,7 @@ from adapter.relay.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.upstream.port import Upstream
-from adapter.wire.envelope import Batch, Envelope, Kind
+from adapter.wire.envelope import NOTIFICATION, Batch, Envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Server:
         for each in message.members if isinstance(message, Batch) else (message,):
             if each.doubt is not None:
                 raise BadRequest(each.doubt)
-            if each.kind is Kind.NOTIFICATION and each.method == "tools/call":
+            if each.kind is NOTIFICATION and each.method == "tools/call":
                 raise BadRequest("tools/call is a request and needs an id.")
 
     def read_timeout_of(self, method: str, name: str | None = None) -> float | None:

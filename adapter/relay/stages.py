@@ -20,7 +20,7 @@ There are three kinds of stages:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import time
 from typing import Any, NamedTuple, Protocol
 
@@ -119,7 +119,8 @@ class Call:
 
     def without_request(self) -> Call:
         """Copy it for what is asked beside it, and may take longer than the call: its message is not kept so long."""
-        return replace(self, request=b"")
+        # Not dataclasses.replace: every session asks so once, and that would look at each field.
+        return Call(self.origin, self.scope, self.envelope, b"", self.headers, self.fetch, self.notes)
 
     def change(self, *edits: Edit) -> None:
         """Edit the request; everything outside the edited spans keeps its bytes."""
@@ -255,6 +256,9 @@ class StageTable:
         self.gates = _gates({"unfold": unfold, "guard": guard}, plans)
         self._plans = plans
         self._entries = tuple(entries)
+        self._methods = {each.method for each in self._entries} | (
+            {"tools/call"} if plans is not None else set()
+        )
         self._of_all = self._rows({(each.method, None) for each in self._entries})
         self._of_name = self._rows(
             {(each.method, each.name) for each in self._entries if each.name is not None}
@@ -288,6 +292,8 @@ class StageTable:
         that can be made.
         """
         method, name = envelope.method, envelope.name
+        if method not in self._methods:
+            return ()
         stages = self._of_name.get((method, name))
         if stages is None:
             stages = self._of_all.get((method, None), ())

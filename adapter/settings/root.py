@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, Field, PrivateAttr
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
@@ -25,10 +24,10 @@ from adapter.settings.storage import Artifacts, SessionsSettings, StatePersisten
 from adapter.settings.telemetry import TelemetrySettings
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings. Build it with ``load``, which also checks what no single field can check."""
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     core: Core = Field(
         default_factory=Core, description="Address of the adapter, its callers, and defaults for all servers."
@@ -71,18 +70,6 @@ class Settings(BaseSettings):
 
     _directory: Path = PrivateAttr(default=Path())
     _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic-settings'
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the values from ``load``, which has merged file, environment and flags."""
-        return (init_settings,)
 
     @property
     def directory(self) -> Path:

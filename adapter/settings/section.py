@@ -65,7 +65,8 @@ T = TypeVar("T", bound="Section")
 class Section(BaseModel):
     """A mapping in the file: unknown keys are refused, and nothing changes after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A section is validated as a part of the file only, so no section needs a validator of its own.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -255,6 +256,9 @@ class SettingsError(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+    def __reduce__(self) -> tuple[type[SettingsError], tuple[tuple[Problem, ...]]]:
+        return SettingsError, (self.problems,)
 
 
 def spelled(location: Iterable[str | int]) -> str:

@@ -16,12 +16,11 @@ from typing import Any, cast
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.rules.access.headers import SharedFields
+from adapter.upstream.known_answers import KnownAnswers
 from adapter.upstream.limits import ExchangeLimit, scarce
-from adapter.upstream.port import Headers, dropped, silent
+from adapter.upstream.port import dropped, silent
 from adapter.upstream.reply import HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
-from adapter.wire.repeated_head import BODILESS, LONGEST, RepeatedHead, repeated_head
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""
@@ -61,10 +60,9 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_answer", "_barren", "_close_delimited", "_earlier", "_fed", "_fields", "_headed", "_keep",
-        "_keep_alive", "_lost", "_parser", "_paused", "_readable", "_released", "_repeated", "_shared",
-        "_status", "_surplus", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
-        "taken_at",
+        "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_known",
+        "_lost", "_parser", "_paused", "_readable", "_released", "_surplus", "_transport", "gone", "keeps", "loop",
+        "places", "read_timer", "reused", "stale_at", "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -87,13 +85,9 @@ class Connection(asyncio.Protocol):
         self._answer: HttpReply | None = None
         self._readable = select.poll()
         self._fields: list[tuple[str, str]] = []
-        self._earlier = self._fields
         self._keep_alive = b""
-        self._repeated: RepeatedHead | None = None
-        """The bytes of the last head, which was that of an answer in one piece."""
-        self._shared = SharedFields(())
-        """Its fields."""
-        self._fed = self._barren = self._status = 0
+        self._known = KnownAnswers()
+        self._fed = self._barren = 0
         self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
 
     @property
@@ -181,8 +175,12 @@ class Connection(asyncio.Protocol):
         if answer is None:
             self.abort()  # no request is open: a time-out notice, or an answer planted for the next request
             return
-        if self._repeated is not None and not self._fed:
-            content = self._repeated.body_of(data)
+        if not self._fed:
+            content, repeated = None, self._known.last.repeated
+            if repeated is not None and data.startswith(repeated.before):
+                content = repeated.body_of(data)
+            if content is None:
+                content = self._known.body_in(data)
             if content is not None:
                 self._answer_again(answer, content)
                 return
@@ -196,9 +194,8 @@ class Connection(asyncio.Protocol):
             self._break(reason)
             return
         if self._answer is None:
-            self._repeated = repeated_head(data) if self._repeats(data) else None
-            if self._repeated is not None and self._shared != self._fields:
-                self._shared = SharedFields(self._fields)
+            whole = self._fed == len(data) and self._keep and not self._surplus and not self._close_delimited
+            self._known.last.learn(self._fields, data if whole else None)
             self._settle()
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
@@ -218,25 +215,15 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
         self.read_timer.wake()
 
-    def _repeats(self, data: bytes) -> bool:
-        """Tell whether ``data`` is a whole answer, with no interim one before it, whose head is as the last one's."""
-        whole = self._fed == len(data) and self._keep and not self._surplus and not self._close_delimited
-        earlier, self._earlier = self._earlier, self._fields
-        if not whole or len(earlier) != len(self._fields) or data[9:12] != b"%d" % self._status:
-            return False
-        if self._status in BODILESS:
-            return False
-        for one, other in zip(earlier, self._fields, strict=True):
-            if one != other and one[0].lower() != "content-length":
-                return False
-        return True
-
     def _answer_again(self, answer: HttpReply, content: bytes) -> None:
-        """Take an answer in one piece whose head says what the last one said."""
+        """Take an answer in one piece whose head says what an earlier one said."""
         self._fed = len(content) or 1
         self._headed = True
-        self._shared = self._shared.with_length(len(content))
-        answer.arrive(self._status, self._shared, content)
+        known = self._known.last
+        known.shared = known.shared.with_length(len(content))
+        if known.keep_alive is not None and known.keep_alive != self._keep_alive:
+            self._keep_alive, self.keeps = known.keep_alive, kept_for(known.keep_alive)
+        answer.arrive(known.status, known.shared, content)
         self._answer = None
         self._settle()
         self.read_timer.wake()
@@ -293,21 +280,8 @@ class Connection(asyncio.Protocol):
         if self._fed > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in self._fields) > HEAD_LIMIT:
             raise _head_too_large()
         self._headed = True
-        if status != self._status:
-            # What is kept with shared fields may be of their status too, and there must not be one for each.
-            self._status, self._shared = status, SharedFields(())
         answer.status = status
-        answer.headers = self._known_fields()
-
-    def _known_fields(self) -> Headers:
-        """The fields that have come: shared ones, where an answer of this status before had the same."""
-        fields = self._fields
-        if fields == self._shared:
-            return self._shared
-        if fields == self._earlier and sum(len(name) + len(value) for name, value in fields) <= LONGEST:
-            self._repeated, self._shared = None, SharedFields(fields)
-            return self._shared
-        return fields
+        answer.headers = self._known.take(status, self._fields)
 
     def on_body(self, chunk: bytes) -> None:
         if self._answer is not None:

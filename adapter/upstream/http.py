@@ -21,7 +21,8 @@ from adapter.rules.access.headers import SharedFields
 from adapter.upstream.connection import Connection, NoAnswerError, NotSentError
 from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import LONG_CALL, Pool, closed
-from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, unreachable
+from adapter.upstream.port import CALL, STREAM, UpstreamReply, UpstreamRequest, unreachable
+from adapter.wire.repeated_head import content_length
 from adapter.wire.signed_urls import is_query
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §5.6.2
@@ -87,11 +88,9 @@ class UpstreamAddress:
         elif type(fields) is not SharedFields:
             lines = opening + _encoded(tuple(fields))
         elif (lines := fields.derived.get(opening)) is None:
-            lines = opening + _encoded(tuple(fields))
-            if len(lines) <= LONGEST_KEPT:
-                fields.derived[opening] = lines
+            lines = _kept(opening, fields)
         if body or method in _METHODS_WITH_BODY:
-            return b"%bContent-Length: %d\r\n\r\n" % (lines, len(body))
+            return lines + content_length(len(body))
         return lines + b"\r\n"
 
     def _opening(self, method: str, target: str) -> bytes:
@@ -102,6 +101,18 @@ class UpstreamAddress:
         if not is_query(query):
             raise BadRequest("The query of the request's target contains characters that a URL may not have.")
         return f"{self._target}{'&' if '?' in self._target else '?'}{query}"
+
+
+def _kept(opening: bytes, fields: SharedFields) -> bytes:
+    """The request line and the fields, kept with them where they are not long. Raises as ``_encoded``."""
+    base = fields.base
+    if base is None:
+        lines = opening + _encoded(tuple(fields))
+    else:
+        lines = (base.derived.get(opening) or _kept(opening, base)) + _encoded((fields[-1],))
+    if len(lines) <= LONGEST_KEPT:
+        fields.derived[opening] = lines
+    return lines
 
 
 # The calls of one session bring the same fields each time; to know them again costs an eighth of this.
@@ -197,12 +208,12 @@ class HttpUpstream:
         written at all goes to a new connection in any case.
         """
         head = self._endpoint.head(request)
-        places = self._calls
-        if request.purpose is not Purpose.CALL:
-            places = self._streams if request.purpose is Purpose.STREAM else self._pings
+        places, purpose = self._calls, request.purpose
+        if purpose is not CALL:
+            places = self._streams if purpose is STREAM else self._pings
         connection = self._pool.idle_connection(places) or await self._pool.take(places)
         reused = connection.reused
-        if request.purpose is Purpose.STREAM:
+        if purpose is STREAM:
             _prepare_stream(connection)
         try:
             return await connection.exchange(head, request.body, read_timeout)
@@ -212,7 +223,7 @@ class HttpUpstream:
             if not reused or not request.repeatable():
                 raise _unanswered(request) from error
         connection = await self._pool.take(places, fresh=True)
-        if request.purpose is Purpose.STREAM:
+        if purpose is STREAM:
             _prepare_stream(connection)
         try:
             return await connection.exchange(head, request.body, read_timeout)

@@ -145,7 +145,8 @@ class Pool:
         places, loop = connection.places, connection.loop
         assert places is not None, "only a connection that was taken is put back"
         now = loop.time()
-        connection.stale_at = now + min(connection.keeps, self._idle_ttl)
+        keeps = connection.keeps
+        connection.stale_at = now + (keeps if keeps < self._idle_ttl else self._idle_ttl)
         if self._closed or now >= connection.stale_at:
             connection.abort()
             return

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.rules.access.principals import NOBODY, Caller
@@ -35,6 +35,11 @@ class Purpose(Enum):
     """A stream that stays open, also while nothing is sent on it."""
     PING = "ping"
     """A look of the adapter's own at the server's health."""
+
+
+CALL: Final = Purpose.CALL
+STREAM: Final = Purpose.STREAM
+"""The same under shorter names: in Python 3.11, to read a member of an Enum takes longer than a function call."""
 
 
 def always() -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
@@ -36,6 +36,11 @@ class Kind(Enum):
     REQUEST = "request"
     NOTIFICATION = "notification"
     RESPONSE = "response"
+
+
+REQUEST: Final = Kind.REQUEST
+NOTIFICATION: Final = Kind.NOTIFICATION
+"""The same under shorter names: in Python 3.11, to read a member of an Enum takes longer than a function call."""
 
 
 KEPT_META = 16 * 1024
@@ -241,7 +246,7 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     if type(number) is not int and number is not None:
         number = _valid_id(number, body)
     method = message.get("method")
-    if not isinstance(method, str):
+    if type(method) is not str:
         if "method" not in message:
             return _response(message, number, body)
         raise BadRequest("The method of a JSON-RPC message must be a string.")
@@ -249,15 +254,15 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
         raise BadRequest("The id of a JSON-RPC request must be a string or a number, not null.")
     params = message.get("params")
     name, version = None, NO_VERSION
-    if isinstance(params, dict):
+    if type(params) is dict:
         name = _name(method, params)
         meta = params.get("_meta")
-        if isinstance(meta, dict):
+        if type(meta) is dict:
             version = _version(meta)
     elif "params" in message and not isinstance(params, list):
         raise BadRequest("The params of a JSON-RPC message must be an object or an array.")
     doubt = doubt_of(message, body)
-    kind = Kind.NOTIFICATION if number is None else Kind.REQUEST
+    kind = NOTIFICATION if number is None else REQUEST
     return Envelope(kind, method, number, name, version, body, doubt)
 
 
@@ -303,12 +308,13 @@ def _span_of_id(body: bytes) -> spans.Span:
 
 
 def _name(method: str, params: dict[str, Any]) -> str | None:
-    name, uri = params.get("name"), params.get("uri")
-    if method.startswith(("tools/", "prompts/")):
-        return name if isinstance(name, str) else None
-    if isinstance(uri, str) and (not isinstance(name, str) or method.startswith("resources/")):
+    name = params.get("name")
+    if type(name) is str and not method.startswith("resources/"):
+        return name
+    uri = params.get("uri")
+    if type(uri) is str and not method.startswith(("tools/", "prompts/")):
         return uri
-    return name if isinstance(name, str) else None
+    return name if type(name) is str else None
 
 
 def _version(meta: dict[str, Any]) -> MetaVersion:

@@ -17,11 +17,18 @@ TAKER = {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "pa
 RUN = """
 import asyncio, json, sys
 from pathlib import Path
+from adapter.settings.file.reading import ReadSettings, SettingsReading
+
+def read() -> ReadSettings:
+    from adapter.settings.file.load import load
+
+    return ReadSettings(load(Path(sys.argv[1])), ())
+
+reading = SettingsReading(read)
 from adapter.app import build, running
-from adapter.settings.file.load import load
 
 async def main() -> None:
-    async with running(build(load(Path(sys.argv[1])))):
+    async with running(build(reading.result().settings)):
         print(json.dumps(list(sys.modules)))
 
 asyncio.run(main())
@@ -38,8 +45,32 @@ print(json.dumps(list(sys.modules)))
 """
 
 PLANS = ("adapter.pipeline", "adapter.hosted", "adapter.rules.schema", "adapter.rules.presenters", "re2")
-FILES = ("adapter.files", "adapter.edge.files", "adapter.relay.files.file_registry", "aiofiles")
-CONSOLE = ("adapter.edge.console", "adapter.edge.api", "adapter.relay.http_api.sessions", "gzip")
+FILES = (
+    "adapter.files",
+    "adapter.edge.files",
+    "adapter.relay.files.file_registry",
+    "adapter.rules.files.redaction",
+    "aiofiles",
+)
+CONSOLE = (
+    "adapter.edge.console",
+    "adapter.edge.api",
+    "adapter.relay.http_api.recent_exchanges",
+    "adapter.relay.http_api.sessions",
+    "adapter.rules.calls.tool_api",
+    "gzip",
+)
+CODE_MODE = ("adapter.relay.tools.code_mode", "adapter.rules.tools.code_mode", "adapter.rules.tools.search")
+READING = (
+    "adapter.settings.consistency",
+    "adapter.settings.file.load",
+    "adapter.settings.reference_page",
+    "dotenv",
+    "importlib.metadata",
+    "pydantic.plugin._loader",
+    "pydantic_settings",
+    "yaml",
+)
 ELSEWHERE = (
     "adapter.commands",
     "adapter.relay.sessions.shared_sessions",
@@ -50,6 +81,9 @@ ELSEWHERE = (
     "adapter.upstream.stdio",
     "aiohttp",
     "cryptography",
+    "ctypes",
+    "difflib",
+    "email",
     "jsonschema",
     "jwt",
     "mcp",
@@ -88,7 +122,7 @@ def at_rest(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return adapter_with(tmp_path_factory.mktemp("rest"), {})
 
 
-@pytest.mark.parametrize("package", [*PLANS, *FILES, *CONSOLE, *ELSEWHERE])
+@pytest.mark.parametrize("package", [*PLANS, *FILES, *CONSOLE, *CODE_MODE, *READING, *ELSEWHERE])
 def test_a_proxy_of_one_upstream_leaves_the_rest_unloaded(at_rest: set[str], package: str) -> None:
     """Each of these costs memory in every adapter and time at every start."""
     assert package not in at_rest
@@ -99,6 +133,7 @@ def test_a_proxy_of_one_upstream_leaves_the_rest_unloaded(at_rest: set[str], pac
     [
         ({"stages": {"*": {"limits": {"rate": {"max": 1, "window": 1}}}}}, PLANS[:-1]),
         ({"adapters": [TAKER]}, FILES),
+        ({"code_mode_enabled": True}, CODE_MODE),
         ({"disabled_tools": ["delete_.*"]}, ["re2"]),
         ({"upstream": {"transport": "stdio", "command": "cat"}}, ["adapter.upstream.stdio.server"]),
         (
@@ -106,7 +141,7 @@ def test_a_proxy_of_one_upstream_leaves_the_rest_unloaded(at_rest: set[str], pac
             ["adapter.upstream.sse.session"],
         ),
     ],
-    ids=["stages", "files", "expressions", "processes", "streams"],
+    ids=["stages", "files", "code mode", "expressions", "processes", "streams"],
 )
 def test_the_code_of_a_feature_is_loaded_before_the_first_request(
     tmp_path: Path, server: dict[str, object], packages: tuple[str, ...]
@@ -117,6 +152,7 @@ def test_the_code_of_a_feature_is_loaded_before_the_first_request(
 
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_the_command_line_describes_itself_without_settings(flag: str) -> None:
-    """Only argparse is needed for it, and the package's metadata."""
+    """Only argparse is needed for it."""
     modules = loaded(flag, program=DESCRIBE)
     assert not {"pydantic", "yaml", "asyncio", "adapter.settings", "adapter.app"} & modules
+    assert not {"importlib.metadata", "shutil", "bz2", "lzma"} & modules

@@ -6,11 +6,12 @@
 ``upstream`` answers and ``load`` asks, both as cheaply as Python can, neither in a process that is counted.
 ``fronts`` are the proxies, ``process`` reads what the kernel says a process tree has used, ``scenarios`` are
 the kinds of traffic. ``parts`` are the measurements that a ``run`` consists of, each with a limit of its time:
-``connections``, ``tool_lists``, ``stored_sessions`` and ``held_streams`` compare ``sizes``; ``memory``, ``hotpath``,
-``python_calls`` and ``files`` (uploads, downloads and calls with files, by ``transfers``, beside their ``limits``)
-measure something else. ``results``, ``figures`` and ``costs`` make one number of many rounds, ``targets`` judges and
-``report`` prints. ``recording`` makes a line of ``history`` of a run. In every round each scenario goes
-through each front before the next scenario begins, so that a busy minute of the machine meets them all.
+``connections``, ``tool_lists``, ``stored_sessions`` and ``held_streams`` compare ``sizes``; ``starts``,
+``memory``, ``hotpath``, ``python_calls`` and ``files`` (uploads, downloads and calls with files, by
+``transfers``, beside their ``limits``) measure something else. ``results``, ``figures`` and ``costs`` make one
+number of many rounds, ``targets`` judges and ``report`` prints. ``recording`` makes a line of ``history`` of a
+run. In every round each scenario goes through each front before the next scenario begins, so that a busy minute
+of the machine meets them all.
 ``tests.bench.leak`` is a check of its own.
 
 Where the scheduler puts client, front and upstream decides what a wake-up costs and so moves every ratio. The default
@@ -33,7 +34,7 @@ import orjson
 import uvloop
 
 from tests.bench import history
-from tests.bench.fronts import FRONTS, Front, end_tidily_when_terminated, upstream_running
+from tests.bench.fronts import FRONTS, Front, compile_adapter, end_tidily_when_terminated, upstream_running
 from tests.bench.history import FILE, HistoryDamaged
 from tests.bench.parts import PARTS, measure_parts
 from tests.bench.process import allow_open_files, cores, pin
@@ -48,6 +49,7 @@ async def run(fronts: Sequence[Front], extent: Extent) -> Results:
     """Measure the chosen parts; a front that cannot start or answers wrongly is noted and left out."""
     end_tidily_when_terminated()
     allow_open_files()
+    compile_adapter()
     results = Results({front.name: front.title for front in fronts}, extent.sizes)
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         async with upstream_running(Path(place)) as upstream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import compileall
 import json
 import os
 import secrets
@@ -87,6 +88,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def compile_adapter() -> None:
+    """Write the bytecode of the adapter, as an installation does.
+
+    Where PYTHONDONTWRITEBYTECODE is set, every start would compile all modules: 0.15 s, and 1 MiB that stays.
+    """
+    compileall.compile_dir(ROOT / "adapter", quiet=2)
 
 
 def free_port() -> int:

@@ -18,6 +18,7 @@ from tests.bench.python_calls import count_python_calls
 from tests.bench.results import BASELINE, SUBJECT
 from tests.bench.run import Run, progress
 from tests.bench.scenarios import SCENARIOS, measure
+from tests.bench.starts import measure_starts
 from tests.bench.stored_sessions import measure_stored_sessions
 from tests.bench.tool_lists import measure_lists
 
@@ -106,13 +107,14 @@ def _of_adapter(measure_part: Callable[[Run], Awaitable[None]]) -> Callable[[Run
 
 
 PARTS = {
-    "counts": Part(_of_adapter(_count_calls), 90),
-    "calls": Part(_measure_calls, 300),
+    "counts": Part(_of_adapter(_count_calls), 60),
+    "calls": Part(_measure_calls, 270),
+    "start": Part(_of_adapter(measure_starts), 20),
     "memory": Part(_measure_memory, 60),
     "lookup": Part(_measure_lookup, 10),
     "connections": Part(measure_connections, 100),
     "lists": Part(_of_adapter(measure_lists), 110),
     "sessions": Part(_of_adapter(measure_stored_sessions), 60),
-    "streams": Part(measure_streams, 100),
-    "files": Part(_of_adapter(_measure_files), 130),
+    "streams": Part(measure_streams, 90),
+    "files": Part(_of_adapter(_measure_files), 120),
 }

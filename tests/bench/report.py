@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.bench import connections, held_streams, stored_sessions, tool_lists
+from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
 from tests.bench.costs import KINDS, LIMITS, FileResults
 from tests.bench.figures import Spread
 from tests.bench.ratios import ratios
@@ -70,6 +70,7 @@ def _call_tables(results: Results) -> Iterator[str]:
 
 
 TITLES = {
+    starts.PART: "Starts of the program",
     connections.PART: "Client connections, each with a call under way",
     tool_lists.PART: "Lists of many tools",
     stored_sessions.PART: "Starts beside stored idle sessions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.bench import connections, held_streams, stored_sessions, tool_lists
+from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
 from tests.bench.costs import ADAPTER, DOWN, MANY, ONE, Transfer
 from tests.bench.memory import Memory
 from tests.bench.results import BARE, SUBJECT, Results
@@ -71,6 +71,10 @@ def _longest_wait(results: Results) -> list[float]:
     return results.figures.of(tool_lists.PART, tool_lists.wait(10_000), tool_lists.GUARDING)
 
 
+def _begun(measure: str, unit: float) -> Read:
+    return lambda results: [value / unit for value in results.figures.of(starts.PART, measure, SUBJECT)]
+
+
 def _start(results: Results) -> list[float]:
     spent = results.figures.of(stored_sessions.PART, stored_sessions.START, stored_sessions.stored(100_000))
     return [milliseconds / 1e3 for milliseconds in spent]
@@ -124,6 +128,10 @@ TARGETS = (
     Target("16", "RSS after it", "× none stored", 1.1, 1.05, _beside_sessions(stored_sessions.MEMORY)),
     Target("16", "call beside them", "× none stored", 1.3, 1.1, _beside_sessions(stored_sessions.CALL)),
     Target("17", "call beside 5,000 streams", "× none open", 1.3, 1.1, _beside_streams),
+    Target("18", "start until it listens", "CPU s", 0.5, 0.4, _begun(starts.LISTENING, 1e3)),
+    Target("18", "--version", "CPU s", 0.1, 0.05, _begun(starts.DESCRIBED, 1e3)),
+    Target("18", "--help", "CPU s", 0.1, 0.05, _begun(starts.HELPED, 1e3)),
+    Target("12", "RSS after the start", "MiB", 45, 40, _begun(starts.REST, 1)),
     Target("12", "RSS at rest", "MiB", 45, 40, _held(lambda memory: memory.base / MIB)),
     Target("12", "RSS per idle session", "KiB", 1, 1, _held(lambda memory: memory.idle_session / KIB)),
     Target("12", "RSS per held stream", "KiB", 40, 25, _held(lambda memory: memory.held_stream / KIB)),

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.bench import connections, held_streams, stored_sessions, tool_lists
+from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
 from tests.bench.console import HEAVIEST
 from tests.bench.console import ROWS as CALLED_BOTH_WAYS
 from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, ONE, CallCosts, FileResults, Transfer
@@ -62,7 +62,7 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
     for front in ("adapter", tool_lists.GUARDING, stored_sessions.NONE, stored_sessions.stored(200)):
         assert any(front in measured for part in found["figures"].values() for measured in part.values())
     assert set(found["figures"]) == {
-        part.PART for part in (connections, held_streams, stored_sessions, tool_lists)
+        part.PART for part in (connections, held_streams, starts, stored_sessions, tool_lists)
     }
     for kind in KINDS:
         assert all(moved["cpu"] > 0 for moved in found["files"]["transfers"][f"{kind}, adapter"])

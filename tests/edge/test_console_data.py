@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.version import installed_version
+from adapter.version import VERSION
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import (
     AGENT,
@@ -73,7 +73,7 @@ async def test_who_looks_is_told_who_that_is(tmp_path: Path, upstream: StartUpst
             "operator": True,
             "title": "MCP Tool Explorer",
             "allow_execute": False,
-            "version": installed_version(),
+            "version": VERSION,
             "auth": True,
         }
         for name, token in TOKENS.items():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
-from adapter.relay.background import run_to_completion
+from adapter.relay.background import run_beside, run_to_completion
 
 
 async def test_the_result_and_the_failure_are_the_works_own() -> None:
@@ -19,6 +20,50 @@ async def test_the_result_and_the_failure_are_the_works_own() -> None:
     assert await run_to_completion(divide(2)) == 0.5
     with pytest.raises(ZeroDivisionError):
         await run_to_completion(divide(0))
+
+
+async def test_work_beside_its_caller_has_its_result_and_its_failure() -> None:
+    """As if it had been awaited; and the failure is no garbage that only the collector finds."""
+
+    async def divide(by: int) -> float:
+        await asyncio.sleep(0)
+        return 1 / by
+
+    assert await run_beside(divide(2)) == 0.5
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ZeroDivisionError):
+            await run_beside(divide(0))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_work_beside_a_cancelled_caller_goes_on(fails: bool) -> None:
+    """The caller goes at once, and nobody is told of a failure that comes later."""
+    go_on, ended = asyncio.Event(), asyncio.Event()
+    reports: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+
+    async def work() -> None:
+        await go_on.wait()
+        ended.set()
+        if fails:
+            raise ValueError
+
+    caller = asyncio.ensure_future(run_beside(work()))
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert not ended.is_set()
+    go_on.set()
+    await ended.wait()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not reports
 
 
 @pytest.mark.parametrize("fails", [False, True])

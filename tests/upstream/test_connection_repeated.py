@@ -10,6 +10,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from adapter.upstream.connection import Connection
+from adapter.upstream.known_answers import KINDS
 from adapter.upstream.port import UpstreamReply
 
 
@@ -113,6 +114,11 @@ USUAL = [
     b"HTTP/1.1 200 OK\r\ncontent-length:%s\r\nMcp-Session-Id: a\r\nKeep-Alive: timeout=9\r\n\r\n",
     b"HTTP/1.1 404 Not Found\r\nContent-Length: %s\r\n\r\n",
 ]
+OTHERS = [
+    b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=30\r\nContent-Length: %s\r\nX: 1\r\nY: 1\r\n\r\n",
+    b"HTTP/1.1 202 Accepted\r\nKeep-Alive: timeout=9\r\nKeep-Alive: timeout=7\r\nContent-Length: %s\r\n\r\n",
+    b"HTTP/1.1 202 Accepted\r\nContent-Length: %s\r\n\r\n",
+]
 ODD = [
     b"HTTP/1.1 204 No Content\r\nContent-Length: %s\r\n\r\n",
     b"HTTP/1.1 304 Not Modified\r\nContent-Length: %s\r\n\r\n",
@@ -164,6 +170,40 @@ def test_a_recognized_answer_is_read_as_a_parsed_one(said: list[bytes], cut: int
     at_once, parsed = asyncio.run(both())
     event(f"{len(at_once.read)} answers")
     assert at_once == parsed
+
+
+@given(st.data(), st.integers(1, SHORTEST - 1))
+def test_answers_of_many_kinds_in_any_order_are_read_as_parsed_ones(data: st.DataObject, cut: int) -> None:
+    """As those of sessions are: how each begins, goes on and ends is another head, and none is taken for another."""
+    heads = st.sampled_from([*USUAL, *USUAL, *OTHERS, *ODD])
+    said = [data.draw(answer(data.draw(heads))) for _ in range(data.draw(st.integers(2, 16)))]
+
+    async def both() -> tuple[Course, Course]:
+        return await course_of(said, None), await course_of(said, cut)
+
+    at_once, parsed = asyncio.run(both())
+    assert at_once == parsed
+
+
+async def test_each_kind_of_answer_is_recognized_between_the_others() -> None:
+    """The fields of each are shared from the third time on, and the connection remembers only a few kinds."""
+    connection, wire = Connection(asyncio.get_running_loop(), lambda _: None, lambda _: None), Wire()
+    connection.connection_made(wire)
+    derived: dict[bytes, list[object]] = {head: [] for head in USUAL}
+    for _ in range(5):
+        for head in USUAL:
+            exchange = asyncio.ensure_future(connection.exchange(b"", b"", None))
+            await turn()
+            connection.data_received(head % b"2" + b"{}")
+            derived[head].append(getattr((await exchange).headers, "derived", None))
+    for kept in derived.values():
+        assert kept[2] is not None and all(each is kept[2] for each in kept[2:])
+    for number in range(3 * KINDS):
+        exchange = asyncio.ensure_future(connection.exchange(b"", b"", None))
+        await turn()
+        connection.data_received(b"HTTP/1.1 200 X\r\nContent-Length: 2\r\n%s\r\n{}" % (b"X: 1\r\n" * number))
+        await exchange
+        assert len(connection._known._kinds) <= KINDS
 
 
 async def test_the_third_answer_with_a_head_is_recognized() -> None:

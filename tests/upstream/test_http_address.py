@@ -149,3 +149,16 @@ def test_shared_fields_are_checked_like_any() -> None:
     for _ in range(2):
         with pytest.raises(BadRequest):
             UpstreamAddress("http://h/").head(UpstreamRequest("POST", shared))
+
+
+@pytest.mark.parametrize("value", ["x", "x" * LONGEST_KEPT])
+def test_a_field_behind_shared_ones_is_written_as_any(value: str) -> None:
+    """Each session adds its id to the same fields, and may not add a line of another kind."""
+    shared, address = SharedFields([("X", value)]), UpstreamAddress("http://h/mcp")
+    for session in ("a", "b", "a"):
+        field = "Mcp-Session-Id", session
+        plain = address.head(UpstreamRequest("POST", [("X", value), field], b"{}"))
+        assert address.head(UpstreamRequest("POST", shared.followed_by(field), b"{}")) == plain
+    for bad in (("Host", "elsewhere"), ("Mcp-Session-Id", "a\r\nX: 1"), ("a b", "")):
+        with pytest.raises(BadRequest):
+            address.head(UpstreamRequest("POST", shared.followed_by(bad)))

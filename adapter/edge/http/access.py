@@ -57,6 +57,8 @@ class Guard:
         self._origins = (*(origins or ()), *(cors.origins if cors else ())) or None
         self._principals = principals
         self._token_header = token_header
+        self.reads_session_id = token_header.lower() == "mcp-session-id"
+        """Whether another session id may be another principal's token."""
         self._cors = cors
         self._withhold = frozenset({token_header.lower()})
         self._withhold_bearer = self._withhold | {"authorization"}
@@ -220,9 +222,9 @@ class Bases:
         if self._public is not None:
             return self._public
         # Requests on one connection share a head as long as it stays the same, and all of them their peer.
-        base: str | None = request.headers.derived.get(_BASE)
+        base: str | None = request.headers.shared.get(_BASE)
         if base is None:
-            base = request.headers.derived[_BASE] = self._said_by(request)
+            base = request.headers.shared[_BASE] = self._said_by(request)
         return base
 
     def _said_by(self, request: Request) -> str:

@@ -15,8 +15,9 @@ from typing import cast
 
 from adapter.edge.http.bodies import Body, BodyTerms
 from adapter.edge.http.body_socket import LARGE, BodySocket
+from adapter.edge.http.heads import RequestHead
 from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience
-from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
+from adapter.edge.http.parser import Refusal, RequestStream
 from adapter.edge.http.request import ClientGone, Request, Sendable
 from adapter.edge.http.response import HttpAnswer, send_file
 from adapter.errors import ConnectionsTaken
@@ -107,12 +108,13 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
+        requests = self._requests
         try:
-            self._requests.feed(data)
+            if requests.feed(data) and not self._waiting:
+                return
         except Refusal as refusal:
             self._refuse(refusal)
             return
-        requests = self._requests
         self._deaf = requests.ended
         if requests.in_head and self._timers is not None:
             self._timers.watch_head()
@@ -177,7 +179,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _start(self, request: Request, answer: HttpAnswer) -> None:
         self._answer = answer
-        self.task = request.task = self._loop.create_task(self._run(request, answer))
+        # Not create_task: it has a number written into the name of each, which takes a sixth of the time.
+        self.task = request.task = asyncio.Task(self._run(request, answer), loop=self._loop, name="request")
 
     async def _run(self, request: Request, answer: HttpAnswer) -> None:
         try:
@@ -198,10 +201,10 @@ class ClientConnection(asyncio.Protocol):
                 self._fail(answer)
         finally:
             # A failure keeps this frame, which must not keep the task in turn.
-            request.task = None
-            request.body.wanted = request.body.open_socket = None
-            if request.body.held is not None:
-                request.body.release()
+            body = request.body
+            request.task = body.wanted = body.open_socket = None
+            if body.held is not None:
+                body.release()
         self._next(request, answer)
 
     def _report(self, message: str, error: Exception | None = None) -> None:

@@ -5,28 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
 
 import httptools
 
 from adapter.edge.http.bodies import Body, BodyTerms
+from adapter.edge.http.heads import KnownHead, RawFields, RequestHead
 from adapter.edge.http.request import Fields
 from adapter.rules.access.host_and_origin_check import same_authority
-from adapter.wire.repeated_head import RepeatedHead, repeated_head
+from adapter.wire.repeated_head import RepeatedHead
 
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""
 
 _LENGTH_NAME = len(b"content-length")
+assert len(b"mcp-session-id") == _LENGTH_NAME, "both names are looked for among those of one length"
 _FRAMING_OF_FIELD = 4
 """The colon, the space and the line end of a field."""
 
+_REPEATING = ("POST", "DELETE")
+"""Methods whose requests are recognized by their heads: those of calls and of sessions."""
+
+KNOWN_AT_MOST = 4
+"""Heads of a connection that are remembered: the beginning, the calls and the end of sessions, and one more."""
 
 _AUTHORITY_END = re.compile(r"[/?#]")
-
-
-_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
-"""Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
 
 
 class Refusal(Exception):
@@ -36,23 +38,6 @@ class Refusal(Exception):
         super().__init__(why)
         self.status = status
         self.why = why
-
-
-class RequestHead:
-    """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
-
-    __slots__ = ("bodiless", "expects_continue", "fields", "keep", "method", "modern", "path", "target")
-
-    def __init__(self, parser: Any, version: str, target: bytes, fields: Fields) -> None:
-        self.method: str = parser.get_method().decode("latin-1")
-        self.bodiless = self.method in _BODILESS
-        self.modern = version == "1.1"
-        # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
-        self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
-        self.target = target.decode("latin-1")
-        self.path = path_of(target)
-        self.fields = fields
-        self.expects_continue = self.modern and fields.lower.get("expect", "").lower() == "100-continue"
 
 
 class RequestStream:
@@ -76,36 +61,46 @@ class RequestStream:
         self._resume = resume
         self._parser: Any = httptools.HttpRequestParser(self)
         self._target = b""
-        self._raw: list[tuple[bytes, bytes]] = []
+        self._raw: RawFields = []
         self._length: int | None = None
-        self._earlier: tuple[str, list[tuple[bytes, bytes]]] | None = None
-        """Version and fields of the request before, as they came."""
+        self._session: bytes | None = None
+        self._key = "", False
+        self._known: dict[tuple[str, bool], KnownHead] = {}
+        """The last heads, by their methods and by whether they name a session."""
         self._fields = Fields([])
         self._head: RequestHead | None = None
         self._repeated: RepeatedHead | None = None
         """The bytes of ``_head``, if the next request may be recognized by them."""
+        self._came_before = False
+        """The fields are those of an earlier request, but for the session id."""
         self._head_size = 0
         self._formless = 0
         self._upgrading = False
         self._replaying = False
 
-    def feed(self, data: bytes) -> None:
-        """Read the next bytes of the connection. Raises Refusal."""
+    def feed(self, data: bytes) -> bool:
+        """Read the next bytes of the connection. Returns True if they are known to be one whole request. Raises
+        Refusal.
+        """
         between = self.body is None and not self.in_head
-        if between and self._repeated is not None:
-            content = self._repeated.body_of(data)
+        if between:
+            content, repeated = None, self._repeated
+            if repeated is not None and data.startswith(repeated.before):
+                content = repeated.body_of(data)
+            if content is None and self._known:
+                content = self._recognized(data)
             if content is not None:
                 self._formless = 0
                 self.heads += 1
                 assert self._head is not None
                 self._arrive(self._head, Body(self._resume, self._terms, len(content), content))
-                return
+                return True
         # Starts anew with every step forward, so up to one read more than the limit may come; but never two.
         self._formless += len(data)
         try:
-            heads, same = self.heads, self._fields
+            heads = self.heads
             self._feed(data)
-            if between and self.heads == heads + 1 and self._fields is same and self._length is not None:
+            if between and self.heads == heads + 1:
                 self._learn(data)
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, Refusal):
@@ -116,14 +111,31 @@ class RequestStream:
                 raise _head_too_large()
             if self.body is not None:
                 raise Refusal(400, "the framing of the body is too large")
+        return False
+
+    def _recognized(self, data: bytes) -> bytes | None:
+        """The body of a request whose head came before, and that head for ``_head``; None for any other."""
+        for known in self._known.values():
+            # Most differ in their first bytes, and to see that takes no call of Python.
+            if not data.startswith(known.before):
+                continue
+            content = known.body_in(data)
+            if content is not None:
+                self._head, self._repeated = known.head, known.repeated
+                return content
+        return None
 
     def _learn(self, data: bytes) -> None:
-        """Remember the head of a request that came in one piece and has the fields of the one before."""
+        """Remember the head of a request that came in one piece and has the fields of one before."""
         head = self._head
-        if head is None or head.method != "POST" or not head.modern or not head.keep or head.expects_continue:
+        if not self._came_before or head is None or head.method not in _REPEATING:
             return
-        if self.body is None and not self.in_head and "upgrade" not in head.fields:
-            self._repeated = repeated_head(data)
+        if not head.modern or not head.keep or head.expects_continue or "upgrade" in head.fields.lower:
+            return
+        if self.body is None and not self.in_head and (self._length is None) is head.bodiless:
+            known = self._known[self._key]
+            known.learn(head, data)
+            self._repeated = known.repeated
 
     def close(self, failure: Callable[[], Exception]) -> None:
         """End the stream: the reader of a body that is still arriving raises ``failure()``.
@@ -182,7 +194,7 @@ class RequestStream:
             return
         self._target = b""
         self._raw = []
-        self._length = None
+        self._length = self._session = None
         self.in_head = True
         self.heads += 1
         self._head_size = self._formless = 0
@@ -196,10 +208,14 @@ class RequestStream:
         if not self.in_head:
             return
         self._head_size += len(name) + len(value) + _FRAMING_OF_FIELD
-        if len(name) == _LENGTH_NAME and name.lower() == b"content-length":
-            self._length = int(value)
-        else:
-            self._raw.append((name, value))
+        if len(name) == _LENGTH_NAME:
+            lower = name.lower()
+            if lower == b"content-length":
+                self._length = int(value)
+                return
+            if lower == b"mcp-session-id" and self._session is None:
+                self._session, value = value, b""
+        self._raw.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._replaying:
@@ -209,11 +225,7 @@ class RequestStream:
         if self._head_size + len(self._target) > HEAD_LIMIT:
             raise _head_too_large()
         version = self._parser.get_http_version()
-        earlier = version, self._raw
-        if earlier != self._earlier:
-            # A refusal ends the connection's reading, so what is remembered has passed the check.
-            self._earlier, self._fields = earlier, _fields(self._raw)
-            _check_head(self._fields, version)
+        self._fields = self._fields_of_head(version)
         if not self._target.startswith(b"/"):
             _check_target(self._target.decode("latin-1"), self._fields)
         body = Body(self._resume, self._terms, self._length)
@@ -222,6 +234,23 @@ class RequestStream:
         self._upgrading = self._parser.should_upgrade() and head.method != "CONNECT"
         self._arrive(head, body)
         self.body = body
+
+    def _fields_of_head(self, version: str) -> Fields:
+        """The fields that have come: those of an earlier request, if they are the same. Raises Refusal."""
+        method = self._parser.get_method().decode("latin-1")
+        key = self._key = method, bool(self._session and self._session.strip())
+        known = self._known.get(key)
+        self._came_before = known is not None and known.is_of(version, self._raw)
+        if known is not None and self._came_before:
+            known.enter(self._session)
+            return known.fields
+        # A stream that is held needs none of the others, and there may be very many of those.
+        if method == "GET" or len(self._known) >= KNOWN_AT_MOST:
+            self._known.clear()
+        # A refusal ends the connection's reading, so what is remembered has passed the check.
+        known = self._known[key] = KnownHead(version, self._raw, self._session)
+        _check_head(known.fields, version)
+        return known.fields
 
     def on_body(self, chunk: bytes) -> None:
         assert self.body is not None
@@ -232,16 +261,6 @@ class RequestStream:
         if self.body is not None and not self._upgrading:
             self.body.end()
             self.body = None
-
-
-def _fields(raw: list[tuple[bytes, bytes]]) -> Fields:
-    """All fields but Content-Length.
-
-    Without it the head hardly changes from call to call, so that the work done for one call serves the next on its
-    connection.
-    """
-    # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
-    return Fields([(name.decode("latin-1"), value.decode("latin-1").strip(" \t")) for name, value in raw])
 
 
 def _check_head(fields: Fields, version: str) -> None:
@@ -265,17 +284,6 @@ def _check_target(target: str, fields: Fields) -> None:
 
 def _head_too_large() -> Refusal:
     return Refusal(431, "the head of the request is too large")
-
-
-def path_of(target: bytes) -> str:
-    """The path of a request target in origin or absolute form, decoded; empty where there is none; ``*`` is itself."""
-    if not target.startswith(b"/"):
-        try:
-            target = httptools.parse_url(target).path or b""
-        except httptools.HttpParserInvalidURLError:
-            return ""
-    path = target.partition(b"?")[0].decode("latin-1")
-    return unquote(path) if "%" in path else path
 
 
 def _ignore(_: RequestHead, __: Body) -> None:

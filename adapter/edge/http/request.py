@@ -22,14 +22,16 @@ class Fields(Mapping[str, str]):
 
     ``repeated`` are the names, in lower case, that are there more than once. Requests on one connection share them
     while they stay the same, so nothing changes them; ``derived`` is for what follows from them alone and need not be
-    found out again.
+    found out again. ``shared`` is for what follows from the others than Mcp-Session-Id: the heads of all sessions on a
+    connection have it in common.
     """
 
-    __slots__ = ("derived", "lower", "pairs", "repeated")
+    __slots__ = ("derived", "lower", "pairs", "repeated", "shared")
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self.pairs = pairs
         self.derived: dict[object, Any] = {}
+        self.shared: dict[object, Any] = {}
         self.lower: dict[str, str] = {}
         """The fields by their names in lower case. A look-up here is no Python call, unlike ``get``."""
         for name, value in pairs:
@@ -38,6 +40,18 @@ class Fields(Mapping[str, str]):
         if len(self.lower) != len(pairs):
             times = Counter(name.lower() for name, _ in pairs)
             self.repeated = frozenset(name for name, count in times.items() if count > 1)
+
+    def with_session(self, session: str) -> Fields:
+        """The same fields with another value in their first Mcp-Session-Id, which they must have."""
+        other = Fields.__new__(Fields)
+        other.derived, other.shared, other.repeated = {}, self.shared, self.repeated
+        other.lower = {**self.lower, "mcp-session-id": session}
+        other.pairs = self.pairs.copy()
+        for place, (name, _) in enumerate(self.pairs):
+            if name.lower() == "mcp-session-id":
+                other.pairs[place] = name, session
+                break
+        return other
 
     def get(self, name: str, default: Any = None) -> Any:
         # Mapping's own get goes through an exception for each field that is not there, ten times a call.

@@ -9,19 +9,21 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.body_socket import until_ready
 from adapter.edge.http.request import ClientGone, Request, Sendable
 from adapter.errors import Unauthorized
 from adapter.rules.access.headers import SharedFields
-from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump
-from adapter.wire.repeated_head import BODILESS
+from adapter.wire.repeated_head import BODILESS, content_length
+
+if TYPE_CHECKING:
+    # Only the tool HTTP API and the console have such answers.
+    from adapter.rules.calls.tool_api import HttpOutcome
 
 AT_ONCE = 4 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows beside sending them."""
@@ -81,6 +83,18 @@ JOIN_BELOW = 64 * 1024
 """Bytes that may wait for what follows at once; copying more costs more than a write."""
 
 
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def http_date(seconds: int) -> str:
+    """Seconds since 1970 as RFC 9110, 5.6.7, writes them: ``Sun, 06 Nov 1994 08:49:37 GMT``."""
+    # email.utils has the same, and loads the parser of addresses and the locale for it.
+    year, month, day, hour, minute, second, weekday, *_ = time.gmtime(seconds)
+    clock = f"{hour:02}:{minute:02}:{second:02}"
+    return f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year:04} {clock} GMT"
+
+
 class Clock:
     """The Date and Server fields, written once a second."""
 
@@ -94,7 +108,7 @@ class Clock:
         if now != self._second:
             self._second = now
             date, server = (
-                f"Date: {formatdate(now, usegmt=True)}\r\n".encode(),
+                f"Date: {http_date(now)}\r\n".encode(),
                 f"Server: {SERVER}\r\n".encode(),
             )
             self._lines = [b"", date, server, date + server]
@@ -159,9 +173,9 @@ class HttpAnswer:
         if status in BODILESS:
             data = head + b"\r\n"
         elif self._bare:
-            data = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+            data = head + content_length(len(body))
         else:
-            data = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+            data = b"".join((head, content_length(len(body)), body))
         self._connection.write(data)
         self.complete = True
 
@@ -248,12 +262,33 @@ class HttpAnswer:
         if type(fields) is SharedFields:
             known: tuple[bytes, int] | None = fields.derived.get((status, option))
             if known is None:
-                known = fields.derived[status, option] = _encoded_head(status, tuple(fields), option)
+                known = _kept_head(status, fields, option)
             head, own = known
         else:
             head, own = _encoded_head(status, tuple(fields), option)
         self.status = status
         return head + _clock.lines(own)
+
+
+def _kept_head(status: int, fields: SharedFields, option: str | None) -> tuple[bytes, int]:
+    """See ``_encoded_head``; it is kept with the fields. Raises ValueError."""
+    known = None if fields.base is None else _longer_head(status, fields.base, fields[-1], option)
+    if known is None:
+        known = _encoded_head(status, tuple(fields), option)
+    fields.derived[status, option] = known
+    return known
+
+
+def _longer_head(
+    status: int, base: SharedFields, field: tuple[str, str], option: str | None
+) -> tuple[bytes, int] | None:
+    """The head of ``base`` and a line for one more field; None for a field that counts for the head as a whole."""
+    name, value = field
+    line = f"{name}: {value}"
+    if not line.isprintable() or name.lower() in ("date", "server"):
+        return None
+    head, own = base.derived.get((status, option)) or _kept_head(status, base, option)
+    return head + line.encode("latin-1", "replace") + b"\r\n", own
 
 
 # Answers differ in few fields, and those that do cost little more: a head known from before saves two thirds.

@@ -35,7 +35,7 @@ from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure
-from adapter.wire.eras import Era
+from adapter.wire.eras import LEGACY, MODERN, Era
 
 if TYPE_CHECKING:
     from adapter.pipeline.tracing import Tracing
@@ -44,7 +44,7 @@ LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
 
 _ADMITTED = object()
-"""The key of a head's admission among what is derived from it: Host, Origin and token do not change with the body."""
+"""The key of a head's admission among what sessions share: Host, Origin and token do not change with them."""
 
 
 NO_SPAN: AbstractContextManager[object] = contextlib.nullcontext()
@@ -182,9 +182,11 @@ class Endpoint:
             self._fail(reply, error, visit, extra)
 
     async def _ask(self, request: Request, server: Server, visit: InboundRequest) -> ClientRequest:
-        admitted = request.headers.derived.get(_ADMITTED)
+        admitted = request.headers.shared.get(_ADMITTED)
         if admitted is None:
-            admitted = request.headers.derived[_ADMITTED] = await self._admit(request, visit)
+            admitted = await self._admit(request, visit)
+            if not self.guard.reads_session_id:
+                request.headers.shared[_ADMITTED] = admitted
         principal, withhold, sends_json = admitted
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint accepts {MCP_METHODS}.")
@@ -194,7 +196,7 @@ class Endpoint:
             raise UnsupportedMediaType()
         body, encoded = await self._read(request, visit)
         assert visit.envelope is not None
-        if visit.era is Era.MODERN:
+        if visit.era is MODERN:
             check_head(visit.envelope, request)
         ask = ask_of(request, server, visit.era, (principal, withhold), self.bases)
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
@@ -226,9 +228,9 @@ class Endpoint:
         if "content-encoding" in request.headers.lower:
             text, encoded = self.ingress.plain(sent, request)
         if len(text) <= READ_AT_ONCE:
-            visit.envelope, visit.era = self.ingress.read_message(text, request)
+            visit.envelope, visit.era = self.ingress.read_message(text, visit.era)
         else:
-            visit.envelope, visit.era = await self.ingress.read_dense(text, request)
+            visit.envelope, visit.era = await self.ingress.read_dense(text, visit.era)
         return sent, encoded
 
 
@@ -257,7 +259,7 @@ def send_failure(
     statuses of the modern era (``core.errors.legacy_status``).
     """
     status = error.http
-    if asker.id_bytes is not None and asker.era is Era.LEGACY and not legacy_statuses:
+    if asker.id_bytes is not None and asker.era is LEGACY and not legacy_statuses:
         status = error.legacy_http or status
     fields = [_JSON, NOSNIFF, *extra]
     if error.retry_after is not None and status in (429, 503):
@@ -280,8 +282,18 @@ def _fields_of(answer: ClientResponse, extra: list[tuple[str, str]]) -> list[tup
     if type(headers) is not SharedFields:
         fields = guarded(tuple(headers))
     elif (fields := headers.derived.get(guarded)) is None:
-        fields = headers.derived[guarded] = SharedFields(guarded(tuple(headers)))
+        fields = _guarded(headers)
     return [*fields, *extra] if extra else fields
+
+
+def _guarded(headers: SharedFields) -> SharedFields:
+    base = headers.base
+    if base is None or headers[-1][0].lower() == "content-type":
+        fields = SharedFields(guarded(tuple(headers)))
+    else:
+        fields = (base.derived.get(guarded) or _guarded(base)).followed_by(headers[-1])
+    headers.derived[guarded] = fields
+    return fields
 
 
 async def send_pieces(

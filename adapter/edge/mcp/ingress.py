@@ -16,7 +16,7 @@ from adapter.relay.server import Server
 from adapter.rules.access.headers import SharedFields, missing, to_upstream
 from adapter.rules.access.principals import Caller
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
-from adapter.wire.eras import Era, check_mirrors, classify
+from adapter.wire.eras import LEGACY, Era, check_mirrors, classify
 from adapter.wire.nesting import has_more_values, values_at_most
 from adapter.wire.signed_urls import forwardable_query
 
@@ -104,34 +104,33 @@ class Ingress:
         request.body.require_room()
         return text, True
 
-    def read_message(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
-        """The message and its era. Raises BadJson, BadRequest."""
-        envelope = read_envelope(text, most=self._max_members)
-        era = request.headers.derived.get(_VERSION_FIELD) or era_of_head(request)
-        return envelope, classify(None, envelope) if era is Era.LEGACY else era
+    def read_message(self, text: bytes, era: Era) -> tuple[Envelope | Batch, Era]:
+        """The message and its era, where ``era`` is that of its head. Raises BadJson, BadRequest."""
+        envelope = read_envelope(text, self._max_members)
+        return envelope, classify(None, envelope) if era is LEGACY else era
 
-    async def read_dense(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+    async def read_dense(self, text: bytes, era: Era) -> tuple[Envelope | Batch, Era]:
         """The same for a text that may hold many values; a long or dense one is read in a thread."""
         if len(text) <= _LONG and values_at_most(text) <= READ_AT_ONCE:
-            return self.read_message(text, request)
+            return self.read_message(text, era)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reading, self._weighed, text, request)
+        return await loop.run_in_executor(self._reading, self._weighed, text, era)
 
-    def _weighed(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+    def _weighed(self, text: bytes, era: Era) -> tuple[Envelope | Batch, Era]:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(TURN)
         try:
-            return self._read_weighed(text, request)
+            return self._read_weighed(text, era)
         finally:
             sys.setswitchinterval(usual)
 
-    def _read_weighed(self, text: bytes, request: Request) -> tuple[Envelope | Batch, Era]:
+    def _read_weighed(self, text: bytes, era: Era) -> tuple[Envelope | Batch, Era]:
         most = self._max_values
         if most is not None and has_more_values(text, most):
             raise BadRequest(
                 f"The message has more than the {most} values that core.max_request_values allows."
             )
-        return self.read_message(text, request)
+        return self.read_message(text, era)
 
     def _too_long(self) -> MessageTooLong:
         return MessageTooLong(
@@ -141,10 +140,10 @@ class Ingress:
 
 def era_of_head(request: Request) -> Era:
     """The era as far as the headers alone tell it."""
-    derived = request.headers.derived
-    era: Era | None = derived.get(_VERSION_FIELD)
+    shared = request.headers.shared
+    era: Era | None = shared.get(_VERSION_FIELD)
     if era is None:
-        era = derived[_VERSION_FIELD] = classify(request.headers.lower.get(_VERSION_FIELD), None)
+        era = shared[_VERSION_FIELD] = classify(request.headers.lower.get(_VERSION_FIELD), None)
     return era
 
 
@@ -183,15 +182,19 @@ def ask_of(
         sender = Sender(
             era=era,
             principal=principal,
-            session_id=fields.get("mcp-session-id") if era is Era.LEGACY else None,
+            session_id=fields.get("mcp-session-id") if era is LEGACY else None,
             version=fields.get(_VERSION_FIELD),
             last_event_id=fields.get("last-event-id"),
             caller=Caller(principal, "mcp", fields, withhold),
             base=bases.of(request) if request.method == "POST" and not server.stages.empty else "",
         )
-        known = headers.derived[key] = sender, SharedFields(_forwarded(headers, server, withhold))
+        # The session id is none of the fields that travel, so they are those of every session.
+        if (forwarded := headers.shared.get(key)) is None:
+            forwarded = headers.shared[key] = SharedFields(_forwarded(headers, server, withhold))
+        known = headers.derived[key] = sender, forwarded
     query = forwardable_query(request.target.partition("?")[2]) if "?" in request.target else ""
-    return ClientRequest(server, request.method, *known, query)
+    sender, forwarded = known
+    return ClientRequest(server, request.method, sender, forwarded, query)
 
 
 def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import AdapterError
-from adapter.relay.exchange import POST_FIELDS, ClientRequest, Renewed, forwardable
+from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.replies import decoded, is_encoded, is_response, media_type, read_answer, read_body
 from adapter.relay.sessions.own_session import ACCEPT, Resumption
 from adapter.relay.sessions.session_map import Session
@@ -107,13 +107,13 @@ class CallGate:
         """
         scope, guard = self.scope_of(session, ask.sender.principal), ask.server.stages.guard
         for gate in gates:
-            if guard is not None and gate is guard:
-                ask.tool_repeatable = partial(guard.repeatable, scope.id)
+            if gate is guard:
+                ask.scope = scope
             if not gate.skips(scope.id, envelope.name):
                 envelope = await self._passed(gate, ask, session, envelope)
             if gate is guard:
-                again = partial(self._judge_again, session, envelope)
-                ask.renewed = again if ask.renewed is None else _both(ask.renewed, again)
+                ask.judged = (*ask.judged, envelope)
+                ask.renewed = self._judge_again
         return envelope
 
     async def _passed(
@@ -127,13 +127,13 @@ class CallGate:
             ask.headers = forwardable(call.headers, drop=drop)
         return call.envelope
 
-    async def _judge_again(self, session: Session | None, envelope: Envelope, ask: ClientRequest) -> None:
+    async def _judge_again(self, ask: ClientRequest, session: Session) -> None:
         guard = ask.server.stages.guard
         assert guard is not None, "there was one when the call came"
-        scope = self.scope_of(session, ask.sender.principal)
-        ask.tool_repeatable = partial(guard.repeatable, scope.id)
-        if not guard.skips(scope.id, envelope.name):
-            await guard.admit(self.call(ask, session, envelope))
+        scope = ask.scope = self.scope_of(session, ask.sender.principal)
+        for envelope in ask.judged:
+            if not guard.skips(scope.id, envelope.name):
+                await guard.admit(self.call(ask, session, envelope))
 
     async def is_free(self, ask: ClientRequest, session: Session | None, member: Envelope) -> bool:
         """Tell whether a member of a batch may be piped with the others."""
@@ -145,13 +145,3 @@ class CallGate:
         except AdapterError:
             return False
         return True
-
-
-def _both(first: Renewed, second: Renewed) -> Renewed:
-    """The calls of a batch are judged one by one, also when they have to be judged again."""
-
-    async def renewed(ask: ClientRequest) -> None:
-        await first(ask)
-        await second(ask)
-
-    return renewed

@@ -7,12 +7,11 @@ because its result mints the session, but leaves as it came. What stages concern
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from adapter.errors import AdapterError, BadRequest
+from adapter.relay.background import run_beside
 from adapter.relay.call.batches import joined, refusals, refused_whole, without
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.get_streams import GetStreams
@@ -23,7 +22,7 @@ from adapter.relay.replies import read_body
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.wire.envelope import Batch, Envelope, Kind
-from adapter.wire.eras import Era
+from adapter.wire.eras import LEGACY, MODERN
 
 CLOSE_SECONDS = 10.0
 """Seconds that a session's end may take at the upstream, where any request may take that long. The cleanup closes what
@@ -46,35 +45,17 @@ class Relay:
     staged: StagedExchange
     get_streams: GetStreams
 
-    def handle(self, ask: ClientRequest) -> Coroutine[Any, Any, ClientResponse]:
+    async def handle(self, ask: ClientRequest) -> ClientResponse:
         """Answer one request to a mount. Raises AdapterError for what the edge has to render."""
-        return self._post(ask) if ask.method == "POST" else self._listen_or_end(ask)
-
-    async def _listen_or_end(self, ask: ClientRequest) -> ClientResponse:
-        if ask.sender.era is Era.LEGACY and ask.method == "DELETE":
-            # It needs an id: nobody may end a session that others go on in.
-            return await self.end(ask, min(CLOSE_SECONDS, ask.server.timeouts.request))
-        return await self.get_streams.listen(ask, await self._session_of(ask))
-
-    async def _session_of(self, ask: ClientRequest) -> Session | None:
-        """The session of a legacy request; None for a modern one. Raises SessionMissing, SessionUnknown."""
-        sender = ask.sender
-        if sender.era is Era.MODERN:
-            return None
-        if sender.session_id is None:
-            return await self.opener.principal_sessions.find(ask)
-        return await self.sessions.find(sender.session_id, ask.server.id, sender.principal)
-
-    # --- POST -------------------------------------------------------------------------------------------------
-
-    async def _post(self, ask: ClientRequest) -> ClientResponse:
+        if ask.method != "POST":
+            return await self._listen_or_end(ask)
         envelope, server, principal = ask.envelope, ask.server, ask.sender.principal
         assert envelope is not None
         if (
-            isinstance(envelope, Envelope)
+            type(envelope) is Envelope
             and envelope.method == "initialize"
             and envelope.kind is Kind.REQUEST
-            and ask.sender.era is Era.LEGACY
+            and ask.sender.era is LEGACY
         ):
             return await self._open(ask, envelope)
         session = await self._session_of(ask)
@@ -82,8 +63,7 @@ class Relay:
             raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
         server.require_healthy()
         _judge(ask, envelope)
-        requests = requests_of(envelope)
-        if not requests:
+        if not (requests := requests_of(envelope)):
             return await self._notify(ask, session)
         number = len(requests)
         self.sessions.enter(session, principal, number)
@@ -106,6 +86,21 @@ class Relay:
         else:
             answer.release = both(answer.release, partial(self.sessions.leave, session, principal, number))
         return answer
+
+    async def _listen_or_end(self, ask: ClientRequest) -> ClientResponse:
+        if ask.sender.era is LEGACY and ask.method == "DELETE":
+            # It needs an id: nobody may end a session that others go on in.
+            return await self.end(ask, min(CLOSE_SECONDS, ask.server.timeouts.request))
+        return await self.get_streams.listen(ask, await self._session_of(ask))
+
+    async def _session_of(self, ask: ClientRequest) -> Session | None:
+        """The session of a legacy request; None for a modern one. Raises SessionMissing, SessionUnknown."""
+        sender = ask.sender
+        if sender.era is MODERN:
+            return None
+        if sender.session_id is None:
+            return await self.opener.principal_sessions.find(ask)
+        return await self.sessions.find(sender.session_id, ask.server.id, sender.principal)
 
     async def _open(self, ask: ClientRequest, initialize: Envelope) -> ClientResponse:
         _judge(ask, initialize)
@@ -170,7 +165,7 @@ class Relay:
         session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
         self.sessions.begin_end(session)
         # Begun, it is finished, also when the client does not wait for it.
-        return await asyncio.shield(asyncio.ensure_future(self._end(ask, session, within)))
+        return await run_beside(self._end(ask, session, within))
 
     async def _end(self, ask: ClientRequest, session: Session, within: float) -> ClientResponse:
         try:

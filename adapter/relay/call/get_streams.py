@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapter.errors import AdapterError, BadJson, MessageTooLong, SessionUnknown, UpstreamBroken
 from adapter.relay.background import breathe, slices
@@ -26,12 +26,15 @@ from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, StageTable
-from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import parse
 from adapter.wire.spans import Insert, edit
 from adapter.wire.sse import SseReader, encode, replace_data
+
+if TYPE_CHECKING:
+    # Only an adapter with files has any.
+    from adapter.rules.files.redaction import Redaction
 
 
 async def listening(

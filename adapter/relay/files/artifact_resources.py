@@ -178,7 +178,7 @@ class ResourceRead:
         if record is None:
             return _unknown(call, uri)
         if record.content.size > self._limit:
-            return _failed(call, INVALID_PARAMS, self._too_large(call, record), uri)
+            return self._too_large(call, record, uri)
         try:
             return await self._contents(call, uri, record)
         except FileGone:
@@ -206,14 +206,16 @@ class ResourceRead:
         # Base64 and JSON of some MiB take long enough to keep everybody else waiting.
         return await asyncio.to_thread(lambda: _read(call, [_shown(uri, record, held)]))
 
-    def _too_large(self, call: Call, record: FileRecord) -> str:
+    def _too_large(self, call: Call, record: FileRecord, uri: str) -> bytes:
         sentence = (
             f"This artifact has {record.content.size} bytes, more than the {self._limit} that "
             "artifacts.max_resource_bytes allows for resources/read."
         )
         if self._links is None:
-            return f"{sentence} Downloads are disabled (core.allow_artifacts_download)."
-        return f"{sentence} Download it: {self._links.download(call.origin.base, record)}"
+            sentence += " Downloads are disabled (core.allow_artifacts_download)."
+            return _failed(call, INVALID_PARAMS, sentence, uri)
+        link = self._links.download(call.origin.base, record)
+        return _failed(call, INVALID_PARAMS, f"{sentence} Download it: {link}", uri, download_url=link)
 
 
 def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:
@@ -258,5 +260,5 @@ def _unknown(call: Call, uri: str) -> bytes:
     return _failed(call, code, "Resource not found: it does not exist or has expired.", uri)
 
 
-def _failed(call: Call, code: int, message: str, uri: str) -> bytes:
-    return error_response(call.envelope.id_bytes, code, message, {"uri": uri})
+def _failed(call: Call, code: int, message: str, uri: str, **more: str) -> bytes:
+    return error_response(call.envelope.id_bytes, code, message, {"uri": uri, **more})

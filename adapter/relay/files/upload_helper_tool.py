@@ -13,6 +13,7 @@ from adapter.relay.files.artifact_view import iso
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.stages import Call
+from adapter.rules.access.principals import Scope
 from adapter.rules.results.tool_results import tool_result
 
 WORKFLOW = "doc://upload_workflow.md"
@@ -46,14 +47,14 @@ class HelperTool:
         await self._scopes.remember(call.scope)
         query, expires = self._credentials.issue(self._offer.server, call.scope.id)
         url = f"{call.origin.base}{self._offer.route}/{self._offer.server}?{query}"
-        shown = self._shown(url, call.scope.id, expires)
+        shown = self._shown(url, call.scope, expires)
         text = orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
         return tool_result(call.envelope.id_bytes, text, shown, modern=call.modern)
 
     async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
         return response
 
-    def _shown(self, url: str, scope_id: str, expires: float) -> dict[str, Any]:
+    def _shown(self, url: str, scope: Scope, expires: float) -> dict[str, Any]:
         offer = self._offer
         tools = ", ".join(f"{tool} ({argument})" for tool, argument in offer.consumers)
         return {
@@ -61,7 +62,7 @@ class HelperTool:
             "tool_name": offer.tool_name,
             "upload_url": url,
             "method": "POST",
-            "headers": {"Mcp-Session-Id": scope_id},
+            "headers": {"Mcp-Session-Id": scope.id},
             "auth_mode": "signed_upload_credentials",
             "credential_ttl_seconds": int(self._credentials.ttl),
             "field_name": "file",
@@ -69,7 +70,8 @@ class HelperTool:
             "sha256_required": offer.sha256_required,
             "sha256_field_name": "sha256",
             "sha256_per_file": True,
-            "session_id": scope_id,
+            "session_id": scope.id,
+            "owner": "principal" if scope.session_key is None else "session",
             "expires_at": iso(expires),
             "max_file_bytes": offer.max_file_bytes,
             "example_curl": self._curl(url, ("photo.png",)),

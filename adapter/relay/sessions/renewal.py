@@ -170,7 +170,7 @@ class Renewal:
             reply.abort()
             await self.renew(ask, session, seen)
             if ask.renewed is not None:
-                await ask.renewed(ask)
+                await ask.renewed(ask, session)
         return result
 
     async def wake(self, ask: ClientRequest, session: Session) -> None:
@@ -182,7 +182,7 @@ class Renewal:
         else:
             raise SessionMissing()
         if ask.renewed is not None:
-            await ask.renewed(ask)
+            await ask.renewed(ask, session)
 
     async def renew(self, ask: ClientRequest, session: Session, seen: int | None = None) -> None:
         """Open a new upstream session in place of the one of generation ``seen``; once for many callers.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -128,7 +128,7 @@ class Sessions:
 
     async def create(self, record: SessionRecord) -> str:
         """Write a new session down and return the id that the client is to use: 256 random bits."""
-        session_id = session_id_from(secrets.token_bytes(32))
+        session_id = session_id_from(os.urandom(32))
         key = session_key(session_id)
         try:
             await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self.due(record))

@@ -24,9 +24,10 @@ from adapter.rules.access.sessions import (
     UpstreamSession,
 )
 from adapter.upstream.port import (
+    CALL,
+    STREAM,
     Headers,
     InitializeRequest,
-    Purpose,
     Share,
     UpstreamReply,
     UpstreamRequest,
@@ -34,8 +35,6 @@ from adapter.upstream.port import (
     header,
 )
 from adapter.wire.envelope import Envelope
-
-_CALL = Purpose.CALL
 
 LISTEN = "subscriptions/listen"
 """The modern era's request for a stream that stays open (MCP 2026-07-28)."""
@@ -87,9 +86,9 @@ class UpstreamSessions:
         headers: Headers = ask.headers
         if session is not None and (upstream_session := session.upstream.id) is not None:
             headers = _in_session(ask.headers, upstream_session)
-        purpose = _CALL
+        purpose = CALL
         if ask.method == "GET" or (isinstance(ask.envelope, Envelope) and ask.envelope.method == LISTEN):
-            purpose = Purpose.STREAM
+            purpose = STREAM
         return UpstreamRequest(
             ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose, ask.envelope
         )
@@ -110,22 +109,21 @@ class UpstreamSessions:
         upstream = session.upstream
         if upstream.id is None:
             return None
-        fields = list(headers) if headers is not None else [*server.rules.static]
+        fields = headers if headers is not None else [*server.rules.static]
         if header(fields, "mcp-protocol-version") is None:
-            fields.append(("MCP-Protocol-Version", upstream.protocol_version))
-        fields.append(("Mcp-Session-Id", upstream.id))
-        request = UpstreamRequest("DELETE", fields, query=query, repeatable=always)
+            fields = [*fields, ("MCP-Protocol-Version", upstream.protocol_version)]
+        request = UpstreamRequest("DELETE", _in_session(fields, upstream.id), query=query, repeatable=always)
         return await server.upstream.send(request, read_timeout or server.timeouts.request)
 
 
 def _in_session(headers: list[tuple[str, str]], upstream_session: str) -> list[tuple[str, str]]:
     """The fields with the id of the upstream session; shared ones are added to once for each head and session."""
-    field = ("Mcp-Session-Id", upstream_session)
     if type(headers) is not SharedFields:
-        return [*headers, field]
+        return [*headers, ("Mcp-Session-Id", upstream_session)]
     known: tuple[str, SharedFields] | None = headers.derived.get(_in_session)
     if known is None or known[0] != upstream_session:
-        known = headers.derived[_in_session] = upstream_session, SharedFields([*headers, field])
+        fields = headers.followed_by(("Mcp-Session-Id", upstream_session))
+        known = headers.derived[_in_session] = upstream_session, fields
     return known[1]
 
 
@@ -167,7 +165,8 @@ class SessionOpener:
             )
             body = envelope.body
         reply = await self._upstream_sessions.open(ask, body)
-        headers = ask.server.rules.answer_headers.to_client(reply.headers)
+        shared = ask.server.rules.answer_headers.shared(reply.headers)
+        headers: list[tuple[str, str]] = shared
         if reply.status != 200:
             return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
@@ -182,7 +181,7 @@ class SessionOpener:
                 upstream = agreed
                 record = self._record(ask, envelope, upstream)
                 ask.server.issues_ids = upstream_session is not None
-                headers = [*headers, ("Mcp-Session-Id", await self._sessions.create(record))]
+                headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record)))
                 await self.principal_sessions.remember(record)
             else:
                 await abandon(ask, upstream)

@@ -91,7 +91,8 @@ class CatalogueCache:
         self.last_verdict = self._verdicts.values.get
         """The last verdict on a scope, by its id; the time to live may be over."""
         self.pins = OrderedDict[str, Pin]()
-        self._ended = OrderedDict[str, None]()
+        self.ended = OrderedDict[str, None]()
+        """Ids of the scopes that have ended of late."""
         self.first: Pin | None = None
         """The catalogue that anybody saw first. It never changes."""
         self.written = ""
@@ -140,7 +141,7 @@ class CatalogueCache:
     def end(self, scope_id: str) -> None:
         """Forget the verdict on a scope that has ended."""
         self._verdicts.drop(scope_id)
-        _put(self._ended, scope_id, None, ENDED)
+        _put(self.ended, scope_id, None, ENDED)
 
     def _forget_catalogue(self) -> None:
         self.snapshot = None
@@ -196,7 +197,7 @@ class CatalogueCache:
     # --- pins -------------------------------------------------------------------------------------------------
 
     def has_ended(self, scope_id: str) -> bool:
-        return scope_id in self._ended
+        return scope_id in self.ended
 
     def keep_pin(self, scope_id: str, pin: Pin) -> None:
         _put(self.pins, scope_id, pin)

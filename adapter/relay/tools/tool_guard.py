@@ -95,6 +95,12 @@ class DeferredPins:
         if waiting is not None and not self._baselines.cache.has_ended(scope_id):
             await self._pin(*waiting)
 
+    def _forget_ended(self) -> None:
+        """Forget the scopes that have ended: most have by now, and none of them needs a task to find that out."""
+        ended = self._baselines.cache.ended
+        for scope_id in [each for each in self.waiting if each in ended]:
+            del self.waiting[scope_id]
+
     async def _settle_soon(self) -> None:
         try:
             await asyncio.sleep(PIN_AFTER)
@@ -103,6 +109,7 @@ class DeferredPins:
             raise
         finally:
             try:
+                self._forget_ended()
                 while self.waiting:
                     await asyncio.gather(*map(self.settle, [*islice(self.waiting, PINNED_AT_ONCE)]))
             finally:

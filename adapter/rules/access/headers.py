@@ -60,15 +60,23 @@ class SharedFields(list[Field]):
     """The fields of a head that many messages have, but for the number in Content-Length: nothing changes them.
 
     ``derived`` is for what follows from the others alone, so that it is found out once. Whoever keeps something there
-    has one key for it, or few.
+    has one key for it, or few. ``base`` are all fields but the last, where those are shared by even more messages: what
+    follows from them need not be found out again for each last one.
     """
 
-    __slots__ = ("_length", "derived")
+    __slots__ = ("_length", "base", "derived")
 
-    def __init__(self, fields: Iterable[Field], length: int | None = None) -> None:
+    def __init__(
+        self, fields: Iterable[Field], length: int | None = None, base: SharedFields | None = None
+    ) -> None:
         super().__init__(fields)
         self.derived: dict[object, Any] = {}
+        self.base = base
         self._length = length
+
+    def followed_by(self, field: Field) -> SharedFields:
+        """These fields and another one behind them."""
+        return SharedFields((*self, field), base=self)
 
     def with_length(self, length: int) -> SharedFields:
         """The fields with this number in Content-Length, if they have that field."""
@@ -295,28 +303,34 @@ class AnswerHeaders:
     def __init__(self, *, drop: Iterable[str] = (), passthrough: Iterable[str] = ()) -> None:
         self._drop = NEVER | OWN | {name.lower() for name in drop}
         self._passthrough = frozenset(name.lower() for name in passthrough)
-        self._known: dict[tuple[Field, ...], tuple[Field, ...]] = {}
+        self._known: dict[tuple[Field, ...], SharedFields] = {}
 
     def to_client(self, headers: Iterable[Field]) -> list[Field]:
         """Return the fields that pass, in their order: a new list, or for SharedFields others of them."""
         if type(headers) is not SharedFields:
-            return self._passed(headers)
+            return [*self.shared(headers)]
         passed: SharedFields | None = headers.derived.get(self)
         if passed is None:
-            passed = headers.derived[self] = SharedFields(self._passed(headers))
+            passed = headers.derived[self] = self.shared(headers)
         return passed
 
-    def _passed(self, headers: Iterable[Field]) -> list[Field]:
+    def shared(self, headers: Iterable[Field]) -> SharedFields:
+        """Return the same fields, as many answers have them."""
         # Heads of one server are mostly alike, so they are remembered.
         came = tuple(headers)
+        return self._known.get(came) or self._apart_from_session(came)
+
+    def _apart_from_session(self, came: tuple[Field, ...]) -> SharedFields:
+        # Answers that open sessions are alike but for an id, which stays here.
+        came = tuple([field for field in came if field[0].lower() != "mcp-session-id"])
         passed = self._known.get(came)
         if passed is None:
-            passed = tuple(self._passing(came))
+            passed = SharedFields(self._passing(came))
             if sum(len(name) + len(value) for name, value in came) <= KNOWN_SIZE:
                 if len(self._known) >= KNOWN_AT_MOST:
                     self._known.clear()
                 self._known[came] = passed
-        return [*passed]
+        return passed
 
     def _passing(self, headers: Sequence[Field]) -> list[Field]:
         named: set[str] = set()

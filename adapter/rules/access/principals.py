@@ -33,8 +33,7 @@ def principal_scope(secret: bytes, principal: str) -> Scope:
 
 
 def _scope(secret: bytes, owner: str) -> Scope:
-    digest = hmac.new(secret, owner.encode("utf-8", "surrogatepass"), hashlib.sha256)
-    return Scope(digest.hexdigest()[:32], owner)
+    return Scope(hmac.digest(secret, owner.encode("utf-8", "surrogatepass"), "sha256").hex()[:32], owner)
 
 
 ANONYMOUS = "anonymous"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import re
 from dataclasses import dataclass, replace
@@ -55,6 +55,8 @@ def advance(state: SessionState, event: Event) -> SessionState:
 LONGEST_ID = 128
 """Characters of a session id."""
 
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
 _WELL_FORMED = re.compile(rf"[\x21-\x7e]{{1,{LONGEST_ID}}}")
 
 
@@ -62,7 +64,7 @@ def session_id_from(random: bytes) -> str:
     """A session id of 43 base64url characters out of 32 random bytes; ValueError for any other number."""
     if len(random) != 32:
         raise ValueError("a session id is made of 32 random bytes")
-    return base64.urlsafe_b64encode(random).rstrip(b"=").decode("ascii")
+    return binascii.b2a_base64(random, newline=False).translate(_URL_SAFE, b"=").decode("ascii")
 
 
 def well_formed(session_id: str) -> bool:
@@ -131,6 +133,7 @@ class SessionRecord:
 
 _FORMAT = 1
 
+_TEXTS = ("server", "principal", "upstream_session", "protocol_version", "said", "reason")
 
 OPEN_MARK = b'"state":"open"'
 """Bytes of every open session's row, and of no other: a quote within a text is escaped."""
@@ -139,23 +142,28 @@ OPEN_MARK = b'"state":"open"'
 def encode(record: SessionRecord) -> bytes:
     """The record as one JSON object; ``decode`` gives back an equal one, whatever it holds."""
     (initialize, initialized), upstream = record.handshake, record.upstream
-    return orjson.dumps(
-        {
-            "format": _FORMAT,
-            "server": _packed(record.server),
-            "principal": _packed(record.principal),
-            "upstream_session": _packed(upstream.id),
-            "protocol_version": _packed(upstream.protocol_version),
-            "initialize": initialize.decode("latin-1"),
-            "initialized": None if initialized is None else initialized.decode("latin-1"),
-            "said": _packed(upstream.digest),
-            "generation": upstream.generation,
-            "state": record.state.value,
-            "created": record.times.created,
-            "last_seen": record.times.last_seen,
-            "reason": _packed(record.reason),
-        }
-    )
+    fields: dict[str, Any] = {
+        "format": _FORMAT,
+        "server": record.server,
+        "principal": record.principal,
+        "upstream_session": upstream.id,
+        "protocol_version": upstream.protocol_version,
+        "initialize": initialize.decode("latin-1"),
+        "initialized": None if initialized is None else initialized.decode("latin-1"),
+        "said": upstream.digest,
+        "generation": upstream.generation,
+        "state": record.state._value_,  # ``value`` takes two calls of Python
+        "created": record.times.created,
+        "last_seen": record.times.last_seen,
+        "reason": record.reason,
+    }
+    # orjson refuses the surrogates that header text may hold. One Latin-1 character per byte holds any bytes,
+    # and leaves ASCII, so nearly all of it, readable in the store.
+    for name in _TEXTS:
+        text = fields[name]
+        if text is not None and not text.isascii():
+            fields[name] = _raw(text).decode("latin-1")
+    return orjson.dumps(fields)
 
 
 def decode(data: bytes) -> SessionRecord:
@@ -184,12 +192,6 @@ def decode(data: bytes) -> SessionRecord:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("not a session record") from error
-
-
-def _packed(text: str | None) -> str | None:
-    # orjson refuses the surrogates that header text may hold. One Latin-1 character per byte holds any bytes,
-    # and leaves ASCII, so nearly all of it, readable in the store.
-    return text if text is None or text.isascii() else _raw(text).decode("latin-1")
 
 
 def _text(packed: str) -> str:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from adapter.rules.files.redaction import Redaction
 from adapter.wire import spans
 from adapter.wire.scan import byte, end_of_value, skip_space
 
@@ -147,6 +146,9 @@ def without_paths(response: bytes, withheld: Withhold) -> bytes:
     Three things stay: keys, the base64 members of content blocks (a path could only appear there by chance), and the
     ``requestState`` of a result that asks for input, because its server has to read it again.
     """
+    # Late: only an adapter with files has any, and has loaded it by then.
+    from adapter.rules.files.redaction import Redaction
+
     if isinstance(withheld, Redaction) and withheld.spares(response):
         return response
     patches = [

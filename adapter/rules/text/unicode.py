@@ -80,9 +80,9 @@ def has_no_reading(name: str) -> bool:
 
 def shown(text: str, limit: int) -> str:
     r"""``text`` in one line of at most ``limit`` characters, with what is invisible escaped as ``\u200b``."""
-    cut = len(text) > limit
-    if not cut and text.isascii() and text.isprintable():
+    if len(text) <= limit and text.isascii() and text.isprintable():
         return text
+    cut = len(text) > limit
     if cut:
         text = text[: limit - 1]
     if not (text.isascii() and text.isprintable()):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -221,6 +220,9 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> tuple[list[_Run], list[
     left, right = [_Run(tuple(old[:begin]), False)], [_Run(tuple(new[:begin]), False)]
     ours, theirs = old[begin : len(old) - end], new[begin : len(new) - end]
     if max(len(ours), len(theirs)) <= _MOST_MATCHED_WORDS:
+        # Late: most adapters never show a difference.
+        from difflib import SequenceMatcher
+
         codes = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
     else:
         codes = [("replace", 0, len(ours), 0, len(theirs))]

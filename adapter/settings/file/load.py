@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from adapter.settings.consistency import inconsistencies
 from adapter.settings.file.tool_folders import add_tools_of_folders
@@ -16,6 +17,31 @@ from adapter.settings.file.yaml_text import as_value, interpolated, read_yaml, w
 from adapter.settings.reference_page import nearest_key, without_tags
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError, spelled, traced
+
+
+class LoadedSettings(BaseSettings, Settings):
+    """The settings while they are read, with the rules of pydantic-settings.
+
+    Only the process that reads them loads those; the one that serves has ``Settings``.
+    """
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic-settings'
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Use only the values from ``load``, which has merged file, environment and flags."""
+        return (init_settings,)
+
+    def settings(self) -> Settings:
+        """The values that were read."""
+        return Settings.model_construct(self.model_fields_set, **dict(self))
 
 
 class Missing(NamedTuple):
@@ -102,7 +128,8 @@ def load(
     if gaps:
         raise SettingsError(traced(gap, files) for gap in gaps)
     try:
-        settings = Settings(**{str(key): value for key, value in tree.items() if value is not None})
+        given = {str(key): value for key, value in tree.items() if value is not None}
+        settings = LoadedSettings(**given).settings()
     except ValidationError as refused:
         raise SettingsError([traced(_problem(error, origins), files) for error in refused.errors()]) from None
     if problems := [*inconsistencies(settings), *missing_features(settings)]:

@@ -26,13 +26,13 @@ WARM, COUNTED = 5, 21
 Go = Callable[[RawClient], Awaitable[Any]]
 
 COSTS = {
-    "a call that is passed on": 80,
-    "a call whose tool is guarded": 80,
-    "a list whose tools are guarded": 121,
-    "a planned call without an active stage": 81,
-    "a call with one stage": 152,
-    "a call of a hosted tool": 138,
-    "a session that is opened and ended": 336,
+    "a call that is passed on": 79,
+    "a call whose tool is guarded": 79,
+    "a list whose tools are guarded": 120,
+    "a planned call without an active stage": 80,
+    "a call with one stage": 151,
+    "a call of a hosted tool": 137,
+    "a session that is opened and ended": 264,
 }
 """Calls of Python functions for one exchange."""
 

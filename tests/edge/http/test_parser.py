@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.edge.http.bodies import TERMS, Body
-from adapter.edge.http.parser import Refusal, RequestHead, RequestStream
+from adapter.edge.http.heads import RequestHead
+from adapter.edge.http.parser import KNOWN_AT_MOST, Refusal, RequestStream
+from adapter.edge.http.request import Fields
 
 
 class Taken(NamedTuple):
@@ -134,14 +136,14 @@ def test_spoiled_bytes_are_refused_or_read_as_others_do(
         assert (ours.method, ours.target, ours.body) == (theirs.method, theirs.target, theirs.body)
 
 
-def after_others(data: bytes, earlier: int) -> Taken | None:
-    """The request as a stream takes it that has read the same request ``earlier`` times, each in one piece."""
+def after_others(data: bytes, earlier: Sequence[bytes]) -> Taken | None:
+    """The request as a stream takes it that has read ``earlier`` ones, each in one piece."""
 
     async def read() -> Taken | None:
         taken: list[tuple[RequestHead, Body]] = []
         stream = RequestStream(lambda head, body: taken.append((head, body)), lambda: None, TERMS)
-        for _ in range(earlier):
-            stream.feed(WARM)
+        for request in earlier:
+            stream.feed(request)
         known = len(taken)
         try:
             stream.feed(data)
@@ -178,7 +180,63 @@ def test_a_stream_that_knows_a_head_reads_as_a_new_one_does(
     changed = bytearray(WARM.replace(b": 11", b": %d" % len(body)).partition(b"{")[0] + body)
     for place, byte in spoiled:
         changed[place % len(changed)] = byte
-    assert after_others(bytes(changed), earlier) == after_others(bytes(changed), 0)
+    assert after_others(bytes(changed), [WARM] * earlier) == after_others(bytes(changed), [])
+
+
+def of_session(method: str, session: str | None, body: bytes) -> bytes:
+    """A request as a client sends it in its session; a DELETE has no body."""
+    lines = [f"{method} /mcp HTTP/1.1", "Host: here"]
+    if session is not None:
+        lines.append(f"Mcp-Session-Id: {session}")
+    if method == "POST":
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + (body if method == "POST" else b"")
+
+
+SESSIONS = st.builds(
+    of_session,
+    st.sampled_from(["POST", "POST", "DELETE", "GET"]),
+    st.sampled_from([None, "", "a", "b", "longer-than-they", "a b", "\xa0"]),
+    st.binary(max_size=30),
+)
+
+
+@given(
+    st.lists(SESSIONS, max_size=12),
+    SESSIONS,
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=2),
+)
+def test_a_stream_that_knows_other_sessions_reads_as_a_new_one_does(
+    earlier: list[bytes], last: bytes, spoiled: list[tuple[int, int]]
+) -> None:
+    """The id is that of the request itself, whichever sessions the connection had before."""
+    changed = bytearray(last)
+    for place, byte in spoiled:
+        changed[place % len(changed)] = byte
+    assert after_others(bytes(changed), earlier) == after_others(bytes(changed), [])
+
+
+def test_what_sessions_of_a_connection_share_does_not_depend_on_their_ids() -> None:
+    """Fields of another session have what follows from the others, and nothing that follows from its id."""
+    taken: list[Fields] = []
+    stream = RequestStream(lambda head, _: taken.append(head.fields), lambda: None, TERMS)
+    for session in ("a", "a", "b", "c"):
+        stream.feed(of_session("POST", session, b"{}"))
+    stream.close(lambda: ConnectionError("the sender has gone"))
+    assert [fields["mcp-session-id"] for fields in taken] == ["a", "a", "b", "c"]
+    assert len({id(fields.shared) for fields in taken}) == 1
+    assert len({id(fields.derived) for fields in taken}) == 3
+
+
+def test_a_connection_remembers_few_heads() -> None:
+    """A client may send as many different ones as it likes, and one that holds a stream needs none."""
+    stream = RequestStream(lambda _, __: None, lambda: None, TERMS)
+    for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "GET", "POST"):
+        for session in (None, "a"):
+            stream.feed(of_session(method, session, b""))
+        assert len(stream._known) <= KNOWN_AT_MOST
+    stream.feed(of_session("GET", None, b""))
+    assert len(stream._known) == 1
 
 
 @given(

@@ -262,6 +262,7 @@ async def test_large_artifact_is_to_be_downloaded(tmp_path: Path, downloads: boo
         assert "artifacts.max_resource_bytes" in error["message"]
         url = f"http://adapter.test/artifacts/one/{exceeds.scope}/{exceeds.id}/a.txt?exp="
         assert (url if downloads else "core.allow_artifacts_download") in error["message"]
+        assert error["data"].get("download_url", "").startswith(url) == downloads
 
 
 async def test_upstreams_own_resources_of_that_scheme_are_its_own(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ async def test_answer_is_what_scripts_read(modern: bool) -> None:
         "sha256_field_name": "sha256",
         "sha256_per_file": True,
         "session_id": scope.id,
+        "owner": "principal" if modern else "session",
         "max_file_bytes": 1000,
     }
 

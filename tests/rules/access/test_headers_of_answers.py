@@ -131,6 +131,26 @@ def test_shared_fields_say_the_length_of_the_answer_that_has_them() -> None:
     assert shared == [("X", "1"), ("content-length", "2"), ("X", "3")]
 
 
+def test_fields_behind_shared_ones_are_their_own() -> None:
+    """The base stays as it is, and keeps what follows from it."""
+    shared = SharedFields([("X", "1")])
+    longer = shared.followed_by(("Y", "2"))
+    assert longer == [("X", "1"), ("Y", "2")] and longer.base is shared
+    assert shared == [("X", "1")] and longer.derived is not shared.derived
+
+
+def test_answers_that_open_sessions_share_all_but_the_id() -> None:
+    """However many sessions there are, the fields that pass are the same."""
+    rules = AnswerHeaders()
+    passed = [
+        rules.shared([("Vary", "Accept"), ("MCP-SESSION-ID", f"up-{number}")])
+        for number in range(2 * KNOWN_AT_MOST)
+    ]
+    assert passed[0] == [("Vary", "Accept")]
+    assert all(each is passed[0] for each in passed)
+    assert rules.to_client([("Vary", "Accept"), ("mcp-session-id", "up")]) == passed[0]
+
+
 def test_few_heads_are_remembered_and_no_large_ones() -> None:
     """A server that says something new each time fills no memory."""
     rules = AnswerHeaders()

@@ -1,0 +1,158 @@
+"""All checks in their order, against the adapter that runs, or one that runs as long as they do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import uvloop
+
+from adapter import log
+from adapter.app.build import build
+from adapter.app.run import running
+from adapter.commands.doctor import machine
+from adapter.commands.doctor.findings import Finding, right, warning, wrong
+from adapter.commands.doctor.round_trip import RoundTrip, travel
+from adapter.commands.doctor.servers import AdapterAddress, clock_of, look_at, public_url
+from adapter.commands.upload import authorization
+from adapter.errors import AdapterError
+from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
+from adapter.settings.servers.server import ServerSettings
+from adapter.upstream.client.transfers import TransferFailed, head_of
+
+OK, WRONG = 0, 1
+
+
+class ExaminationOptions(NamedTuple):
+    """``server``: only the one of this id. ``tool``: move a file through it, with these ``arguments``."""
+
+    server: str | None = None
+    tool: str | None = None
+    arguments: dict[str, Any] | None = None
+    file: Path | None = None
+    token: str | None = None
+    json: bool = False
+
+
+def run(settings: Settings, options: ExaminationOptions) -> int:
+    """Print one line for each finding, or a list in JSON. Return 1 if anything is wrong, else 0.
+
+    Raises SettingsError for a server or tool that cannot be meant.
+    """
+    servers = _chosen(settings, options)
+    findings = uvloop.run(_printed(settings, servers, options))
+    if options.json:
+        print(orjson.dumps([each.as_json() for each in findings], option=orjson.OPT_INDENT_2).decode())
+    wrongs = sum(each.status == "wrong" for each in findings)
+    if not options.json:
+        print(f"{wrongs} of {len(findings)} findings are wrong." if wrongs else "Nothing is wrong.")
+    return WRONG if wrongs else OK
+
+
+def _chosen(settings: Settings, options: ExaminationOptions) -> list[ServerSettings]:
+    servers = [each for each in settings.servers if options.server in (None, each.id)]
+    if not servers:
+        known = ", ".join(each.id for each in settings.servers)
+        raise SettingsError(
+            [Problem("--server", f"no server has the id {options.server}; there are {known}")]
+        )
+    if options.tool is not None and len(servers) > 1:
+        raise SettingsError([Problem("--tool", "needs --server, since there are several")])
+    return servers
+
+
+async def _printed(
+    settings: Settings, servers: Sequence[ServerSettings], options: ExaminationOptions
+) -> list[Finding]:
+    findings = []
+    async for finding in _examined(settings, servers, options):
+        findings.append(finding)
+        if not options.json:
+            print(finding, flush=True)
+    return findings
+
+
+async def _examined(
+    settings: Settings, servers: Sequence[ServerSettings], options: ExaminationOptions
+) -> AsyncIterator[Finding]:
+    yield right("settings", f"they can be used; {len(settings.servers)} servers")
+    runs = await _runs(settings)
+    yield right("port", f"the adapter runs on {_address(settings)}") if runs else machine.port(settings)
+    for finding in machine.storage(settings, in_use=runs):
+        yield finding
+    yield machine.clock()
+    for server in servers:
+        if (compared := await clock_of(server)) is not None:
+            yield compared
+    if settings.core.public_base_url is not None and runs:
+        yield await public_url(settings.core.public_base_url)
+    async for finding in _of_servers(settings, servers, options, runs):
+        yield finding
+
+
+async def _of_servers(
+    settings: Settings, servers: Sequence[ServerSettings], options: ExaminationOptions, runs: bool
+) -> AsyncIterator[Finding]:
+    headers, problem = _credentials(settings, options)
+    if problem is not None:
+        yield problem
+        return
+    try:
+        async with _adapter(settings, runs) as base:
+            adapter = AdapterAddress(base, headers)
+            for server in servers:
+                async for finding in look_at(server, adapter):
+                    yield finding
+                if options.tool is not None:
+                    trip = RoundTrip(server, options.tool, options.arguments or {}, options.file)
+                    async for finding in travel(trip, adapter):
+                        yield finding
+    except (AdapterError, OSError) as failure:
+        yield wrong("adapter", f"it does not start: {failure}", "Correct what is wrong above first.")
+
+
+def _credentials(settings: Settings, options: ExaminationOptions) -> tuple[dict[str, str], Finding | None]:
+    """The header fields for calls to the adapter, or the reason why there are none."""
+    headers, auth = authorization(options.token), settings.core.auth
+    if headers or not auth.enabled:
+        return headers, None
+    secrets = [auth.token, *(each.token for each in auth.tokens)]
+    token = next((each.get_secret_value() for each in secrets if each is not None), None)
+    if token is not None:
+        return authorization(token), None
+    return {}, warning(
+        "servers",
+        "not looked at: the settings hold only digests of tokens.",
+        "Pass --token, or set MCP_ADAPTER_TOKEN.",
+    )
+
+
+@asynccontextmanager
+async def _adapter(settings: Settings, runs: bool) -> AsyncIterator[str]:
+    """The URL of the running adapter, or of one on a free port of loopback that ends with the block."""
+    if runs:
+        yield f"http://{_address(settings)}"
+        return
+    log.configure("critical")
+    core = settings.core.model_copy(update={"host": "127.0.0.1", "port": 0})
+    app = build(settings.model_copy(update={"core": core}))
+    async with running(app) as (host, port):
+        yield f"http://{host}:{port}"
+
+
+async def _runs(settings: Settings) -> bool:
+    """Tell whether an adapter answers at the address of the settings."""
+    try:
+        fields = await head_of(f"http://{_address(settings)}/livez", method="GET")
+    except TransferFailed:
+        return False
+    return fields.get("Content-Type", "").startswith("application/json")
+
+
+def _address(settings: Settings) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.core.host, settings.core.host)  # noqa: S104 (nothing is bound here)
+    return f"{f'[{host}]' if ':' in host else host}:{settings.core.port}"

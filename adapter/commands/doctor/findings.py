@@ -1,0 +1,39 @@
+"""Findings: what a check found, whether that is right, and what to do if not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Status = Literal["right", "warning", "wrong"]
+
+_MARKS = {"right": "ok     ", "warning": "warning", "wrong": "WRONG  "}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``subject`` is a word or two, ``sentence`` is what was found, ``advice`` what to do; empty where all is right."""
+
+    subject: str
+    status: Status
+    sentence: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        advice = f" {self.advice}" if self.advice else ""
+        return f"{_MARKS[self.status]}  {self.subject}: {self.sentence}{advice}"
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def right(subject: str, sentence: str) -> Finding:
+    return Finding(subject, "right", sentence)
+
+
+def warning(subject: str, sentence: str, advice: str) -> Finding:
+    return Finding(subject, "warning", sentence, advice)
+
+
+def wrong(subject: str, sentence: str, advice: str) -> Finding:
+    return Finding(subject, "wrong", sentence, advice)

@@ -1,0 +1,99 @@
+"""``mcp-adapter upload``: put files where the tools of a server can read them, and print their handles."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+import orjson
+
+from adapter.commands.progress_bar import ProgressBar
+from adapter.upstream.client.server import McpServer, ServerRefused, connected
+from adapter.upstream.client.transfers import TransferFailed, upload
+
+FAILED = 1
+
+HELPER = "_get_upload_url"
+"""The end of the name of the tool that gives out upload URLs."""
+
+
+class UploadOptions(NamedTuple):
+    """``url`` is the address of a server behind the adapter, or a signed upload URL. ``token`` may be None."""
+
+    url: str
+    token: str | None = None
+    json: bool = False
+
+
+def run(files: Sequence[Path], options: UploadOptions) -> int:
+    """Upload the files, all of them or none; print a handle for each, in their order. Return the exit status."""
+    try:
+        uploads = asyncio.run(_uploaded(files, options))
+    except (TransferFailed, ServerRefused) as failure:
+        print(f"mcp-adapter: {failure}", file=sys.stderr)
+        return FAILED
+    if options.json:
+        print(orjson.dumps(uploads, option=orjson.OPT_INDENT_2).decode())
+    else:
+        for each in uploads:
+            print(each["upload_handle"])
+    return 0
+
+
+def authorization(token: str | None) -> dict[str, str]:
+    """The header fields for a token: the one given, else that of the environment's MCP_ADAPTER_TOKEN."""
+    token = token or os.environ.get("MCP_ADAPTER_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def is_signed(url: str) -> bool:
+    """Tell whether a URL carries a signature, so that it needs neither a token nor a session."""
+    return "sig" in parse_qs(urlsplit(url).query)
+
+
+async def _uploaded(files: Sequence[Path], options: UploadOptions) -> list[dict[str, Any]]:
+    total = sum(_size(path) for path in files)
+    if is_signed(options.url):
+        return await _sent(options.url, files, {}, total)
+    headers = authorization(options.token)
+    async with connected(options.url, headers) as server:
+        return await _sent(await _upload_url(server, options.url), files, headers, total)
+
+
+async def _sent(url: str, files: Sequence[Path], headers: dict[str, str], total: int) -> list[dict[str, Any]]:
+    bar = ProgressBar(total)
+    try:
+        return await upload(url, files, headers, bar.advance)
+    finally:
+        bar.end()
+
+
+async def _upload_url(server: McpServer, address: str) -> str:
+    """The signed URL that the server's own tool gives out."""
+    helper = next((name for tool in await server.tools() if (name := tool["name"]).endswith(HELPER)), None)
+    if helper is None:
+        raise ServerRefused(
+            f"No tool of {address} takes files: declare one in servers[].adapters with type upload_consumer."
+        )
+    offer = (await server.call(helper, {})).get("structuredContent", {})
+    if server.has_sessions and offer.get("owner") == "session":
+        raise ServerRefused(
+            f"Files of {address} belong to the session of their client, and this command has another one. Let the "
+            f"client call {helper} and pass its upload_url, or set sessions.scope to principal."
+        )
+    return str(offer.get("upload_url"))
+
+
+def _size(path: Path) -> int:
+    try:
+        status = path.stat()
+    except OSError as failure:
+        raise TransferFailed(f"{path} cannot be read: {failure.strerror}.") from None
+    if path.is_dir():
+        raise TransferFailed(f"{path} is a folder. Pass the files in it, or pack it first.")
+    return status.st_size

@@ -1,0 +1,119 @@
+"""The heads of requests, and the recognition of those that came before on the same connection."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+import httptools
+
+from adapter.edge.http.request import Fields
+from adapter.wire.repeated_head import RepeatedHead, SessionHead, repeated_request, session_head
+
+RawFields = list[tuple[bytes, bytes]]
+"""Fields as the parser gives them, without Content-Length, and with an empty value in Mcp-Session-Id."""
+
+_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
+"""Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
+
+
+class RequestHead:
+    """A request whose head is here. ``keep``: the client wants the connection kept; ``modern``: HTTP/1.1."""
+
+    __slots__ = ("bodiless", "expects_continue", "fields", "keep", "method", "modern", "path", "target")
+
+    def __init__(self, parser: Any, version: str, target: bytes, fields: Fields) -> None:
+        self.method: str = parser.get_method().decode("latin-1")
+        self.bodiless = self.method in _BODILESS
+        self.modern = version == "1.1"
+        # HTTP/1.0 knows no chunks, so where such a body ends is a matter of opinion (RFC 9112, 6.1).
+        self.keep: bool = parser.should_keep_alive() and (self.modern or "transfer-encoding" not in fields)
+        self.target = target.decode("latin-1")
+        self.path = path_of(target)
+        self.fields = fields
+        self.expects_continue = self.modern and fields.lower.get("expect", "").lower() == "100-continue"
+
+
+class KnownHead:
+    """A request's head that came before on its connection, and those that differ from it by the session id alone.
+
+    ``version`` and ``raw`` are what the parser gave.
+    """
+
+    __slots__ = ("_sessions", "before", "fields", "head", "raw", "repeated", "session", "version")
+
+    def __init__(self, version: str, raw: RawFields, session: bytes | None) -> None:
+        self.version = version
+        self.raw = raw
+        self.session = session
+        self.fields = _fields(raw, session)
+        self.head: RequestHead | None = None
+        """The request that may be recognized by its bytes, and its ``repeated`` bytes."""
+        self.repeated: RepeatedHead | None = None
+        self._sessions: SessionHead | None = None
+        self.before = b""
+        """The bytes with which a request begins that may be recognized."""
+
+    def __repr__(self) -> str:
+        return f"<KnownHead of {len(self.raw)} fields>"
+
+    def is_of(self, version: str, raw: RawFields) -> bool:
+        """Tell whether another head differs from this one by its session id at most."""
+        return self.raw == raw and self.version == version
+
+    def enter(self, session: bytes | None) -> None:
+        """Go on with the fields of this session, which is None only where it was before."""
+        if session is not None and session != self.session:
+            self.session = session
+            self.fields = self.fields.with_session(_text(session))
+
+    def learn(self, head: RequestHead, data: bytes) -> None:
+        """Have such a request be recognized by its bytes from now on; ``data`` was all of one."""
+        self.head, self._sessions = head, None
+        self.repeated = repeated_request(data)
+        if self.repeated is not None and self.session is not None:
+            self._sessions = session_head(self.repeated, self.fields.lower["mcp-session-id"])
+        if self.repeated is not None:
+            self.before = (self._sessions or self.repeated).before
+
+    def body_in(self, data: bytes) -> bytes | None:
+        """Return the body if ``data`` is exactly one request with this head, in any session; None for all else."""
+        if self.repeated is None or self.head is None:
+            return None
+        if self._sessions is None:
+            return self.repeated.body_of(data)
+        found = self._sessions.of(data)
+        if found is None:
+            return None
+        session, self.repeated, body = found
+        if session != self.head.fields.lower["mcp-session-id"]:
+            self.session = session.encode("ascii")
+            self.fields = self.head.fields = self.fields.with_session(session)
+        return body
+
+
+def _fields(raw: RawFields, session: bytes | None) -> Fields:
+    """All fields but Content-Length.
+
+    Without it the head hardly changes from call to call, so that the work done for one call serves the next on its
+    connection.
+    """
+    pairs = [(name.decode("latin-1"), _text(value)) for name, value in raw]
+    fields = Fields(pairs)
+    return fields if session is None else fields.with_session(_text(session))
+
+
+def _text(value: bytes) -> str:
+    # The parser leaves the white space behind a value, which is no part of it (RFC 9110, 5.5).
+    return value.decode("latin-1").strip(" \t")
+
+
+def path_of(target: bytes) -> str:
+    """The path of a request target in origin or absolute form, decoded; empty where there is none; ``*`` is itself."""
+    if not target.startswith(b"/"):
+        try:
+            target = httptools.parse_url(target).path or b""
+        except httptools.HttpParserInvalidURLError:
+            return ""
+    path = target.partition(b"?")[0].decode("latin-1")
+    return unquote(path) if "%" in path else path

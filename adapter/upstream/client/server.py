@@ -1,0 +1,125 @@
+"""A connection to an MCP server for a command, on the official SDK."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+MODERN = "2026-07-28"
+"""The first revision without sessions."""
+
+PATIENCE = 30.0
+"""Seconds in which a server connects, or answers."""
+
+_MOST_PAGES = 1000
+
+_FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, MCPError, OSError, ValueError)
+
+
+class ServerRefused(Exception):
+    """A server that cannot be reached, or that answered a request with an error.
+
+    ``str(error)`` is one sentence for people; ``data`` is what the error of a request has beside its message.
+    """
+
+    def __init__(self, sentence: str, data: Any = None) -> None:
+        super().__init__(sentence)
+        self.data = data
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """An MCP server with a connected client. Each method raises ServerRefused."""
+
+    client: Client
+
+    @property
+    def has_sessions(self) -> bool:
+        """True if the connection is a session that ends with it (MCP through 2025-11-25)."""
+        return self.client.protocol_version < MODERN
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """Return the definitions of the tools as JSON has them, of at most 1,000 pages."""
+        found: list[dict[str, Any]] = []
+        cursor = None
+        for _ in range(_MOST_PAGES):
+            page = await _answered(self.client.list_tools(cursor=cursor))
+            found += [_json(tool) for tool in page.tools]
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return found
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of a call as JSON has it."""
+        result = await _answered(self.client.call_tool(tool, arguments))
+        if result.is_error:
+            said = " ".join(block.text for block in result.content if block.type == "text")
+            raise ServerRefused(said or f"The tool {tool} failed.")
+        return _json(result)
+
+    async def read(self, uri: str) -> list[dict[str, Any]]:
+        """Return the contents of a resource as JSON has them: each with ``text``, or with ``blob`` in base64."""
+        result = await _answered(self.client.read_resource(uri))
+        return [_json(content) for content in result.contents]
+
+
+@asynccontextmanager
+async def connected(url: str, headers: Mapping[str, str]) -> AsyncIterator[McpServer]:
+    """Connect to the server at ``url`` in the newest era that it speaks. Raises ServerRefused."""
+    statuses: list[int] = []
+
+    async def note(response: httpx2.Response) -> None:
+        statuses[:] = [response.status_code]
+
+    try:
+        async with (
+            httpx2.AsyncClient(
+                headers=dict(headers), timeout=PATIENCE, event_hooks={"response": [note]}
+            ) as http,
+            Client(streamable_http_client(url, http_client=http), read_timeout_seconds=PATIENCE) as client,
+        ):
+            yield McpServer(client)
+    except BaseExceptionGroup as group:
+        # The SDK runs its transport in task groups, which wrap whatever ends them.
+        raise _cause(url, _first(group), statuses) from None
+    except _FAILURES as failure:
+        raise _cause(url, failure, statuses) from None
+
+
+def _first(failure: BaseException) -> BaseException:
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
+def _cause(url: str, failure: BaseException, statuses: list[int]) -> BaseException:
+    if not isinstance(failure, _FAILURES):
+        return failure
+    if statuses in ([401], [403]):
+        return ServerRefused(
+            f"{url} needs a token, or refuses this one: pass --token or set MCP_ADAPTER_TOKEN."
+        )
+    if statuses == [404]:
+        return ServerRefused(f"Nothing is served at {url}: check the path, for example /mcp/SERVER.")
+    if statuses:
+        return ServerRefused(f"{url} does not answer as an MCP server: HTTP status {statuses[0]}, {failure}")
+    return ServerRefused(f"{url} cannot be reached: {failure}")
+
+
+async def _answered(request: Any) -> Any:
+    try:
+        return await request
+    except MCPError as refused:
+        raise ServerRefused(refused.message, refused.data) from None
+
+
+def _json(value: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = value.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return shown

@@ -1,0 +1,137 @@
+"""``mcp-adapter doctor``: one line for each thing that is right, wrong, or asks for attention, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.e2e.filing import ADAPTERS
+from tests.e2e.processes import Server, adapter, server
+from tests.ports import free_port
+
+pytestmark = pytest.mark.e2e
+
+UPSTREAM = "tests.e2e.files_server"
+TOKEN = "a-token-of-sixteen-letters"
+
+
+class Examined(NamedTuple):
+    status: int
+    lines: list[str]
+    errors: str
+
+    def says(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
+
+async def doctor(config: Path, *arguments: str) -> Examined:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "adapter", "doctor", "--config", str(config), *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(90):
+        output, errors = await process.communicate()
+    assert process.returncode is not None
+    return Examined(process.returncode, output.decode().splitlines(), errors.decode())
+
+
+@pytest.fixture
+async def upstream(tmp_path: Path) -> AsyncIterator[Server]:
+    async with server(UPSTREAM, tmp_path) as running:
+        yield running
+
+
+def settings(place: Path, upstream: str, **sections: Any) -> Path:
+    """A settings file with one server."""
+    entry = {"id": "upstream", "mount_path": "/mcp", "upstream": {"url": upstream}, "adapters": ADAPTERS}
+    config = place / "settings.json"
+    given = {"storage": {"root": str(place / "data")}, "servers": [entry], **sections}
+    config.write_text(json.dumps({"core": {"port": free_port()}, **given}))
+    return config
+
+
+async def test_an_adapter_that_does_not_run_is_run(tmp_path: Path, upstream: Server) -> None:
+    """A file goes through a tool and back, and nothing is left behind."""
+    config = settings(tmp_path, upstream.url, core={"port": free_port(), "allow_artifacts_download": True})
+    found = await doctor(config, "--tool", "turn_round")
+    assert (found.status, found.errors) == (0, ""), found
+    assert found.lines[-1] == "Nothing is wrong."
+    assert all(line.startswith("ok ") for line in found.lines[:-1]), found.lines
+    for text in (
+        "the adapter does not run",
+        "is writable",
+        "its lock is free",
+        "the upstream of upstream agrees",
+        "server upstream: files",
+        "MCP 2026-07-28 (without sessions)",
+        "6 tools, listed in",
+        "a file was uploaded",
+        "its artifact doctor.txt (32 B) was downloaded",
+    ):
+        assert found.says(text), text
+
+
+async def test_the_running_adapter_is_looked_at(tmp_path: Path, upstream: Server) -> None:
+    """With the token of its settings."""
+    core = {"auth": {"enabled": True, "token": TOKEN}}
+    async with adapter(tmp_path, upstream.url, adapters=ADAPTERS, core=core) as front:
+        found = await doctor(tmp_path / "adapter.json", "--port", str(front.port))
+        assert found.status == 0, found
+        assert found.says("the adapter runs on") and found.says("the running adapter holds its lock")
+        assert found.says("6 tools")
+        refused = await doctor(tmp_path / "adapter.json", "--port", str(front.port), "--token", "another")
+        assert refused.status == 1 and refused.says("WRONG    server upstream:")
+
+
+async def test_what_is_wrong_is_said_with_what_to_do(tmp_path: Path) -> None:
+    """A server that is down, a tool that it does not have, a port and a folder that are somebody else's."""
+    nobody = f"http://127.0.0.1:{free_port()}/mcp"
+    found = await doctor(settings(tmp_path, nobody))
+    assert found.status == 1 and found.says("WRONG    server upstream:")
+    assert found.lines[-1].endswith("findings are wrong.")
+    taken = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    async with taken:
+        port = str(taken.sockets[0].getsockname()[1])
+        found = await doctor(settings(tmp_path, nobody), "--port", port)
+        assert found.says(
+            f"WRONG    port: 127.0.0.1:{port} is taken by another program. Stop it, or set core.port."
+        )
+    (tmp_path / "file").write_text("")
+    found = await doctor(settings(tmp_path, nobody, storage={"root": str(tmp_path / "file")}))
+    assert found.says("cannot be written: File exists. Give the adapter's user write access")
+
+
+async def test_a_misspelled_tool_is_found(tmp_path: Path, upstream: Server) -> None:
+    """Also one that is asked for and takes no files; and as JSON for machines."""
+    config = settings(tmp_path, upstream.url)
+    read = json.loads(config.read_text())
+    read["servers"][0]["adapters"] = [
+        {"type": "upload_consumer", "tools": ["digset"], "file_path_argument": "path"}
+    ]
+    config.write_text(json.dumps(read))
+    found = await doctor(config, "--tool", "draw", "--json")
+    assert found.status == 1
+    wrongs = [each for each in json.loads("\n".join(found.lines)) if each["status"] == "wrong"]
+    assert [each["sentence"] for each in wrongs] == [
+        "servers[].adapters names the tool digset, which the server does not list.",
+        "no adapter is declared for it.",
+    ]
+    assert all(each["advice"] for each in wrongs)
+
+
+async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+    """Before anything is looked at."""
+    config = settings(tmp_path, "http://127.0.0.1:9/mcp")
+    for arguments, says in (
+        (("--server", "none"), "no server has the id none; there are upstream"),
+        (("--arguments", "[]"), "--arguments: must be a JSON object"),
+    ):
+        found = await doctor(config, *arguments)
+        assert (found.status, found.lines) == (2, []) and says in found.errors

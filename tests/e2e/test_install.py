@@ -1,0 +1,137 @@
+"""``mcp-adapter install``: a client's file is changed when its user agrees, and never without a way back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.e2e
+
+URL = "http://127.0.0.1:8932/mcp/demo"
+SETTINGS = """
+core: {port: 8932, auth: {enabled: true, token: "${A_TOKEN}"}}
+servers:
+  - {id: one, upstream: {url: "http://127.0.0.1:9/mcp"}}
+  - {id: two, mount_path: /second, upstream: {url: "http://127.0.0.1:9/mcp"}}
+"""
+
+
+def install(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command as a user whose home, working directory and settings are ``home``."""
+    return subprocess.run(
+        [sys.executable, "-m", "adapter", "install", *arguments],
+        cwd=home,
+        env=environment(home),
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "XDG_CONFIG_HOME"}
+    return {**kept, "HOME": str(home), "PYTHONPATH": str(Path.cwd()), "A_TOKEN": "a-token-of-sixteen-letters"}
+
+
+@pytest.mark.parametrize(
+    ("client", "file"),
+    [
+        ("claude-code", ".mcp.json"),
+        ("claude-desktop", ".config/Claude/claude_desktop_config.json"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", ".vscode/mcp.json"),
+        ("codex", ".codex/config.toml"),
+        ("goose", ".config/goose/config.yaml"),
+        ("gemini-cli", ".gemini/settings.json"),
+    ],
+)
+def test_a_client_that_has_no_file_gets_one(client: str, file: str, tmp_path: Path) -> None:
+    """It holds the server; a second time there is nothing to do."""
+    ran = install(tmp_path, client, "--url", URL, "--yes")
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
+    text = (tmp_path / file).read_text()
+    assert URL in text and "knows demo now" in ran.stdout
+    again = install(tmp_path, client, "--url", URL, "--yes")
+    assert again.returncode == 0 and "up to date" in again.stdout
+    assert (tmp_path / file).read_text() == text
+
+
+def test_a_file_keeps_what_it_had_and_a_backup(tmp_path: Path) -> None:
+    """Also its permissions, and the link that leads to it."""
+    mine = {"theme": "dark", "mcpServers": {"old": {"url": "x"}}}
+    elsewhere = tmp_path / "dotfiles.json"
+    elsewhere.write_text(json.dumps(mine))
+    elsewhere.chmod(0o600)
+    (tmp_path / ".cursor").mkdir()
+    (tmp_path / ".cursor" / "mcp.json").symlink_to(elsewhere)
+    assert install(tmp_path, "cursor", "--url", URL, "--name", "ours", "--yes").returncode == 0
+    assert json.loads(elsewhere.read_text()) == {
+        **mine,
+        "mcpServers": {"old": {"url": "x"}, "ours": {"url": URL}},
+    }
+    assert (tmp_path / ".cursor" / "mcp.json").is_symlink() and elsewhere.stat().st_mode & 0o777 == 0o600
+    (backup,) = tmp_path.glob("dotfiles.json.*.bak")
+    assert json.loads(backup.read_text()) == mine
+
+
+def test_the_servers_of_the_settings_with_their_token(tmp_path: Path) -> None:
+    """Each one, or one of them; the file names the variable of the token and never the token."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(SETTINGS)
+    ran = install(tmp_path, "codex", "--config", str(settings), "--yes")
+    assert ran.returncode == 0, ran.stderr
+    assert tomllib.loads((tmp_path / ".codex/config.toml").read_text())["mcp_servers"] == {
+        "one": {"url": "http://127.0.0.1:8932/mcp/one", "bearer_token_env_var": "MCP_ADAPTER_TOKEN"},
+        "two": {"url": "http://127.0.0.1:8932/second", "bearer_token_env_var": "MCP_ADAPTER_TOKEN"},
+    }
+    one = ("--config", str(settings), "--server", "two", "--token-variable", "MINE", "--yes")
+    assert install(tmp_path, "goose", *one).returncode == 0
+    ((name, entry),) = yaml.safe_load((tmp_path / ".config/goose/config.yaml").read_text())[
+        "extensions"
+    ].items()
+    assert (name, entry["headers"]) == ("two", {"Authorization": "Bearer ${MINE}"})
+    desktop = install(tmp_path, "claude-desktop", *one)
+    assert "Put the adapter's token in place of REPLACE-WITH-MINE" in desktop.stdout
+    unknown = install(tmp_path, "goose", "--config", str(settings), "--server", "three")
+    assert unknown.returncode == 2 and "no server has the id three; there are one, two" in unknown.stderr
+
+
+def test_nothing_is_written_unasked(tmp_path: Path) -> None:
+    """Neither with ``--print``, nor where nobody can be asked, nor over a file with comments."""
+    shown = install(tmp_path, "vscode", "--url", URL, "--print")
+    assert shown.returncode == 0 and f'+      "url": "{URL}"' in shown.stdout
+    silent = install(tmp_path, "vscode", "--url", URL)
+    assert silent.returncode == 1 and "pass --yes" in silent.stderr
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode" / "mcp.json").write_text("// mine\n{}")
+    refused = install(tmp_path, "vscode", "--url", URL, "--yes")
+    assert refused.returncode == 1 and "has comments. Add this yourself" in refused.stderr
+    assert json.loads(refused.stdout) == {"servers": {"demo": {"type": "http", "url": URL}}}
+    assert (tmp_path / ".vscode" / "mcp.json").read_text() == "// mine\n{}"
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_person_is_asked(answer: str, tmp_path: Path) -> None:
+    """The change is shown first, and written if they agree."""
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "adapter", "install", "gemini-cli", "--url", URL]
+    with subprocess.Popen(
+        argv, cwd=tmp_path, env=environment(tmp_path), stdin=theirs, stdout=subprocess.PIPE, text=True
+    ) as process:
+        os.write(ours, answer.encode() + b"\n")
+        output, _ = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert f'+      "httpUrl": "{URL}"' in output
+    assert output.index("httpUrl") < output.index("[y/N]")
+    assert (process.returncode == 0) == (tmp_path / ".gemini/settings.json").exists() == (answer == "y")
