@@ -1,1 +1,4 @@
-"""Upstreams: over HTTP on a pool of connections, in this process (local), and scripted for tests; the demo's server."""
+"""Upstreams: over HTTP on a pool of connections, in this process (local), as processes (stdio), scripted for tests.
+
+The server of the demo is here too.
+"""

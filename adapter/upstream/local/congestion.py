@@ -11,8 +11,11 @@ from adapter.upstream.local.replies import EventStream
 CROWDED = 256 << 10
 """Unread bytes of a stream from which on its server has to wait."""
 
-PATIENCE = 30.0
-"""Seconds for which a client may keep its server waiting. Then its stream ends."""
+OF_CALLS = 30.0
+"""Seconds for which the reader of a call's stream may keep the server waiting. Then the call is given up."""
+
+OF_LISTENERS = 10.0
+"""The same of a GET stream, which ends then. Its client comes back with the id of the last event."""
 
 
 class Congestion:
@@ -28,16 +31,16 @@ class Congestion:
         resume: Callable[[], None],
         *,
         pauses: bool,
-        patience: float = PATIENCE,
     ) -> None:
         self._pause = pause
         self._resume = resume
         self._pauses = pauses
-        self._patience = patience
         self._crowded: dict[EventStream, asyncio.TimerHandle] = {}
 
-    def watch(self, stream: EventStream | None, give_up: Callable[[], None]) -> None:
-        """Look at a stream to which something was added. ``give_up`` ends one that stays crowded."""
+    def watch(self, stream: EventStream | None, give_up: Callable[[], None], patience: float) -> None:
+        """Look at a stream to which something was added. ``give_up`` ends one that was crowded for ``patience``
+        seconds.
+        """
         if not self._pauses or stream is None or stream.over or stream.unread_size < CROWDED:
             return
         if stream in self._crowded:
@@ -46,7 +49,7 @@ class Congestion:
             self._pause()
         stream.emptied = partial(self._emptied, stream)
         loop = asyncio.get_running_loop()
-        self._crowded[stream] = loop.call_later(self._patience, give_up)
+        self._crowded[stream] = loop.call_later(patience, give_up)
 
     def close(self) -> None:
         """Forget all streams."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from functools import partial
 from typing import Protocol
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.upstream.local.congestion import Congestion
+from adapter.upstream.local.congestion import OF_CALLS, OF_LISTENERS, Congestion
 from adapter.upstream.local.events import StreamBounds
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestsUnderWay, RequestUnderWay
@@ -149,7 +150,7 @@ class Correlation:
     def pass_on(self, request: RequestUnderWay, message: LineMessage) -> None:
         """Send a message ahead of the answer of a request. A client that leaves too much unread loses its answer."""
         if request.reply.offer(request.as_sent(message), BOUNDS):
-            self._congestion.watch(request.reply.stream, lambda: self._break(request))
+            self._congestion.watch(request.reply.stream, partial(self._break, request), OF_CALLS)
         else:
             self._break(request)
 
@@ -172,7 +173,7 @@ class Correlation:
         session.send(data)
         stream = session.listener
         if stream is not None:
-            self._congestion.watch(stream, stream.end)
+            self._congestion.watch(stream, stream.end, OF_LISTENERS)
 
 
 def _renumbered(request: RequestUnderWay, envelope: Envelope, number: RpcId) -> bytes:

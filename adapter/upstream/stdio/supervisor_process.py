@@ -87,6 +87,7 @@ class SupervisorProcess:
 
     def __init__(self, adapter: socket.socket) -> None:
         self._adapter = adapter
+        self._pid = os.getpid()
         self._identity = leftovers.identity()
         self._prctl = process_table.prctl()
         self._prctl(process_table.PR_SET_CHILD_SUBREAPER, 1)
@@ -232,10 +233,10 @@ class SupervisorProcess:
 
     def _separate(self, descriptors: list[int]) -> None:
         """Leave the supervisor's session, signals and descriptors; all of these close themselves but the three."""
-        parent = os.getppid()
         os.setsid()
         self._prctl(process_table.PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if os.getppid() != self._pid:
+            # It died before that: nobody would be told of this one.
             os._exit(127)
         signal.set_wakeup_fd(-1)
         for each in _DEFAULTED:

@@ -64,7 +64,7 @@ class Witness:
 
     async def until(self, met: Callable[[], bool]) -> None:
         """Wait until something it was told makes ``met`` true."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not met():
                 self._news.clear()
                 await self._news.wait()

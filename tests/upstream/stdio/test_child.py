@@ -153,7 +153,7 @@ LEAVES_ONE_THAT_CLEANS_UP = """
 import subprocess, sys, time
 inner = '''
 import signal, sys, time
-def end(*_): print("term", flush=True); time.sleep(0.2); print("clean", flush=True); sys.exit()
+def end(*_): print("term", flush=True); time.sleep(0.05); print("clean", flush=True); sys.exit()
 signal.signal(signal.SIGTERM, end)
 print("up", flush=True)
 time.sleep(600)

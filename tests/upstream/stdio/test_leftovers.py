@@ -19,16 +19,11 @@ NAMESPACE, PID, START = identity().split(":")
 
 @contextlib.contextmanager
 def sleeper(mark: str | None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a mark."""
+    """A process with a mark. The supervisor of another test, which looks everywhere, may end it at any time."""
     environment = {"PATH": os.defpath, **({MARK: mark} if mark is not None else {})}
-    with subprocess.Popen(["cat"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(["sleep", "600"], env=environment) as process:
         try:
-            # It answers, so it has its environment.
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(b"\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == b"\n"
+            # Popen returns when the program runs, so that it has its environment.
             yield process
         finally:
             process.kill()
@@ -74,6 +69,5 @@ def test_a_process_that_is_gone_has_no_mark() -> None:
 def test_only_what_no_supervisor_can_end_is_ended(supervisor: str, ended: bool) -> None:
     """The supervisor is the process with that id and that time of its start, in this namespace of process ids."""
     with sleeper(f"{supervisor}/3") as process:
-        # Another test's supervisor may be faster.
         end_leftovers()
         assert (process.wait(5) == -9) if ended else (process.poll() is None)
