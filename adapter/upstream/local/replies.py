@@ -10,10 +10,10 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.local.events import StreamBounds
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
+from adapter.upstream.reply import again
 from adapter.wire.envelope import failure
 from adapter.wire.sse import encode
 
-JSON: Headers = (("Content-Type", "application/json"),)
 EVENTS: Headers = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform"))
 
 BOUNDS = StreamBounds()
@@ -223,7 +223,8 @@ class PendingReply:
         if self.over and self.withdrawn:
             return WholeReply(202)
         if self.over:
-            raise self._failure or UpstreamBroken()
+            # One failure may end many requests.
+            raise again(self._failure or UpstreamBroken())
         self.overdue = True
         self.give_up()
         raise silent(read_timeout)
@@ -260,5 +261,7 @@ def _nothing() -> None:
 
 def whole(answer: LocalAnswer) -> WholeReply:
     """The reply with this answer as JSON."""
-    headers = JSON if answer.session is None else (*JSON, ("Mcp-Session-Id", answer.session.id))
+    headers = answer.headers
+    if answer.session is not None:
+        headers = (*headers, ("Mcp-Session-Id", answer.session.id))
     return WholeReply(answer.status, headers, answer.body)
