@@ -116,7 +116,7 @@ async def test_every_named_file_is_captured(tmp_path: Path) -> None:
     async with tools(
         tmp_path / "other", act, producing=replace(rule, required=True), allowed_roots=[out]
     ) as one:
-        assert "could not be captured" in error_of(await one.call("write", '{"quiet":true}'))
+        assert (await one.call("write", '{"quiet":true}'))["result"]["isError"]
 
 
 IMAGE = f'{{"type":"image","mimeType":"image/png","data":"{base64.b64encode(PNG).decode()}"}}'
