@@ -23,7 +23,7 @@ from adapter.upstream.stdio.congestion import OF_CALLS, OF_LISTENERS, Congestion
 from adapter.upstream.stdio.failures import exited, never_answered, not_started, stopped
 from adapter.upstream.stdio.outgoing import Outgoing
 from adapter.upstream.stdio.under_way import RequestsUnderWay, RequestUnderWay, Taker
-from adapter.wire.envelope import Envelope, Kind, dump, parse
+from adapter.wire.envelope import Envelope, Kind, dump
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import (
     LineMessage,
@@ -32,7 +32,7 @@ from adapter.wire.line_messages import (
     messages_of,
     number_of_long_line,
     renumbered,
-    token_of,
+    token_in,
 )
 from adapter.wire.lines import LongLine
 from adapter.wire.shared_ids import CANCELLED
@@ -85,7 +85,7 @@ class ChildConversation:
 
     ``ended`` is called once, when it is over; its caller closes it then. ``failure`` is why it is over, and
     ``was_left`` says that the adapter wanted it so. ``answered`` tells whether the child ever answered anything,
-    ``used`` when it was last used (seconds of the loop's clock); a ping is no use.
+    ``used`` when it last answered (seconds of the loop's clock); a ping is no use.
     """
 
     def __init__(
@@ -194,12 +194,7 @@ class ChildConversation:
         data = self._numbered(way, request)
         self.write(data)
         self.requests.add(way)
-        self._use(way)
         return reply
-
-    def _use(self, way: RequestUnderWay) -> None:
-        if way.method != "ping":
-            self.used = self._loop.time()
 
     def _numbered(self, way: RequestUnderWay, request: LocalRequest) -> bytes:
         """Give a request its ids at the child. Returns the bytes that the child reads."""
@@ -211,8 +206,8 @@ class ChildConversation:
             # The answers to both have to be told apart, and the child may go by ids as well.
             return self._renumber(way, envelope, f"{_OURS}-{next(self._numbers)}")
         way.number = envelope.id
-        if way.streams and (token := token_of(envelope.body)) is not None:
-            way.token = parse(token)
+        if way.streams:
+            way.token = token_in(envelope.body)
         return envelope.body
 
     def _renumber(self, way: RequestUnderWay, envelope: Envelope, number: RpcId) -> bytes:
@@ -294,7 +289,8 @@ class ChildConversation:
         if way is None:
             self._log.debug("dropped an answer to no request")
             return
-        self._use(way)
+        if way.method != "ping":
+            self.used = self._loop.time()
         if way.taker is not None:
             way.taker(way, message)
         else:
