@@ -5,9 +5,9 @@ A call flows from ``edge`` through ``relay`` to ``upstream``, and its answer flo
 * ``errors``: every way in which a request can fail. ``wire``: the meaning of bytes (JSON-RPC, spans of JSON, events,
   links). ``rules``: decisions about access, calls, files, tools, results, presenters, statements and schemas;
   ``rules.text`` is used everywhere. All of these are pure.
-* ``upstream``: the client for HTTP servers, and the processes of servers over stdio. ``files``: the store of files on
-  disk. ``state``: the store of records, in memory or in SQLite. ``hosted``: tools that run here, as scripts or as
-  statements for databases.
+* ``upstream``: the client for HTTP servers, the streams of servers over SSE, and the processes of servers over stdio.
+  ``files``: the store of files on disk. ``state``: the store of records, in memory or in SQLite. ``hosted``: tools that
+  run here, as scripts or as statements for databases.
 * ``pipeline``: the stages of a planned tool call. ``relay``: the treatment of each request; its wings are ``call``,
   ``sessions``, ``tools``, ``files``, and ``http_api`` for callers without MCP.
 * ``edge``: the side of clients; its wings are ``http`` (the server), ``mcp`` (the endpoints), ``files`` (uploads and

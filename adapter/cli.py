@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adapter.commands.command_parser import CommandParser
+from adapter.commands.client_flags import add_client_commands
+from adapter.commands.command_parser import CommandParser, Commands
+from adapter.commands.help_text import EXAMPLES, add_command
+from adapter.commands.pins_flags import add_pins
+from adapter.commands.settings_flags import add_settings_flags, load_settings
 from adapter.version import VERSION
 
 if TYPE_CHECKING:
     from adapter.settings.file.reading import ReadSettings
-    from adapter.settings.root import Settings
 
-OK, BAD_SETTINGS = 0, 2
+OK, BAD_SETTINGS, INTERRUPTED = 0, 2, 130
 
 # Each command imports what it runs when it runs: --version, --help and wrong arguments are answered without the
 # settings, and the commands that only read settings without servers and clients.
@@ -27,8 +31,28 @@ def run(argv: Sequence[str] | None = None) -> int:
 
     Wrong arguments raise SystemExit(2), as argparse does.
     """
-    arguments = _parser().parse_args(argv)
-    arguments.argv = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    given = list(sys.argv[1:] if argv is None else argv)
+    if not given:
+        parser.print_help(sys.stderr)
+        return BAD_SETTINGS
+    arguments = parser.parse_args(given)
+    arguments.argv = given
+    try:
+        status = _act(arguments)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader closed the pipe, as head does. Python would flush once more at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _act(arguments: argparse.Namespace) -> int:
+    if arguments.action in _WITHOUT_SETTINGS:
+        return int(arguments.action(arguments))
     from adapter.settings.section import SettingsError
 
     try:
@@ -40,13 +64,72 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
-        prog="mcp-adapter", description="Reverse proxy for MCP servers that also moves files."
+        prog="mcp-adapter",
+        description="Reverse proxy for MCP servers that also moves files.",
+        epilog="New here? mcp-adapter init writes a settings file, and mcp-adapter serve uses it.",
     )
     parser.add_argument("--version", action="version", version=f"mcp-adapter {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_init(commands)
+    _add_serve(commands)
+    _add_check(commands)
+    _add_plan(commands)
+    add_pins(commands, _pins)
+    add_client_commands(commands)
+    _add_config(commands)
+    _add_completion(commands)
+    _add_demo(commands)
+    return parser
 
-    serve = commands.add_parser("serve", help="run the adapter")
-    _add_settings_flags(serve)
+
+# --- init -------------------------------------------------------------------------------------------------------
+
+
+def _add_init(commands: Commands) -> None:
+    init = add_command(
+        commands,
+        "init",
+        "write a settings file, empty or from the servers of an MCP client",
+        EXAMPLES["init"],
+    )
+    init.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        default=Path("config.yaml"),
+        metavar="FILE",
+        help="the file to write (default: %(default)s); - prints it",
+    )
+    init.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE",
+        help="configuration of an MCP client (Claude, Cursor, VS Code …) whose servers are taken; - reads "
+        "standard input",
+    )
+    init.add_argument("--force", action="store_true", help="overwrite a file that exists")
+    init.add_argument(
+        "--schema",
+        action="store_true",
+        help="also write the JSON Schema beside it, with which editors complete and check keys",
+    )
+    init.set_defaults(action=_init)
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from adapter.commands.init import InitOptions, write_settings
+
+    return write_settings(
+        InitOptions(arguments.file, arguments.source, force=arguments.force, schema=arguments.schema)
+    )
+
+
+# --- serve and check --------------------------------------------------------------------------------------------
+
+
+def _add_serve(commands: Commands) -> None:
+    serve = add_command(commands, "serve", "run the adapter", EXAMPLES["serve"])
+    add_settings_flags(serve)
     serve.add_argument(
         "--watch",
         action="store_true",
@@ -54,204 +137,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.set_defaults(action=_serve)
 
-    check = commands.add_parser(
-        "check", help="print problems of the settings, or all settings with secrets masked"
-    )
-    _add_settings_flags(check)
-    check.set_defaults(action=_check)
-
-    plan = commands.add_parser("plan", help="show the stages of a tool's calls")
-    plan.add_argument("server", metavar="SERVER", help="id of the server")
-    plan.add_argument(
-        "tool", nargs="?", metavar="TOOL", help="name of the tool (default: all configured tools)"
-    )
-    _add_settings_flags(plan)
-    plan.set_defaults(action=_plan)
-
-    config = commands.add_parser("config", help="show documentation of the settings file")
-    topics = config.add_subparsers(title="topics", required=True, metavar="TOPIC")
-    page = topics.add_parser("reference", help="print every setting as a Markdown page")
-    page.set_defaults(action=_reference)
-
-    _add_pins(commands)
-
-    _add_doctor(commands)
-    _add_transfers(commands)
-    _add_install(commands)
-
-    demo = commands.add_parser("demo", help="run the adapter in front of a demo server on loopback")
-    demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
-    demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
-    demo.set_defaults(action=_demo)
-    return parser
-
-
-def _add_pins(commands: argparse._SubParsersAction[CommandParser]) -> None:
-    pins = commands.add_parser("pins", help="review changed tool definitions")
-    topics = pins.add_subparsers(title="topics", required=True, metavar="TOPIC")
-    for topic, text in (
-        ("list", "show the baseline of each server's sessions, what they first saw, and the current tools"),
-        ("diff", "show changes side by side; exits with 1 if there are any"),
-        (
-            "check",
-            "the same for CI: compare only with lock files and accepted tools; exits with 2 if something "
-            "cannot be read",
-        ),
-        ("accept", "make the current tools the baseline of every session"),
-        ("export", "write the current tools to lock files"),
-    ):
-        command = topics.add_parser(topic, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
-        _add_settings_flags(command)
-        command.add_argument(
-            "--seen",
-            action="store_true",
-            help="use the tools that the adapter saw last, without contacting a server",
-        )
-        command.set_defaults(action=_pins, topic=topic, color="never", yes=False, output=None)
-        if topic in ("diff", "check", "accept"):
-            command.add_argument(
-                "--color",
-                choices=("auto", "always", "never"),
-                default="auto",
-                help="when to use color (default: auto, which means on a terminal)",
-            )
-        if topic == "accept":
-            command.add_argument("--yes", action="store_true", help="accept without asking")
-        if topic == "export":
-            command.add_argument(
-                "--output",
-                type=Path,
-                metavar="FILE",
-                help="file to write (default: each server's tools_lock, or tools.lock next to the "
-                "settings file); - prints to standard output",
-            )
-
-
-def _add_doctor(commands: argparse._SubParsersAction[CommandParser]) -> None:
-    doctor = commands.add_parser(
-        "doctor", help="look at the adapter, its machine and its servers as a client would meet them"
-    )
-    doctor.add_argument("--server", metavar="ID", help="only this server")
-    doctor.add_argument("--tool", help="move a file through this tool of the server, there and back")
-    doctor.add_argument(
-        "--arguments", default="{}", metavar="JSON", help="what else the tool needs, as an object"
-    )
-    doctor.add_argument("--file", type=Path, help="the file to move (default: a text of one line)")
-    doctor.add_argument(
-        "--token", help="the adapter's token (default: MCP_ADAPTER_TOKEN, or that of the settings)"
-    )
-    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
-    _add_settings_flags(doctor)
-    doctor.set_defaults(action=_doctor)
-
-
-def _add_transfers(commands: argparse._SubParsersAction[CommandParser]) -> None:
-    upload = commands.add_parser("upload", help="upload files for a server's tools, and print their handles")
-    upload.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file to upload")
-    upload.add_argument(
-        "--url",
-        required=True,
-        help="address of the server behind the adapter, or the upload_url that its tool gave out",
-    )
-    upload.add_argument("--json", action="store_true", help="print names, sizes and digests too, as JSON")
-    upload.set_defaults(action=_upload)
-
-    download = commands.add_parser(
-        "download", help="download what a tool wrote, and print the path of the file"
-    )
-    download.add_argument(
-        "handles", nargs="+", metavar="HANDLE", help="an artifact:// URI, or the download URL of a result"
-    )
-    download.add_argument(
-        "--url", help="address of the server behind the adapter; an artifact:// URI needs it"
-    )
-    download.add_argument(
-        "--output",
-        "-o",
-        metavar="PATH",
-        help="file or folder to write to (default: here, under the file's own name); - prints the content",
-    )
-    download.add_argument("--force", action="store_true", help="overwrite files that exist")
-    download.set_defaults(action=_download)
-    for command in (upload, download):
-        command.add_argument(
-            "--token", help="the adapter's token (default: MCP_ADAPTER_TOKEN of the environment)"
-        )
-
-
-def _add_install(commands: argparse._SubParsersAction[CommandParser]) -> None:
-    install = commands.add_parser(
-        "install",
-        help="tell an MCP client of the servers, in the client's own file, after showing the change",
-    )
-    install.add_argument(
-        "client",
-        choices=("claude-code", "claude-desktop", "cursor", "vscode", "codex", "goose", "gemini-cli"),
-        metavar="CLIENT",
-        help="claude-code, claude-desktop, cursor, vscode, codex, goose or gemini-cli",
-    )
-    install.add_argument(
-        "--url", help="address of one server behind the adapter (default: those of the settings)"
-    )
-    install.add_argument(
-        "--name", help="name of the server at --url in the client (default: the end of the URL)"
-    )
-    install.add_argument("--server", metavar="ID", help="only this server of the settings")
-    install.add_argument(
-        "--token-variable",
-        metavar="VAR",
-        help="environment variable that the client reads the adapter's token from (default: MCP_ADAPTER_TOKEN "
-        "where the settings ask for a token, none for --url)",
-    )
-    install.add_argument("--file", type=Path, help="the client's file, if it is not in its usual place")
-    install.add_argument("--print", action="store_true", dest="only_print", help="only show the change")
-    install.add_argument("--yes", action="store_true", help="write without asking")
-    _add_settings_flags(install)
-    install.set_defaults(action=_install)
-
-
-def _add_settings_flags(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--config", type=Path, metavar="FILE", help="the settings file")
-    command.add_argument("--host", metavar="H", help="overrides core.host")
-    command.add_argument("--port", metavar="P", help="overrides core.port")
-    command.add_argument("--log-level", metavar="L", help="overrides core.log_level")
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="settings",
-        help="overrides any setting, for example --set sessions.max_active=100; may be repeated",
-    )
-
-
-def _loaded(arguments: argparse.Namespace) -> Settings:
-    from adapter.settings.file.load import load
-    from adapter.settings.section import Problem, SettingsError
-
-    overrides: dict[str, str] = {}
-    for text in arguments.settings:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise SettingsError([Problem("--set", f"write KEY=VALUE; {key or 'this'} has no value")])
-        overrides[key.strip()] = value
-    for key, value in (
-        ("host", arguments.host),
-        ("port", arguments.port),
-        ("log_level", arguments.log_level),
-    ):
-        if value is not None:
-            overrides[f"core.{key}"] = value
-    return load(arguments.config, overrides=overrides)
-
 
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.watch:
+        from adapter.commands.check import checked_settings
         from adapter.commands.watch import watch
 
-        same = [each for each in arguments.argv if each != "--watch"]
-        return watch(arguments.config, same, lambda: _checked(arguments))
+        return watch(arguments, checked_settings)
     # Code is no garbage, and the collector would look through it a hundred times: 5 % of the start. `serve` enables it.
     gc.disable()
     from adapter.settings.file.reading import SettingsReading
@@ -264,54 +156,58 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _read(arguments: argparse.Namespace) -> ReadSettings:
     """The settings for a process that serves, with their warnings."""
-    settings = _loaded(arguments)
+    settings = load_settings(arguments)
     from adapter.settings.consistency import cautions
     from adapter.settings.file.reading import ReadSettings
 
     return ReadSettings(settings, tuple(cautions(settings)))
 
 
-def _checked(arguments: argparse.Namespace) -> Settings:
-    """The settings, after everything that they name has been compiled and loaded as far as this machine can."""
-    settings = _loaded(arguments)
-    # Statements, scripts and plans are judged by those who run them.
-    from adapter.app.tool_plans import compiled
-    from adapter.commands.database_check import inspect
+def _add_check(commands: Commands) -> None:
+    check = add_command(
+        commands, "check", "find problems of the settings, without serving them", EXAMPLES["check"]
+    )
+    add_settings_flags(check)
+    check.add_argument(
+        "--effective", action="store_true", help="print all settings as they hold, with secrets masked"
+    )
+    check.add_argument(
+        "--connect",
+        action="store_true",
+        help="also connect to each server; exits with 1 if one is unreachable",
+    )
+    check.add_argument("--json", action="store_true", help="print JSON; the exit status is the same")
+    check.set_defaults(action=_check)
 
-    stages = compiled(settings)
-    stages.loading.close()
-    inspect(stages)
-    return settings
+
+def _check(arguments: argparse.Namespace) -> int:
+    from adapter.commands import check
+
+    return check.run(arguments)
+
+
+# --- plan and pins ----------------------------------------------------------------------------------------------
+
+
+def _add_plan(commands: Commands) -> None:
+    plan = add_command(commands, "plan", "show the stages of a tool's calls", EXAMPLES["plan"])
+    plan.add_argument("server", metavar="SERVER", help="id of the server")
+    plan.add_argument(
+        "tool", nargs="?", metavar="TOOL", help="name of the tool (default: all configured tools)"
+    )
+    add_settings_flags(plan)
+    plan.add_argument("--json", action="store_true", help="print JSON; the exit status is the same")
+    plan.set_defaults(action=_plan)
 
 
 def _plan(arguments: argparse.Namespace) -> int:
     from adapter.commands.plan import show_plans
 
-    return show_plans(_loaded(arguments), arguments.server, arguments.tool)
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    import yaml
-
-    from adapter.settings.consistency import cautions
-    from adapter.settings.reference_page import masked
-
-    settings = _checked(arguments)
-    print(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), end="")
-    for caution in cautions(settings):
-        print(f"warning: {caution}", file=sys.stderr)
-    return OK
-
-
-def _reference(_: argparse.Namespace) -> int:
-    from adapter.settings.reference_page import reference
-
-    print(reference(), end="")
-    return OK
+    return show_plans(load_settings(arguments), arguments.server, arguments.tool, as_json=arguments.json)
 
 
 def _pins(arguments: argparse.Namespace) -> int:
-    settings = _loaded(arguments)
+    settings = load_settings(arguments)
     from adapter.commands import pins as pinning
 
     options = pinning.PinsOptions(
@@ -323,59 +219,71 @@ def _pins(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         directory=arguments.config.parent if arguments.config else Path(),
     )
-    return pinning.run(settings, options)
+    return pinning.run(settings, options, as_json=arguments.json)
 
 
-def _upload(arguments: argparse.Namespace) -> int:
-    from adapter.commands import upload
-
-    return upload.run(arguments.files, upload.UploadOptions(arguments.url, arguments.token, arguments.json))
+# --- config -----------------------------------------------------------------------------------------------------
 
 
-def _download(arguments: argparse.Namespace) -> int:
-    from adapter.commands import download
-
-    options = download.DownloadOptions(arguments.url, arguments.token, arguments.output, arguments.force)
-    return download.run(arguments.handles, options)
-
-
-def _doctor(arguments: argparse.Namespace) -> int:
-    import json
-
-    from adapter.settings.section import Problem, SettingsError
-
-    try:
-        given = json.loads(arguments.arguments)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        raise SettingsError([Problem("--arguments", "must be a JSON object")])
-    settings = _checked(arguments)
-    from adapter.commands.doctor import examination
-
-    options = examination.ExaminationOptions(
-        arguments.server, arguments.tool, given, arguments.file, arguments.token, arguments.json
+def _add_config(commands: Commands) -> None:
+    config = add_command(commands, "config", "show documentation of the settings file", EXAMPLES["config"])
+    topics = config.add_subparsers(title="topics", required=True, metavar="TOPIC")
+    page = add_command(
+        topics, "reference", "print every setting as a Markdown page", EXAMPLES["config reference"]
     )
-    return examination.run(settings, options)
-
-
-def _install(arguments: argparse.Namespace) -> int:
-    from adapter.commands import install
-    from adapter.commands.mcp_clients import ServerAddress
-
-    if arguments.url is not None:
-        name = arguments.name or arguments.url.rstrip("/").rpartition("/")[2]
-        addresses = [ServerAddress(name, arguments.url, arguments.token_variable)]
-    else:
-        variable = arguments.token_variable or "MCP_ADAPTER_TOKEN"
-        addresses = install.addresses_of(_loaded(arguments), arguments.server, variable)
-    options = install.InstallOptions(
-        arguments.client, arguments.file, only_print=arguments.only_print, yes=arguments.yes
+    page.set_defaults(action=_reference)
+    schema = add_command(
+        topics, "schema", "print a JSON Schema of the settings file, for editors", EXAMPLES["config schema"]
     )
-    return install.run(addresses, options)
+    schema.set_defaults(action=_schema)
+
+
+def _reference(_: argparse.Namespace) -> int:
+    from adapter.settings.reference_page import reference
+
+    print(reference(), end="")
+    return OK
+
+
+def _schema(_: argparse.Namespace) -> int:
+    from adapter.settings.json_schema import schema_text
+
+    print(schema_text(), end="")
+    return OK
+
+
+# --- the shell, and a try ---------------------------------------------------------------------------------------
+
+
+def _add_completion(commands: Commands) -> None:
+    completion = add_command(
+        commands, "completion", "print a script that completes mcp-adapter in a shell", EXAMPLES["completion"]
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    completion.set_defaults(action=_completion)
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    from adapter.commands.completion import script
+
+    print(script(_parser(), arguments.shell))
+    return OK
+
+
+def _add_demo(commands: Commands) -> None:
+    demo = add_command(
+        commands, "demo", "run the adapter in front of a demo server on loopback", EXAMPLES["demo"]
+    )
+    demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
+    demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
+    demo.set_defaults(action=_demo)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
     from adapter import demo
 
     return demo.run(arguments.host, arguments.port)
+
+
+_WITHOUT_SETTINGS = (_completion,)
+"""Commands that need neither settings nor the models of settings."""

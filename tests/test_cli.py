@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,14 +42,15 @@ def test_check_shows_effective_settings_without_secrets(tmp_path: Path) -> None:
     """Tokens, passwords, header values, users and queries of URLs are masked; all else is shown."""
     file = tmp_path / "config.yaml"
     file.write_text(
-        "core: {auth: {enabled: true, token: s3cret, signing_secret: s3cret, "
-        "tokens: [{name: ci, token: s3cret}]}}\n"
+        "core: {auth: {enabled: true, token: s3cret-s3cret-s3cret, signing_secret: s3cret-s3cret-s3cret, "
+        "tokens: [{name: ci, token: s3cret-of-the-ci-job}]}}\n"
         "state_persistence: {redis: {host: r, password: s3cret}}\n"
         "telemetry: {headers: {key: s3cret}, endpoint: 'http://u:s3cret@h/'}\n"
         "servers: [{id: a, upstream: {url: 'http://me:s3cret@u:1/mcp?key=s3cret', "
         "static_headers: {Authorization: s3cret}}}]\n"
     )
-    done = mcp_adapter("check", "--config", file, "--port", "9000", "--set", "sessions.max_active=3")
+    overrides = ("--port", "9000", "--set", "sessions.max_active=3")
+    done = mcp_adapter("check", "--effective", "--config", file, *overrides)
     assert (done.returncode, done.stderr) == (0, "")
     assert "s3cret" not in done.stdout
     shown = yaml.safe_load(done.stdout)
@@ -68,7 +71,7 @@ def test_check_warns_where_strangers_would_share_a_session(tmp_path: Path) -> No
     assert done.returncode == 0
     told = [line.split(":")[:2] for line in done.stderr.splitlines()]
     assert told == [["warning", " sessions.upstream"], ["warning", " sessions.missing_id"]]
-    file.write_text(shared + servers + "core: {auth: {enabled: true, token: s3cret}}\n")
+    file.write_text(shared + servers + "core: {auth: {enabled: true, token: s3cret-s3cret-s3cret}}\n")
     assert mcp_adapter("check", "--config", file).stderr == ""
 
 
@@ -144,3 +147,41 @@ def test_a_flag_without_key_or_value(flag: str) -> None:
     """``--set`` wants both."""
     done = mcp_adapter("check", "--set", flag)
     assert (done.returncode, "write KEY=VALUE" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    """On standard error, with the status of wrong arguments."""
+    done = mcp_adapter()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "New here? mcp-adapter init" in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_failure() -> None:
+    """``mcp-adapter config schema | head -1``: nobody reads a traceback."""
+    command = [sys.executable, "-m", "adapter", "config", "schema"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 0)
+
+
+async def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
+    """With the status that shells know, here while ``check --connect`` waits for a server that says nothing."""
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set_result(None)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        file = tmp_path / "config.yaml"
+        file.write_text(f"servers: [{{id: a, upstream: {{url: 'http://127.0.0.1:{port}/mcp'}}}}]\n")
+        command = (sys.executable, "-m", "adapter", "check", "--connect", "--config", str(file))
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=subprocess.PIPE)
+        async with asyncio.timeout(60):
+            await asked
+            process.send_signal(signal.SIGINT)
+            _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"")

@@ -15,6 +15,7 @@ from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.request import Branch, LateBranches
+from adapter.edge.landing import landing_page
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import ExchangeRecords, Front
@@ -25,6 +26,7 @@ from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import CorsSettings, is_loopback
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
+from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
@@ -152,9 +154,24 @@ def build_front(
         routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
         guard=door.guard,
         log=runtime.log,
-        branches=branches,
+        branches=(*branches, landing_page(_places(settings))),
         records=observation.records(door.guard),
     )
+
+
+def _places(settings: Settings) -> list[tuple[str, str]]:
+    """What is served, by the names that the landing page shows, with its path."""
+    places = [(f"server {server.id}", server.mount_path) for server in settings.servers]
+    takers = [
+        server
+        for server in settings.servers
+        if any(isinstance(each, UploadConsumer) for each in server.adapters)
+    ]
+    if settings.uploads.enabled:
+        places += [(f"uploads for {taker.id}", f"{settings.core.upload_path}/{taker.id}") for taker in takers]
+    if settings.console.enabled:
+        places.append(("console", f"{settings.console.path}/"))
+    return [*places, ("health", "/healthz")]
 
 
 # --- connections ------------------------------------------------------------------------------------------------

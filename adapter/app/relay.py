@@ -31,6 +31,7 @@ from adapter.relay.wiring import WiringWatch
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
@@ -101,8 +102,9 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
 
 
 class LocalParts(NamedTuple):
-    """The parts of upstreams that are no addresses; None where no server needs them."""
+    """The log, and the parts of upstreams that are no addresses; None where no server needs them."""
 
+    log: FilteringBoundLogger
     hosting: Hosting | None = None
     processes: StdioUpstreams | None = None
 
@@ -115,11 +117,11 @@ class LocalParts(NamedTuple):
 def local_parts(settings: Settings, hosting: Hosting | None, log: FilteringBoundLogger) -> LocalParts:
     """Build the parts that the servers of these settings need."""
     if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(hosting)
+        return LocalParts(log, hosting)
     # Late: most servers are reached over a network.
     from adapter.app.stdio import StdioUpstreams
 
-    return LocalParts(hosting, StdioUpstreams(log))
+    return LocalParts(log, hosting, StdioUpstreams(log))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +197,31 @@ def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
     return WiringWatch(server.id, server.wiring, session, within + LATEST, within, log)
 
 
-def _over_http(settings: Settings, entry: ServerSettings, _: LocalParts) -> Upstream:
+def _http_upstream(settings: Settings, entry: ServerSettings) -> HttpUpstream:
+    """Raises SettingsError for a URL with credentials."""
     upstream, limits = entry.upstream, settings.core.upstream
-    assert upstream.url is not None, "settings refuse a streamable_http upstream without a url"
-    return HttpUpstream(
-        upstream.url,
-        insecure_tls=upstream.insecure_tls,
-        connect_timeout=limits.connect_timeout_seconds,
-        max_connections=limits.max_connections,
-        max_streams=limits.max_streams,
-    )
+    assert upstream.url is not None, "settings refuse an upstream over HTTP without a url"
+    try:
+        return HttpUpstream(
+            upstream.url,
+            insecure_tls=upstream.insecure_tls,
+            connect_timeout=limits.connect_timeout_seconds,
+            max_connections=limits.max_connections,
+            max_streams=limits.max_streams,
+        )
+    except ValueError as error:
+        raise SettingsError([Problem(f"upstream.url of {entry.id}", str(error))]) from None
+
+
+def _over_http(settings: Settings, entry: ServerSettings, _: LocalParts) -> Upstream:
+    return _http_upstream(settings, entry)
+
+
+def _over_sse(settings: Settings, entry: ServerSettings, parts: LocalParts) -> Upstream:
+    # Late: few servers speak the transport of 2024.
+    from adapter.app.sse import sse_upstream
+
+    return sse_upstream(_http_upstream(settings, entry), settings, entry, parts.log)
 
 
 def _hosted(_: Settings, entry: ServerSettings, parts: LocalParts) -> Upstream:
@@ -219,6 +236,7 @@ def _over_stdio(settings: Settings, entry: ServerSettings, parts: LocalParts) ->
 
 UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, LocalParts], Upstream]] = {
     "streamable_http": _over_http,
+    "sse": _over_sse,
     "stdio": _over_stdio,
     "hosted": _hosted,
 }

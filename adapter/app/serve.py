@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.build import App, build
+from adapter.app.preflight import Obstacle, obstacles, warnings
 from adapter.app.run import running
 from adapter.edge.http.limits import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
@@ -95,7 +96,22 @@ def serve(settings: Settings, cautions: Iterable[Problem]) -> int:
     Returns the exit status: 0, or 1 if the adapter could not start or go on.
     """
     log.configure(settings.core.log_level)
+    logger = log.get_logger("adapter")
+    found = list(obstacles(settings))
+    for obstacle in found:
+        _report(obstacle, logger)
+    if found:
+        return 1
+    for warning in warnings(settings):
+        logger.warning(warning.event, why=warning.why, setting=warning.setting)
     return uvloop.run(_serve(settings, cautions))
+
+
+def _report(obstacle: Obstacle, logger: FilteringBoundLogger) -> None:
+    if sys.stderr.isatty():
+        print(f"mcp-adapter: {obstacle.event}: {obstacle.why} ({obstacle.setting})", file=sys.stderr)
+    else:
+        logger.error(obstacle.event, why=obstacle.why, setting=obstacle.setting)
 
 
 async def _serve(settings: Settings, cautions: Iterable[Problem]) -> int:

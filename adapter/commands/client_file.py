@@ -94,15 +94,14 @@ def _toml(keys: Sequence[str], entry: Entry) -> str:
 
 def _with_yaml_entry(text: str, key: str, name: str, entry: Entry) -> str:
     """The text with the entry as the first one below the top-level ``key``, whose others may be indented anyhow."""
-    found = re.search(
-        rf"^{re.escape(key)}:[ \t]*(?:\{{[ \t]*\}}|null|~)?[ \t]*(?:#.*)?$\n?", text, re.MULTILINE
-    )
-    if found is None:
+    lines = text.splitlines(keepends=True)
+    place = next((number for number, line in enumerate(lines) if line.startswith(f"{key}:")), None)
+    if place is None:
         block = _yaml({key: {name: entry}}, "")
         return f"{text.rstrip()}\n{block}" if text.strip() else block
-    below = _INDENT.match(text, found.end())
+    below = _INDENT.match(lines[place + 1]) if place + 1 < len(lines) else None
     block = _yaml({name: entry}, below[1] if below else "  ")
-    return f"{text[: found.start()]}{key}:\n{block}{text[found.end() :]}"
+    return "".join([*lines[:place], f"{key}:\n", block, *lines[place + 1 :]])
 
 
 def _yaml(value: dict[str, Any], indent: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+from typing import Any, TypeAlias
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -19,6 +19,14 @@ class HelpText(argparse.HelpFormatter):
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, width=_columns() - 2, **options)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        # Text of several lines is examples to paste.
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
+"""The commands of a parser, to which another is added."""
 
 
 def _columns() -> int:

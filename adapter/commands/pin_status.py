@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 from adapter import log
 from adapter.app.build import build_store
 from adapter.app.pipeline import Planning
-from adapter.app.relay import build_server, local_parts
-from adapter.app.tool_plans import compiled
 from adapter.app.tools import limits_of, policies_of, shape_of
+from adapter.commands.own_sessions import own_session
 from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.stages import StageTable
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.pins import Pin, Pins
 from adapter.relay.tools.tool_lists import ToolLists
@@ -190,14 +188,8 @@ def counted(scopes: int) -> str:
 async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
     """The catalogue that the server offers at this moment, as clients would see it. Raises Unreadable."""
     patience = settings.core.upstream_request_timeout_seconds
-    # The scripts of other servers are not loaded.
-    alone = settings.model_copy(update={"servers": [entry]})
-    made = compiled(alone, log.get_logger(__name__))
-    parts = local_parts(alone, made.hosting, log.get_logger(__name__))
-    server = build_server(settings, entry, StageTable(), parts)
-    visit = OwnSession(server, patience)
     try:
-        async with asyncio.timeout(patience):
+        async with own_session(settings, entry, patience) as (visit, made), asyncio.timeout(patience):
             return await _read(visit, _lists(settings, entry, made.planning))
     except TimeoutError:
         raise Unreadable(
@@ -205,11 +197,6 @@ async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
         ) from None
     except AdapterError as error:
         raise Unreadable(str(error)) from None
-    finally:
-        await visit.close()
-        await server.upstream.close()
-        await parts.close()
-        made.loading.close()
 
 
 async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:

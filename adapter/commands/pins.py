@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
+import json
 import os
 import shutil
 import sys
@@ -24,6 +26,7 @@ from adapter.commands.pin_status import (
     pins_of,
     read_statuses,
 )
+from adapter.commands.pins_json import pins_report
 from adapter.errors import StoreUnavailable
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.catalogue import Catalogue
@@ -58,8 +61,11 @@ class PinsOptions:
     directory: Path = Path()
 
 
-def run(settings: Settings, options: PinsOptions) -> int:
-    """Run the command and print its result. Return the exit status: 0, 1 for drift, 2 for what cannot be read."""
+def run(settings: Settings, options: PinsOptions, *, as_json: bool = False) -> int:
+    """Run the command and print its result, as text or as JSON.
+
+    Return the exit status: 0, 1 for drift, 2 for what cannot be read.
+    """
     # The running adapter logs what policies do to tools.
     log.configure("warning")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -73,7 +79,8 @@ def run(settings: Settings, options: PinsOptions) -> int:
         )
     try:
         servers = asyncio.run(read_statuses(settings, entries, seen=options.seen))
-        exit_code = _COMMANDS[options.command](servers, settings, options)
+        show = _as_json if as_json else _as_text
+        exit_code = show(servers, settings, options)
         sys.stdout.flush()
         return exit_code
     except (StoreUnavailable, Unreadable) as error:
@@ -82,6 +89,18 @@ def run(settings: Settings, options: PinsOptions) -> int:
         # The reader closed the pipe. Python would flush once more at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DRIFTED
+
+
+def _as_text(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsOptions) -> int:
+    return _COMMANDS[options.command](servers, settings, options)
+
+
+def _as_json(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsOptions) -> int:
+    # The text is made for its verdict only, so that both forms always agree.
+    with contextlib.redirect_stdout(io.StringIO()):
+        exit_code = _as_text(servers, settings, options)
+    print(json.dumps(pins_report(servers), indent=2))
+    return exit_code
 
 
 # --- list, diff, check ----------------------------------------------------------------------------------------

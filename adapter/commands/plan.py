@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from adapter.app.pipeline import UNKNOWN
@@ -32,7 +33,38 @@ class Line(NamedTuple):
     detail: str
 
 
-def show_plans(settings: Settings, server: str, tool: str | None) -> int:
+class ShownPlan(NamedTuple):
+    """The stages of one tool, in running order. ``timeout`` is that of all together in seconds, None without one."""
+
+    server: str
+    tool: str
+    kind: str
+    timeout: float | None
+    lines: Sequence[Line]
+
+    def print(self) -> None:
+        """Print the plan as text for a terminal."""
+        within = "" if self.timeout is None else f", {self.timeout:g} s in all"
+        print(f"{self.server} {self.tool} ({self.kind}{within})")
+        for line in self.lines:
+            print(f"  {line.slot.number:>2}  {line.slot.label:<16}  {line.detail}".rstrip())
+        print()
+
+    def as_data(self) -> dict[str, Any]:
+        """The JSON for scripts."""
+        stages = [
+            {"slot": line.slot.number, "stage": line.slot.label, "detail": line.detail} for line in self.lines
+        ]
+        return {
+            "server": self.server,
+            "tool": self.tool,
+            "kind": self.kind,
+            "timeout_seconds": self.timeout,
+            "stages": stages,
+        }
+
+
+def show_plans(settings: Settings, server: str, tool: str | None, *, as_json: bool = False) -> int:
     """Print the plan of one tool, or of every tool in the settings. The exit status is 1 for an unknown name.
 
     Raises SettingsError.
@@ -52,12 +84,16 @@ def show_plans(settings: Settings, server: str, tool: str | None) -> int:
         if tool is not None and hosted and compilation.hosting.tool(server, tool) is None:
             print(f"mcp-adapter: {server} has no tool {tool}", file=sys.stderr)
             return UNKNOWN_NAME
-        for name in names:
-            _print(settings, entry, name, compilation, locked)
-        if tool is None and entry.upstream.transport != "hosted":
-            print("Any other tool is forwarded byte for byte.")
+        shown_plans = [_shown_plan(settings, entry, name, compilation, locked) for name in names]
     finally:
         compilation.loading.close()
+    if as_json:
+        print(json.dumps([plan.as_data() for plan in shown_plans], ensure_ascii=False, indent=2))
+        return FOUND
+    for plan in shown_plans:
+        plan.print()
+    if tool is None and not hosted:
+        print("Any other tool is forwarded byte for byte.")
     return FOUND
 
 
@@ -69,19 +105,20 @@ def _names(entry: ServerSettings) -> list[str]:
     return list(dict.fromkeys((*named, *entry.stages)))
 
 
-def _print(
+def _shown_plan(
     settings: Settings, entry: ServerSettings, name: str, compilation: Compiled, locked: Catalogue | None
-) -> None:
+) -> ShownPlan:
     hosted = compilation.hosting.tool(entry.id, name)
     plan = compilation.planning.proxied(entry, name, UNKNOWN) if hosted is None else hosted.plan
-    kind = "proxied" if plan is None else plan.kind
-    within = "" if hosted is None else f", {hosted.timeout:g} s in all"
-    print(f"{entry.id} {name} ({kind}{within})")
     caching = None if hosted is None else hosted.kept
     lines = [*_lines(settings, entry, name, plan, caching), *_unjudged(entry, name, locked)]
-    for line in sorted(lines, key=lambda line: line.slot.number):
-        print(f"  {line.slot.number:>2}  {line.slot.label:<16}  {line.detail}".rstrip())
-    print()
+    return ShownPlan(
+        entry.id,
+        name,
+        "proxied" if plan is None else plan.kind,
+        None if hosted is None else hosted.timeout,
+        sorted(lines, key=lambda line: line.slot.number),
+    )
 
 
 def _lines(

@@ -6,6 +6,7 @@ they outlast any restart.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import signal
@@ -31,17 +32,22 @@ _MOST = 10_000
 Stamps = dict[Path, tuple[int, int]]
 
 
-def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Settings]) -> int:
+def watch(arguments: argparse.Namespace, check: Callable[[argparse.Namespace], Settings]) -> int:
     """Serve until SIGINT or SIGTERM. Return the exit status of the last process, 0 when it was stopped.
 
-    ``arguments`` are those of the command without ``--watch``. ``check`` reads the settings; while it raises
-    SettingsError, the running process stays as it is. Raises SettingsError when they cannot be used at start.
+    ``check`` reads the settings that ``arguments`` mean; while it raises SettingsError, the running process stays as it
+    is. Raises SettingsError when they cannot be used at start.
     """
-    settings = check()
+    named = arguments.config is not None
+    settings = check(arguments)
+    config: Path | None = arguments.config
+    argv = [each for each in arguments.argv if each != "--watch"]
+    if config is not None and not named:
+        argv += ["--config", str(config)]
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    process = _start(arguments)
+    process = _start(argv)
     stamps = _stamps(config, settings.directory)
     reported = False
     while not stop.wait(LOOK_EVERY):
@@ -54,7 +60,7 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
         changed, stamps = _changed(stamps, now), now
         print(f"mcp-adapter: {changed} changed", file=sys.stderr)
         try:
-            settings = check()
+            settings = check(arguments)
         except SettingsError as refused:
             print(
                 "mcp-adapter: the changed settings cannot be used, the adapter continues with the old ones:\n"
@@ -63,7 +69,7 @@ def watch(config: Path | None, arguments: Sequence[str], check: Callable[[], Set
             )
             continue
         _end(process, settings.core.shutdown_grace_seconds)
-        process, reported = _start(arguments), False
+        process, reported = _start(argv), False
     _end(process, settings.core.shutdown_grace_seconds)
     return 0
 

@@ -29,7 +29,7 @@ from adapter.upstream.local.messages import (
     refusal,
     result,
 )
-from adapter.upstream.local.port import LocalRequest
+from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import EventStream, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.wire.envelope import Envelope, dump
@@ -123,7 +123,7 @@ class HostedServer:
             return self._initialize(request)
         raise RpcRefused(METHOD_NOT_FOUND, f"Method not found: {method}")
 
-    def observe(self, envelope: Envelope, session: LocalSession) -> None:
+    async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:
         """See LocalServer. A hosted server sends no requests and has no use for notifications."""
 
     async def close(self) -> None:

@@ -90,7 +90,18 @@ def _media_type(headers: Headers) -> str:
 
 
 def is_encoded(reply: UpstreamReply) -> bool:
-    return (header(reply.headers, "content-encoding") or "identity").strip().lower() != "identity"
+    """Tell whether the answer's body has a content coding."""
+    headers = reply.headers
+    if type(headers) is not SharedFields:
+        return _is_encoded(headers)
+    encoded: bool | None = headers.derived.get(is_encoded)
+    if encoded is None:
+        encoded = headers.derived[is_encoded] = _is_encoded(headers)
+    return encoded
+
+
+def _is_encoded(headers: Headers) -> bool:
+    return (header(headers, "content-encoding") or "identity").strip().lower() != "identity"
 
 
 def require_plain(reply: UpstreamReply) -> None:

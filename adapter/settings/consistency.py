@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
+from adapter.settings.auth import Auth
 from adapter.settings.core import is_loopback
 from adapter.settings.pipeline import ConnectorSettings, PresenterSettings
 from adapter.settings.root import Settings
@@ -155,6 +156,7 @@ def _console(settings: Settings) -> Iterator[Problem]:
 def cautions(settings: Settings) -> Iterator[Problem]:
     """A warning for each setting with an effect that is easy to overlook."""
     if settings.core.auth.enabled:
+        yield from _short_tokens(settings.core.auth)
         return
     everybody = "core.auth is not enabled, so all callers are one principal:"
     if settings.sessions.upstream == "principal":
@@ -173,6 +175,21 @@ def cautions(settings: Settings) -> Iterator[Problem]:
                 f"servers[{index}].upstream.process",
                 f"{everybody} they share one process, with all that it keeps in memory",
             )
+
+
+SHORTEST_TOKEN = 16
+"""Characters below which a token may be guessed."""
+
+
+def _short_tokens(auth: Auth) -> Iterator[Problem]:
+    named = [(f"core.auth.tokens[{index}].token", entry.token) for index, entry in enumerate(auth.tokens)]
+    secrets = (("core.auth.token", auth.token), ("core.auth.signing_secret", auth.signing_secret), *named)
+    for place, secret in secrets:
+        if secret is not None and len(secret.get_secret_value()) < SHORTEST_TOKEN:
+            sentence = (
+                f"has fewer than {SHORTEST_TOKEN} characters and may be guessed: use openssl rand -hex 32"
+            )
+            yield Problem(place, sentence)
 
 
 HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")

@@ -101,11 +101,15 @@ _HEAD = """# Settings
 `mcp-adapter config reference` generates this page from the settings models. Change the models, not this page.
 
 Settings are one YAML file. Any string may contain `${VAR}` or `${VAR:-default}`. A byte size is a number, or text
-such as `10Mi` (10 · 1024²) or `5MB` (5 · 1000²). Flags override environment variables such as
-`ADAPTER_CORE__PORT=9000`, which override the file. In flags and variables a list is written as `a, b` or as JSON.
+such as `10Mi` (10 · 1024²) or `5MB` (5 · 1000²). A duration is a number of seconds, or text with units (`d`, `h`, `m`,
+`s`, `ms`) such as `30s`, `2m`, `1h30m` or `500ms`, also if the name of its key ends with `_seconds`.
+
+Flags override environment variables such as `ADAPTER_CORE__PORT=9000`, which override the file. In flags and variables
+a list is written as `a, b` or as JSON.
 
 An unknown key is an error, and so is a value that needs a feature that is not available yet.
-`mcp-adapter check --config FILE` prints the problems, or all settings with secrets masked.
+`mcp-adapter check` prints the problems, and `mcp-adapter check --effective` all settings with secrets masked. Editors
+check the file with `mcp-adapter config schema` ([command-line.md](command-line.md)).
 """
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", SecretStr: "secret"}
 

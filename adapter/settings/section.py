@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import isfinite
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 from urllib.parse import urlsplit
 
@@ -15,11 +16,14 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetJsonSchemaHandler,
     StringConstraints,
     create_model,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 _SIZE = re.compile(r"\s*+(\d++)\s*+(?:([kmgt])(i?))?b?\s*+", re.IGNORECASE)
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
@@ -42,21 +46,39 @@ def parse_size(value: object) -> object:
     return int(digits) * (base ** _POWER[unit.lower()] if unit else 1)
 
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?:[0-9]++(?:\.[0-9]++)?\s*+(?:ms|[smhd])\s*+)++")
+_PART = re.compile(r"(?<![0-9.])([0-9.]++)\s*+([a-z]++)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NO_DURATION = "must be seconds, or text such as 250ms, 30s, 2m or 1h30m"
 
 
 def parse_duration(value: object) -> object:
-    """The seconds that a text like ``2m`` or ``250ms`` names; anything but text is left as it is.
+    """The seconds that a text like ``2m``, ``1h30m``, ``250ms`` or ``60`` names; a number is left as it is.
 
-    Raises ValueError for text that is no duration.
+    Raises ValueError for text that is no duration, and for true and false.
     """
+    if isinstance(value, bool):
+        raise ValueError(_NO_DURATION)
     if not isinstance(value, str):
         return value
-    found = _DURATION.fullmatch(value.strip())
-    if found is None:
-        raise ValueError("must be seconds, or text such as 250ms, 10s or 2m")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    text = value.strip()
+    if _DURATION.fullmatch(text):
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(_NO_DURATION) from None
+
+
+def parse_milliseconds(value: object) -> object:
+    """The milliseconds that a text like ``2m`` names; a number, also as text, is left as it is.
+
+    Raises ValueError as ``parse_duration``.
+    """
+    if isinstance(value, str) and not value.strip().isdigit():
+        seconds = parse_duration(value)
+        return round(seconds * 1000) if isinstance(seconds, float) and isfinite(seconds) else seconds
+    return value
 
 
 T = TypeVar("T", bound="Section")
@@ -121,11 +143,21 @@ def overriding(section: type[Section], place: str) -> Callable[[type[T]], type[T
     return build
 
 
+KIND = "x-kind"
+"""The member of a JSON Schema that says the kind of a value in words."""
+
+
 @dataclass(frozen=True)
 class Spelled:
     """The name of a kind of value on the reference page."""
 
     kind: str
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The schema with KIND: validators, which say what else a file may hold, are not in pydantic's own."""
+        return {**handler(core), KIND: self.kind}
 
 
 def _blank_is_null(value: object) -> object:
@@ -205,15 +237,16 @@ def _header_name(value: object) -> object:
     return value.strip() if isinstance(value, str) else value
 
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Spelled("seconds")]
-SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), Spelled("seconds, 0 allowed")]
-Count = Annotated[int, Field(gt=0), Spelled("whole number above 0")]
-Duration = Annotated[
-    float,
-    BeforeValidator(parse_duration),
-    Field(gt=0, allow_inf_nan=False),
-    Spelled("seconds, or text such as `10s`"),
+Seconds = Annotated[
+    float, BeforeValidator(parse_duration), Field(gt=0, allow_inf_nan=False), Spelled("duration")
 ]
+SecondsOrZero = Annotated[
+    float, BeforeValidator(parse_duration), Field(ge=0, allow_inf_nan=False), Spelled("duration, 0 allowed")
+]
+Milliseconds = Annotated[
+    int, BeforeValidator(parse_milliseconds), Field(gt=0), Spelled("milliseconds, or a duration with a unit")
+]
+Count = Annotated[int, Field(gt=0), Spelled("whole number above 0")]
 ByteSize = Annotated[int, BeforeValidator(parse_size), Field(gt=0), Spelled("byte size")]
 ByteSizeOrZero = Annotated[int, BeforeValidator(parse_size), Field(ge=0), Spelled("byte size, 0 allowed")]
 Port = Annotated[int, Field(ge=1, le=65535), Spelled("port")]

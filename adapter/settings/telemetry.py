@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adapter.settings.section import BlankIsNull, Count, HttpUrl, OptionalText, Seconds, Section, Text
+from adapter.settings.section import (
+    BlankIsNull,
+    Count,
+    HttpUrl,
+    Milliseconds,
+    OptionalText,
+    Seconds,
+    Section,
+    Text,
+)
 
 
 class TelemetrySettings(Section):
@@ -53,10 +62,10 @@ class TelemetrySettings(Section):
     log_batch_max_export_batch_size: Count | None = Field(
         default=None, description="Log records in one export; null uses the SDK's default."
     )
-    log_batch_schedule_delay_millis: Count | None = Field(
+    log_batch_schedule_delay_millis: Milliseconds | None = Field(
         default=None, description="Milliseconds between two exports of logs; null uses the SDK's default."
     )
-    log_batch_export_timeout_millis: Count | None = Field(
+    log_batch_export_timeout_millis: Milliseconds | None = Field(
         default=None,
         description="Timeout of one export of logs in milliseconds; null uses the SDK's default.",
     )

@@ -19,14 +19,11 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.upstream.known_answers import KnownAnswers
 from adapter.upstream.limits import ExchangeLimit, scarce
 from adapter.upstream.port import dropped, silent
-from adapter.upstream.reply import HttpReply, again
+from adapter.upstream.reply import PAUSE_ABOVE, HttpReply, again
 from adapter.upstream.timeouts import ReadTimer
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""
-
-PAUSE_ABOVE = 256 * 1024
-"""Unread bytes above which the socket is left alone. A read takes them all, so it also resumes."""
 
 JOIN_BELOW = 64 * 1024
 """A body below this leaves in one piece with its head; copying a larger one costs more than two writes."""
@@ -61,8 +58,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_known",
-        "_lost", "_parser", "_paused", "_readable", "_released", "_surplus", "_transport", "gone", "keeps", "loop",
-        "places", "read_timer", "reused", "stale_at", "taken_at",
+        "_lines", "_lines_read", "_lost", "_parser", "_paused", "_readable", "_released", "_surplus", "_transport",
+        "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at", "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -85,10 +82,14 @@ class Connection(asyncio.Protocol):
         self._answer: HttpReply | None = None
         self._readable = select.poll()
         self._fields: list[tuple[str, str]] = []
+        self._lines: list[tuple[bytes, bytes]] = []
+        self._lines_read = self._lines
+        """The fields that ``_fields`` was read from, as they came."""
         self._keep_alive = b""
         self._known = KnownAnswers()
         self._fed = self._barren = 0
-        self._headed = self._close_delimited = self._keep = self._surplus = self._paused = False
+        self._headed = self._keep = self._surplus = self._paused = False
+        self._close_delimited = True
 
     @property
     def streams(self) -> bool:
@@ -248,24 +249,11 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self._answer is None:
             self._surplus = True
-        self._fields = []
-        self._close_delimited = True
+        self._lines = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._headed:
-            return  # a trailer; HTTP lets any recipient drop it
-        self._fields.append((name.decode("latin-1"), value.decode("latin-1")))
-        size = len(name)
-        if size == 14 and name.lower() == b"content-length":
-            self._close_delimited = False
-        elif size == 10 and value != self._keep_alive and name.lower() == b"keep-alive":
-            # Most answers on a connection say the same.
-            self._keep_alive, self.keeps = value, kept_for(value)
-        elif size == 17 and name.lower() == b"transfer-encoding":
-            # Any other coding would have to be undone here, since the field does not travel further.
-            if value.strip().lower() != b"chunked":
-                raise UpstreamBroken("The upstream server used a Transfer-Encoding other than chunked.")
-            self._close_delimited = False
+        if not self._headed:  # else a trailer; HTTP lets any recipient drop it
+            self._lines.append((name, value))
 
     def on_headers_complete(self) -> None:
         answer = self._answer
@@ -277,11 +265,30 @@ class Connection(asyncio.Protocol):
                 raise UpstreamBroken(f"The upstream server answered {status}, which nobody asked for.")
             return
         # A line has four bytes besides its name and value; the sum is only made where it can matter.
-        if self._fed > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in self._fields) > HEAD_LIMIT:
+        if self._fed > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in self._lines) > HEAD_LIMIT:
             raise _head_too_large()
         self._headed = True
-        answer.status = status
+        if self._lines != self._lines_read:
+            self._read_fields()
         answer.headers = self._known.take(status, self._fields)
+        answer.status = status
+
+    def _read_fields(self) -> None:
+        """Read the fields that have come, where the head before had others."""
+        self._lines_read, self._fields, self._close_delimited = self._lines, [], True
+        for name, value in self._lines:
+            self._fields.append((name.decode("latin-1"), value.decode("latin-1")))
+            size = len(name)
+            if size == 14 and name.lower() == b"content-length":
+                self._close_delimited = False
+            elif size == 10 and value != self._keep_alive and name.lower() == b"keep-alive":
+                # Most answers on a connection say the same.
+                self._keep_alive, self.keeps = value, kept_for(value)
+            elif size == 17 and name.lower() == b"transfer-encoding":
+                # Any other coding would have to be undone here, since the field does not travel further.
+                if value.strip().lower() != b"chunked":
+                    raise UpstreamBroken("The upstream server used a Transfer-Encoding other than chunked.")
+                self._close_delimited = False
 
     def on_body(self, chunk: bytes) -> None:
         if self._answer is not None:

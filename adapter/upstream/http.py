@@ -7,6 +7,7 @@ nothing), joins the others, and translates failures of the network into those of
 from __future__ import annotations
 
 import asyncio
+import copy
 import errno
 import re
 import socket
@@ -69,6 +70,11 @@ class UpstreamAddress:
 
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.path}"
+
+    @property
+    def origin(self) -> tuple[bool, str, int]:
+        """Scheme (true for https), host and port (RFC 6454)."""
+        return self.tls, self.host, self.port
 
     def head(self, request: UpstreamRequest) -> bytes:
         """Request line and fields up to the empty line. Raises BadRequest for what cannot be sent safely."""
@@ -179,6 +185,20 @@ class HttpUpstream:
 
     def __repr__(self) -> str:
         return f"<HttpUpstream '{self._endpoint}': {self._pool.active} active, {self._pool.idle} idle>"
+
+    def toward(self, url: str) -> HttpUpstream:
+        """The same upstream at another URL, over the same connections and within the same limits.
+
+        Raises ValueError with a sentence where the URL is not usable, or not of the same origin.
+        """
+        endpoint = UpstreamAddress(url)
+        if endpoint.origin != self._endpoint.origin:
+            raise ValueError(
+                "The URL is not of the upstream's origin: scheme, host and port must be the same."
+            )
+        other = copy.copy(self)
+        other._endpoint = endpoint
+        return other
 
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises BadRequest when the method or a header cannot be sent safely.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.rules.access.principals import NOBODY, Caller
@@ -162,15 +162,16 @@ class Pouring(ABC):
         """See the function ``pour``; the caller sleeps while the sink takes what comes."""
 
 
-async def pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) -> None:
+def pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) -> Coroutine[Any, Any, None]:
     """Hand an answer on as it comes, to its clean end; a sink that is full slows the upstream down.
 
     It may be called instead of ``read`` at any time. Raises what ``read`` and the sink raise. The read timeout runs
     only while the sink takes what comes.
     """
-    if isinstance(reply, Pouring):
-        await reply.pour(sink, read_timeout)
-        return
+    return reply.pour(sink, read_timeout) if isinstance(reply, Pouring) else _pour(reply, sink, read_timeout)
+
+
+async def _pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) -> None:
     while chunk := await reply.read(read_timeout):
         if not sink.put(chunk):
             await sink.drained()

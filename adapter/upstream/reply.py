@@ -8,6 +8,9 @@ from typing import Protocol
 from adapter.upstream.port import Headers, Pouring, Sink, silent
 from adapter.upstream.timeouts import ReadTimer
 
+PAUSE_ABOVE = 256 * 1024
+"""Unread bytes above which the socket is left alone. A read takes them all, so it also resumes."""
+
 
 class Carrier(Protocol):
     """The connection that an answer arrives on. ``read_timer`` tells of what comes."""
@@ -122,10 +125,10 @@ class HttpReply(Pouring):
             self.whole = self._joined()
 
     def _take(self) -> bytes:
-        piece = self._joined()
+        piece, unread = self._joined(), self.buffered
         self._chunks.clear()
         self.buffered = 0
-        if self._connection is not None:
+        if unread > PAUSE_ABOVE and self._connection is not None:
             self._connection.resume()
         return piece
 

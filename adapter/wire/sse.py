@@ -219,7 +219,13 @@ def data_of_one(block: bytes) -> bytes | None:
     text = block.replace(b"\r\n", b"\n") if b"\r" in block else block
     if b"\r" in text or text.startswith((b"\n", _BOM)) or text.find(b"\n\n") != len(text) - 2:
         return None
-    return _parse(text, 0).data
+    data = []
+    for line in text.split(b"\n"):
+        if line.startswith(b"data:"):
+            data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
+        elif line == b"data":
+            data.append(b"")
+    return b"\n".join(data) if data else None
 
 
 def _read_hint(event: SseEvent, name: bytes, value: bytes) -> None:

@@ -77,6 +77,7 @@ ELSEWHERE = (
     "adapter.rules.statements",
     "adapter.telemetry.signals",
     "adapter.upstream.local",
+    "adapter.upstream.sse",
     "adapter.upstream.stdio",
     "aiohttp",
     "cryptography",
@@ -135,8 +136,12 @@ def test_a_proxy_of_one_upstream_leaves_the_rest_unloaded(at_rest: set[str], pac
         ({"code_mode_enabled": True}, CODE_MODE),
         ({"disabled_tools": ["delete_.*"]}, ["re2"]),
         ({"upstream": {"transport": "stdio", "command": "cat"}}, ["adapter.upstream.stdio.server"]),
+        (
+            {"upstream": {"transport": "sse", "url": "http://127.0.0.1:9/sse"}},
+            ["adapter.upstream.sse.session"],
+        ),
     ],
-    ids=["stages", "files", "code mode", "expressions", "processes"],
+    ids=["stages", "files", "code mode", "expressions", "processes", "streams"],
 )
 def test_the_code_of_a_feature_is_loaded_before_the_first_request(
     tmp_path: Path, server: dict[str, object], packages: tuple[str, ...]

@@ -146,6 +146,31 @@ def test_the_list_says_how_each_server_stands(shop: Shop) -> None:
     assert "now          unknown: The upstream server cannot be reached" in away.out
 
 
+@pytest.mark.parametrize("topic", ["list", "diff", "check"])
+def test_json_agrees_with_the_text(shop: Shop, topic: str) -> None:
+    """The exit status is that of the text, and the data has what the text says."""
+    shop.pins("accept", "--yes")
+    same = shop.pins(topic, "--json")
+    (status,) = json.loads(same.out)
+    assert (same.status, status["id"], status["error"], status["now"]["tools"]) == (0, "shop", None, 3)
+    assert [(each["binding"], each["drift"]) for each in status["baselines"]] == [(True, None)]
+    assert status["baselines"][0]["digest"] == status["now"]["digest"]
+
+    shop.offer(changed(READ, description="Reads a file and mails it."), WRITE, changed(REMOVE, name="delete"))
+    drifted = shop.pins(topic, "--json")
+    (status,) = json.loads(drifted.out)
+    assert (drifted.status, drifted.err) == (shop.pins(topic).status, "")
+    drift = status["baselines"][0]["drift"]
+    assert [each["name"] for each in drift["changed"]] == ["read"]
+    assert drift["renamed"] == [{"old": "remove", "new": "delete"}]
+
+    shop.configure(url="http://127.0.0.1:1/mcp")
+    away = shop.pins(topic, "--json")
+    (status,) = json.loads(away.out)
+    assert away.status == shop.pins(topic).status
+    assert status["now"] is None and status["error"].startswith("The upstream server cannot be reached")
+
+
 async def test_what_sessions_met_is_shown_until_it_is_accepted(shop: Shop) -> None:
     """Also when the server has taken it back, and the adapter has gone: nobody says that nothing changed."""
     was = list(shop.tools)

@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from adapter.errors import UpstreamBroken, UpstreamSilent
-from adapter.upstream.connection import PAUSE_ABOVE
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, pour
-from adapter.upstream.reply import HttpReply
+from adapter.upstream.reply import PAUSE_ABOVE, HttpReply
 from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Peer, Site
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

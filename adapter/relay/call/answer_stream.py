@@ -95,15 +95,20 @@ class AnswerStream:
         self._read_timeout, self._resumable, self._observe, self._limit = terms
         self._rewrite = edits.answer if edits is not None else None
         self._aside = edits.aside if edits is not None else None
-        self._reader = self._new_reader()
+        self._reader: SseReader | None = None
+        self._sink: Sink
         self._skipped = 0
         self._resumed = False
         self._failure: AdapterError | None = None
         self._unread: list[bytes] = []
         self._unread_size = 0
 
-    def _new_reader(self) -> SseReader:
-        return SseReader(self._limit, skip=self._rewrite is None)
+    @property
+    def _events(self) -> SseReader:
+        """The reader of what passes; of most streams only the last event is looked into, which takes none."""
+        if self._reader is None:
+            self._reader = SseReader(self._limit, skip=self._rewrite is None)
+        return self._reader
 
     def body(self) -> AsyncGenerator[bytes, None]:
         """The bytes that the client gets: for a piped stream, a Flow."""
@@ -134,10 +139,10 @@ class AnswerStream:
         """Hand a piped stream on to its end."""
         try:
             ending = None
-            along = _Overlooked(sink, self)
+            self._sink = sink
             while ending is None or ending.goes_on:
                 try:
-                    await pour(self._reply, along, self._read_timeout)
+                    await pour(self._reply, self, self._read_timeout)
                 except (UpstreamBroken, UpstreamSilent) as error:
                     self._failure = error.with_traceback(None)
                 ending = await self._ending()
@@ -151,10 +156,10 @@ class AnswerStream:
     async def _ending(self) -> Ending:
         """The upstream has ended the stream, or broken it off: what becomes of it."""
         await self.catch_up(all_of_it=True)
-        rest = self._reader.rest if self._rewrite is not None and self._failure is None else b""
+        rest = self._events.rest if self._rewrite is not None and self._failure is None else b""
         if not self._wanted:
             return Ending(rest)
-        last_id = self._reader.last_id if self._resumable else b""
+        last_id = self._events.last_id if self._resumable else b""
         if self._failure is None and last_id:
             await self._recovery.polled()
             return Ending(rest)
@@ -162,8 +167,8 @@ class AnswerStream:
             self._resumed = True
             if (resumed := await self._recovery.resume(last_id)) is not None:
                 seam = self._seam()
-                self._reply, self._reader = resumed, self._reader_after(last_id)
-                self._failure = None
+                self._reply, self._reader, self._failure = resumed, None, None
+                self._events.last_id = last_id
                 return Ending(seam, goes_on=True)
         return Ending(rest + self._seam() + self._error_events(), failure=self._why())
 
@@ -173,10 +178,10 @@ class AnswerStream:
         """
         wanted, skipped = list(self._wanted), self._skipped
         if not self._last_event_answers(body) and len(body) <= SLICE:
-            for event in self._reader.feed(body):
+            for event in self._events.feed(body):
                 self._strike_off(event)
-        settled = not self._wanted or (self._resumable and bool(self._reader.last_id))
-        self._wanted, self._skipped, self._reader = wanted, skipped, self._new_reader()
+        settled = not self._wanted or (self._resumable and bool(self._events.last_id))
+        self._wanted, self._skipped, self._reader = wanted, skipped, None
         if settled and self._observe is not None:
             self._observe(body)
         return settled
@@ -200,12 +205,17 @@ class AnswerStream:
             self._observe(chunk)
         return chunk
 
-    def see(self, chunk: bytes) -> bool:
-        """Look at a chunk that is poured. False where what has passed is to be read before more comes."""
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
+        """See Sink: hand on a chunk that is poured. False also where what has passed is to be read first."""
         if self._observe is not None:
             self._observe(chunk)
         self._look(chunk)
-        return self._unread_size <= UNREAD_AT_MOST
+        return self._sink.put(chunk, more=more) and self._unread_size <= UNREAD_AT_MOST
+
+    async def drained(self) -> None:
+        """See Sink."""
+        await self.catch_up()
+        await self._sink.drained()
 
     def _look(self, chunk: bytes) -> None:
         """Keep a chunk. What it holds is asked for only at the end, and seldom more than the last event: reading each
@@ -224,7 +234,7 @@ class AnswerStream:
         self._unread_size = 0
         if unread and not (self._failure is None and self._last_event_answers(unread)):
             for part in slices(unread):
-                events = self._reader.feed(part)
+                events = self._events.feed(part)
                 for event in events:
                     self._strike_off(event)
                 await breathe(len(events))
@@ -237,19 +247,20 @@ class AnswerStream:
         blank = b"\r\n\r\n" if unread.endswith(b"\r\n\r\n") else b"\n\n"
         if len(self._wanted) != 1 or not unread.endswith(blank):
             return False
-        _, separator, last = unread[: -len(blank)].rpartition(blank)
-        if not separator and self._reader.inside:
+        before = unread.rfind(blank, 0, len(unread) - len(blank))
+        if before < 0 and self._reader is not None and self._reader.inside:
             return False
-        if len(last) > self._limit:
+        last = unread[before + len(blank) :] if before >= 0 else unread
+        if len(last) - len(blank) > self._limit:
             return False
-        data = data_of_one(last + blank)
-        return data is not None and self._strike_off(SseEvent(last + blank, data))
+        data = data_of_one(last)
+        return data is not None and self._strike_off_answered(data)
 
     async def _pass_events(self, chunk: bytes) -> bytes:
         """The chunk's whole events as received, the response among them as the stages want it."""
         assert self._rewrite is not None
         try:
-            events = self._reader.feed(chunk)
+            events = self._events.feed(chunk)
         except MessageTooLong:
             self._failure = too_large(self._limit)
             return b""
@@ -295,9 +306,14 @@ class AnswerStream:
             # harms none, for the second one comes when its request is over.
             self._skipped += 1
             return self._settle()
-        if not event.data:
-            return False
-        answered = {said.id for said in map(read_response, messages_in(event.data)) if said is not None}
+        return self._strike_off_answered(event.data) if event.data else False
+
+    def _strike_off_answered(self, data: bytes) -> bool:
+        """As ``_strike_off``, for the data of an event."""
+        answered = set()
+        for message in messages_in(data):
+            if (response := read_response(message)) is not None:
+                answered.add(response.id)
         if not answered:
             return False
         # An error that names no request may be that of any.
@@ -312,22 +328,17 @@ class AnswerStream:
             self._wanted = []
         return settled
 
-    def _reader_after(self, last_id: bytes) -> SseReader:
-        reader = self._new_reader()
-        reader.last_id = last_id
-        return reader
-
     def _seam(self) -> bytes:
         """Closes an event of which the client already has the beginning, so that it is not taken for a message.
 
         What was sent cannot be taken back, but an event's type may follow its data, and clients dispatch only
         events of type "message". The last whole event's id is said again, in case the torn one had begun its own.
         """
-        if self._rewrite is not None or not self._reader.inside:
+        if self._rewrite is not None or not self._events.inside:
             return b""
-        last_id = self._reader.last_id
+        last_id = self._events.last_id
         # Where a line has just ended, one more line end would be the blank line that dispatches the event.
-        rest = self._reader.rest
+        rest = self._events.rest
         line_end = b"\n" if rest and rest[-1] not in b"\r\n" else b""
         return line_end + b"event: torn\n" + (b"id: " + last_id + b"\n" if last_id else b"") + b"\n"
 
@@ -336,23 +347,3 @@ class AnswerStream:
 
     def _error_events(self) -> bytes:
         return b"".join(encode(failure(self._why(), envelope.id_bytes)) for envelope in self._wanted)
-
-
-class _Overlooked:
-    """A sink for a stream that is looked at on its way; it is full while much of that is still to be read."""
-
-    __slots__ = ("_sink", "_stream")
-
-    def __init__(self, sink: Sink, stream: AnswerStream) -> None:
-        self._sink = sink
-        self._stream = stream
-
-    def put(self, chunk: bytes, *, more: bool = False) -> bool:
-        """See Sink."""
-        read = self._stream.see(chunk)
-        return self._sink.put(chunk, more=more) and read
-
-    async def drained(self) -> None:
-        """See Sink."""
-        await self._stream.catch_up()
-        await self._sink.drained()

@@ -157,7 +157,8 @@ class CatalogueCache:
 
         def observe(chunk: bytes) -> None:
             nonlocal end
-            if _tells_change(chunk) or (end and _tells_change(end + chunk[:_SEAM])):
+            # Hardly a chunk has the word, so it is looked for before anything is called.
+            if (_WORD in chunk and _tells_change(chunk)) or (end and _tells_change(end + chunk[:_SEAM])):
                 self.changed()
             if chunk.endswith((b"\n", b"\r")):
                 # Chunks mostly end so, and the word holds no line end.

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from adapter.settings.consistency import inconsistencies
+from adapter.settings.file.host_servers import ConvertedServers, host_servers
 from adapter.settings.file.tool_folders import add_tools_of_folders
 from adapter.settings.file.yaml_text import as_value, interpolated, read_yaml, with_policies
 from adapter.settings.reference_page import nearest_key, without_tags
@@ -63,7 +64,6 @@ def _snapshots_memory(state: dict[str, Any]) -> bool:
 
 
 MISSING = (
-    Missing("servers[].upstream.transport", _is("sse"), "upstreams over SSE"),
     Missing("state_persistence.type", _is("redis"), "state in Redis"),
     Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "continuing in memory"),
     Missing("state_persistence.refresh_on_startup", bool, "deleting stored state at start"),
@@ -117,7 +117,7 @@ def load(
     ``overrides`` has dotted keys (``core.port``, ``servers.0.id``) and wins over variables such as
     ``ADAPTER_CORE__PORT``, which win over the file. Raises SettingsError with a line for every problem.
     """
-    tree = _placed(interpolated(read_yaml(path), environ), path.parent) if path is not None else {}
+    tree = _placed(interpolated(_read(path), environ), path.parent) if path is not None else {}
     origins: dict[Location, str] = {}
     for layer, source in ((_variables(environ), "{}"), (_flags(overrides), "the command line")):
         for name, location, value in layer:
@@ -136,6 +136,24 @@ def load(
     if problems := [*inconsistencies(settings), *missing_features(settings)]:
         raise SettingsError(traced(problem, files) for problem in problems)
     return settings.found_in(base, files)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The mapping in the file. Raises SettingsError; for servers as MCP clients configure them, it says what they are
+    here.
+    """
+    tree = read_yaml(path)
+    found = host_servers(tree)
+    if found is None:
+        return tree
+    key, servers = found
+    converted = ConvertedServers(servers)
+    lines = [*converted.as_yaml().rstrip().split("\n")]
+    lines += [f"# {note}" for note in converted.notes]
+    lines += [f"# set {variable}: the secret in {place}" for variable, place in converted.variables.items()]
+    shown = "\n".join(f"    {line}" for line in lines)
+    sentence = "is the key of MCP clients. Write this, or let mcp-adapter init --from FILE write it:"
+    raise SettingsError([Problem(key, f"{sentence}\n\n{shown}\n")])
 
 
 def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from pydantic import BeforeValidator, Field, field_validator
 from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
-    Duration,
     Entries,
     OptionalText,
+    Seconds,
     Section,
     Spelled,
     Text,
@@ -229,7 +229,7 @@ class ToolsCache(Section):
     """Caching of results of read-only statements."""
 
     enabled: bool = Field(default=False, description="Cache results.")
-    ttl: Duration = Field(default=120, description="Time that a result is cached.")
+    ttl: Seconds = Field(default=120, description="Time that a result is cached.")
     max_bytes: ByteSize = Field(
         default=128 << 20, description="Maximum size of all cached results of this server."
     )

@@ -58,7 +58,7 @@ PinningBaseline = Literal["session", "server"]
 class ToolDefaults(Section):
     """Defaults for calls of tools."""
 
-    tool_call_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    tool_call_timeout_seconds: Seconds | None = Field(
         default=60,
         description="Silence of an upstream after which a tool call fails; progress restarts it. Null waits "
         "without limit.",
@@ -71,7 +71,7 @@ class ToolDefaults(Section):
 class ToolDefaultsOverride(Section):
     """Overrides for some tools; null keeps the value of the level above."""
 
-    tool_call_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    tool_call_timeout_seconds: Seconds | None = Field(
         default=None, description="Overrides `core.defaults.tool_call_timeout_seconds` here; null keeps it."
     )
     allow_raw_output: bool | None = Field(

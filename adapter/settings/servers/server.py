@@ -83,11 +83,13 @@ class UpstreamSettings(Section):
 
     transport: Annotated[Transport, BeforeValidator(_transport)] = Field(
         default="streamable_http",
-        description="Transport of the upstream; `http` and `streamable-http` mean the default. With `hosted` "
-        "the adapter itself runs the tools in `servers[].tools`.",
+        description="Transport of the upstream; `http` and `streamable-http` mean the default. `sse` is the "
+        "HTTP+SSE transport of 2024-11-05. With `stdio` the adapter starts `command`. With `hosted` it runs the tools "
+        "in `servers[].tools` itself.",
     )
     url: Annotated[HttpUrl | None, BlankIsNull] = Field(
-        default=None, description="URL of the upstream's MCP endpoint; required for streamable_http and sse."
+        default=None,
+        description="URL of the upstream's MCP endpoint, of its event stream for sse; required for both.",
     )
     insecure_tls: bool = Field(default=False, description="Do not verify the upstream's certificate.")
     static_headers: dict[str, str] = Field(

@@ -12,11 +12,11 @@ from adapter.settings.section import (
     ByteSize,
     CodeReference,
     Count,
-    Duration,
     Entries,
     Line,
     Listed,
     OptionalText,
+    Seconds,
     Section,
     Spelled,
     Text,
@@ -147,7 +147,7 @@ class Mappers(Section):
 class RateSettings(Section):
     """Rate limit of a tool."""
 
-    window: Duration = Field(
+    window: Seconds = Field(
         default=60, description="Length of the sliding window in which calls are counted."
     )
     max: Count = Field(
@@ -177,7 +177,7 @@ class StageLimits(Section):
     egress: Annotated[ByteSize, AfterValidator(_large_enough)] | None = Field(
         default=None, description="Maximum size of a result, at least `1Ki`; the rest is left out."
     )
-    timeout: Duration | None = Field(
+    timeout: Seconds | None = Field(
         default=None,
         description="Deadline of a call of a hosted tool, for all stages together; null means 30 s, or the "
         "`timeout_seconds` of its connector if that is more. The stages of an upstream tool have "
@@ -196,7 +196,7 @@ class StageCache(Section):
     """
 
     enabled: bool | None = Field(default=None, description="Overrides `servers[].tools.cache.enabled`.")
-    ttl: Duration | None = Field(default=None, description="Overrides `servers[].tools.cache.ttl`.")
+    ttl: Seconds | None = Field(default=None, description="Overrides `servers[].tools.cache.ttl`.")
     vary: Annotated[
         Vary | None, Spelled("list of `identity`, `principal`, `session`, `header:NAME`, or null")
     ] = Field(

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from adapter.rules.access.headers import SharedFields
+from adapter.upstream.port import Headers
 from adapter.wire.envelope import dump, error_response
 from adapter.wire.eras import Era
 
 if TYPE_CHECKING:
     from adapter.upstream.local.sessions import LocalSession
+
+JSON = SharedFields([("Content-Type", "application/json")])
 
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -42,11 +46,12 @@ _MODERN_STATUS = {
 # Not frozen: each call makes one, and a frozen one costs three times as much.
 @dataclass(slots=True)
 class LocalAnswer:
-    """A JSON-RPC response, the HTTP status it leaves with, and the session that it opens."""
+    """A JSON-RPC response, the HTTP status and fields it leaves with (None: JSON), and the session that it opens."""
 
     body: bytes
     status: int = 200
     session: LocalSession | None = None
+    headers: Headers | None = None
 
 
 class RpcRefused(Exception):

@@ -10,7 +10,7 @@ from adapter.rules.access.principals import Caller
 from adapter.upstream.local.messages import CAPABILITIES_KEY, LocalAnswer
 from adapter.upstream.local.replies import EventStream, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
-from adapter.upstream.port import Fields
+from adapter.upstream.port import Fields, UpstreamRequest
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 
@@ -18,12 +18,16 @@ ProgressToken = str | int | float
 
 
 class LocalHead(NamedTuple):
-    """The values that a request has beside its message. ``streams``: its answer may be an event stream."""
+    """The values that a request has beside its message. ``streams``: its answer may be an event stream.
+
+    ``request`` is the HTTP request as it came, for a server that is reached over HTTP itself.
+    """
 
     era: Era
     fields: Fields
     caller: Caller
     streams: bool
+    request: UpstreamRequest
 
 
 @dataclass(slots=True)
@@ -82,8 +86,11 @@ class LocalServer(Protocol):
         are answered under the request's id; any other AdapterError is a failure of the upstream.
         """
 
-    def observe(self, envelope: Envelope, session: LocalSession) -> None:
-        """Take a notification or a response of a legacy client. A call that it cancels is withdrawn already."""
+    async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:
+        """Take a notification or a response of a legacy client. A call that it cancels is withdrawn already.
+
+        The client is answered when it returns, so it may wait until the server has room for the message.
+        """
 
     async def close(self) -> None:
         """Stop what runs. The sessions have ended before."""

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.local.events import StreamBounds
-from adapter.upstream.local.messages import LocalAnswer
+from adapter.upstream.local.messages import JSON, LocalAnswer
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
+from adapter.upstream.reply import again
 from adapter.wire.envelope import failure
 from adapter.wire.sse import encode
 
-JSON = SharedFields([("Content-Type", "application/json")])
 EVENTS = SharedFields([("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform")])
 
 BOUNDS = StreamBounds()
@@ -224,7 +224,8 @@ class PendingReply:
         if self.over and self.withdrawn:
             return WholeReply(202)
         if self.over:
-            raise self._failure or UpstreamBroken()
+            # One failure may end many requests.
+            raise again(self._failure or UpstreamBroken())
         self.overdue = True
         self.give_up()
         raise silent(read_timeout)
@@ -261,7 +262,7 @@ def _nothing() -> None:
 
 def whole(answer: LocalAnswer) -> WholeReply:
     """The reply with this answer as JSON."""
-    headers: Headers = JSON
+    headers: Headers = JSON if answer.headers is None else answer.headers
     if answer.session is not None:
-        headers = (*JSON, ("Mcp-Session-Id", answer.session.id))
+        headers = (*headers, ("Mcp-Session-Id", answer.session.id))
     return WholeReply(answer.status, headers, answer.body)

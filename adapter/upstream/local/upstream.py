@@ -20,13 +20,14 @@ from adapter.rules.access.headers import SharedFields
 from adapter.upstream.local.messages import (
     CAPABILITIES_KEY,
     INVALID_PARAMS,
+    JSON,
     LEGACY_VERSIONS,
     LocalAnswer,
     RpcRefused,
     refusal,
 )
 from adapter.upstream.local.port import LocalHead, LocalRequest, LocalServer
-from adapter.upstream.local.replies import JSON, EventStream, PendingReply, whole
+from adapter.upstream.local.replies import EventStream, PendingReply, whole
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.port import Fields, Headers, UpstreamReply, UpstreamRequest, WholeReply, fields_of
 from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, failure, parse
@@ -86,7 +87,7 @@ class LocalUpstream(Generic[S_co]):
         era = classify(fields.get("mcp-protocol-version"), envelope)
         accept = (fields.get("accept") or "").lower()
         streams = "text/event-stream" in accept or "*/*" in accept
-        head = LocalHead(era, fields, request.caller, streams)
+        head = LocalHead(era, fields, request.caller, streams, request)
         if era is Era.LEGACY:
             return await self._legacy(head, message, envelope, read_timeout)
         if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
@@ -105,13 +106,14 @@ class LocalUpstream(Generic[S_co]):
             return await self._answer(opening, read_timeout)
         session = self.server.sessions.find(head.fields.get("mcp-session-id"))
         version = head.fields.get("mcp-protocol-version")
-        if version is not None and version != session.version and version not in LEGACY_VERSIONS:
+        # A bridge may have agreed to a version that nobody here knows.
+        if version is not None and version not in (session.version, *LEGACY_VERSIONS):
             raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
             members = parse(envelope.body) if message is None else message
             return await self._batch(head, members, envelope, session, read_timeout)
         if envelope.kind is not Kind.REQUEST:
-            self._observe(envelope, message, session)
+            await self._observe(head, envelope, message, session)
             return WholeReply(202)
         request = LocalRequest(envelope, None if message is None else message.get("params"), head, session)
         return await self._answer(request, read_timeout)
@@ -128,14 +130,13 @@ class LocalUpstream(Generic[S_co]):
         if session.version != BATCH_VERSION:
             raise BadRequest(f"JSON-RPC batches exist only in MCP {BATCH_VERSION}.")
         head = head._replace(streams=False)
-        waits = []
+        requests = []
         for member, message in zip(batch.members, messages, strict=True):
             if member.kind is Kind.REQUEST:
-                request = LocalRequest(member, message.get("params"), head, session)
-                waits.append(self._answer(request, read_timeout))
+                requests.append(LocalRequest(member, message.get("params"), head, session))
             else:
-                self._observe(member, message, session)
-        replies = await asyncio.gather(*waits)
+                await self._observe(head, member, message, session)
+        replies = await asyncio.gather(*(self._answer(request, read_timeout) for request in requests))
         bodies = [reply.whole for reply in replies if reply.whole]
         return WholeReply(200, JSON, b"[" + b",".join(bodies) + b"]") if bodies else WholeReply(202)
 
@@ -160,14 +161,16 @@ class LocalUpstream(Generic[S_co]):
         except HeaderMismatch as error:
             return refusal(request.id_bytes, error.rpc, str(error), error.data, era)
 
-    def _observe(self, envelope: Envelope, message: dict[str, Any] | None, session: LocalSession) -> None:
+    async def _observe(
+        self, head: LocalHead, envelope: Envelope, message: dict[str, Any] | None, session: LocalSession
+    ) -> None:
         if envelope.method == "notifications/cancelled":
             params = _params(message, envelope.body)
             number = params.get("requestId") if isinstance(params, dict) else None
             # True is 1 to a dict, but not to JSON.
             if isinstance(number, str | int | float) and not isinstance(number, bool):
                 session.withdraw(number)
-        self.server.observe(envelope, session)
+        await self.server.observe(envelope, session, head)
 
     # --- GET and DELETE ---------------------------------------------------------------------------------------
 

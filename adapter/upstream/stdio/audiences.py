@@ -14,8 +14,8 @@ from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, notif
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
+from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.stdio.conversation import ChildConversation
-from adapter.upstream.stdio.under_way import RequestUnderWay
 from adapter.wire.envelope import Envelope, Kind, dump, error_response, parse
 from adapter.wire.line_messages import LineMessage, RpcId
 from adapter.wire.shared_ids import CANCELLED, PROGRESS, named
@@ -57,7 +57,7 @@ class OneSession:
 
     def take(self, message: LineMessage) -> None:
         """See Audience."""
-        self._conversation.tell(self._session, message.data)
+        self._conversation.correlation.tell(self._session, message.data)
 
     def observe(self, envelope: Envelope, session: LocalSession) -> None:  # noqa: ARG002 (the port's: it is the one)
         """See Audience."""
@@ -107,9 +107,9 @@ class NoSession:
         if message.kind is Kind.REQUEST:
             refuse(self._conversation, message)
             return
-        under_way = self._conversation.requests.streaming(None)
+        under_way = self._conversation.correlation.requests.streaming(None)
         if message.method == LOGGED and len(under_way) == 1:
-            self._conversation.pass_on(under_way[0], message)
+            self._conversation.correlation.pass_on(under_way[0], message)
 
     def observe(self, envelope: Envelope, session: LocalSession) -> None:
         """See Audience. There is no session that could say anything."""
@@ -195,7 +195,7 @@ class ManySessions:
 
     def _tell(self, sessions: Iterable[LocalSession], data: bytes) -> None:
         for session in list(sessions):
-            self._conversation.tell(session, data)
+            self._conversation.correlation.tell(session, data)
 
     def _all_unless_strangers(self) -> list[LocalSession]:
         return [] if self._strangers else self._sessions
@@ -204,7 +204,7 @@ class ManySessions:
         """The session that has requests under way, if it is the only one; else all, or none of strangers."""
         if self._strangers:
             return []
-        busy = [each for each in self._sessions if self._conversation.requests.of_session(each)]
+        busy = [each for each in self._sessions if self._conversation.correlation.requests.of_session(each)]
         return busy if len(busy) == 1 else self._sessions
 
     def _ask(self, message: LineMessage) -> None:

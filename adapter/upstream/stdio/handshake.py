@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from adapter.upstream.local.handshake import agreed_version
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
+from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.stdio.audiences import ManySessions
 from adapter.upstream.stdio.conversation import ChildConversation
-from adapter.upstream.stdio.under_way import RequestUnderWay
 from adapter.wire.envelope import Envelope, envelope_of, parse
 from adapter.wire.line_messages import LineMessage, answered, without_capabilities
 from adapter.wire.spans import find
 
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-
-UNNAMED_VERSION = "2025-03-26"
-"""The version of a result that names none (MCP 2025-11-25, "Protocol Version Header")."""
-
-
-def declared_capabilities(request: LocalRequest) -> Mapping[str, Any]:
-    """The client's capabilities as its ``initialize`` declares them."""
-    declared = request.params.get("capabilities") if isinstance(request.params, dict) else None
-    return declared if isinstance(declared, dict) else {}
-
-
-def agreed_version(response: LineMessage) -> str | None:
-    """The protocol version of a successful response to ``initialize``, None for an error."""
-    span = find(response.data, ("result",))
-    if span is None:
-        return None
-    value = parse(response.data[slice(*span)])
-    version = value.get("protocolVersion") if isinstance(value, dict) else None
-    return version if isinstance(version, str) else UNNAMED_VERSION
-
 
 Join = Callable[[ChildConversation, str, LocalRequest], LocalSession]
 """Opens a session of a conversation, in the version that was agreed on, for an ``initialize``."""

@@ -12,21 +12,22 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import SessionUnknown
+from adapter.upstream.local.correlation import BOUNDS
+from adapter.upstream.local.handshake import agreed_version, declared_capabilities
 from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, RpcRefused, result
-from adapter.upstream.local.port import LocalRequest
+from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
+from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.stdio.audiences import ManySessions, NoSession, OneSession
 from adapter.upstream.stdio.conversation import (
-    BOUNDS,
     Audience,
     ChildConversation,
     ConversationTerms,
     StartChild,
 )
-from adapter.upstream.stdio.handshake import SharedHandshake, agreed_version, declared_capabilities
+from adapter.upstream.stdio.handshake import SharedHandshake
 from adapter.upstream.stdio.processes import Processes, ProcessLimits
-from adapter.upstream.stdio.under_way import RequestUnderWay
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage
@@ -92,7 +93,7 @@ class StdioServer:
             return self._open(request)
         return self._handshake(self._key(request)).open(request)
 
-    def observe(self, envelope: Envelope, session: LocalSession) -> None:
+    async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:  # noqa: ARG002 (pipes have no heads)
         """See LocalServer."""
         self._audience(session).observe(envelope, session)
 

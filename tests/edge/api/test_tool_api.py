@@ -15,7 +15,7 @@ from adapter.hosted.server import HostedServer
 from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.relay.http_api.sessions import KNOWN_FOR
 from adapter.rules.calls.tool_api import WARNING
-from adapter.upstream.local.replies import JSON
+from adapter.upstream.local.messages import JSON
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, unreachable
 from adapter.upstream.scripted import Expect, ScriptedUpstream

@@ -6,6 +6,7 @@ below says in the same commit why.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ import pytest
 
 import adapter as package
 from tests.edge.conftest import StartAdapter, StartUpstream, done
-from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body
+from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body, event, read_chunk, result
 
 HOUSE = str(Path(package.__file__).parent)
 WARM, COUNTED = 5, 21
@@ -33,8 +34,11 @@ COSTS = {
     "a call with one stage": 151,
     "a call of a hosted tool": 137,
     "a session that is opened and ended": 264,
+    "a call answered by a stream": 153,
 }
 """Calls of Python functions for one exchange."""
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("tool", "other", "hidden")]
 GUARD: dict[str, Any] = {"core": {"tool_definition_pinning": {"mode": "warn"}}}
@@ -83,6 +87,36 @@ async def list_tools(client: RawClient) -> None:
     asked = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
     head, body = await client.request("POST", asked)
     assert head.status == 200 and b'"other"' in body
+
+
+class PacedStream:
+    """A call that is answered by a stream: head and progress, then the result, then the end, each in a read of its own.
+
+    The upstream goes on when the client has read what came before, so the reads are the same each time.
+    """
+
+    def __init__(self) -> None:
+        self._read = asyncio.Semaphore(0)
+
+    async def answer(self, exchange: Exchange) -> None:
+        """The upstream's side."""
+        if exchange.message.get("method") != "tools/call":
+            return await listing(exchange)
+        progress = event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}')
+        await exchange.send(b"%b%x\r\n%b\r\n" % (STREAM_HEAD, len(progress), progress))
+        await self._read.acquire()
+        await exchange.chunk(event(result(1)))
+        await self._read.acquire()
+        return await exchange.end_stream()
+
+    async def call(self, client: RawClient) -> None:
+        """The client's side."""
+        await client.send("POST", call_body())
+        assert (await client.head()).status == 200
+        for told in (b"progress", b"done"):
+            assert told in await read_chunk(client.reader)
+            self._read.release()
+        assert await read_chunk(client.reader) == b""
 
 
 async def session(client: RawClient) -> None:
@@ -142,6 +176,19 @@ async def test_a_road_costs_no_more_than_is_known(
         await client.initialize()
         await list_tools(client)
         calls = await usual_cost(go, client)
+    record_property("road", road)
+    record_property("python_calls", calls)
+    assert calls <= COSTS[road]
+
+
+async def test_a_streamed_call_costs_no_more_than_is_known(
+    upstream: StartUpstream, adapter: StartAdapter, record_property: Callable[[str, object], None]
+) -> None:
+    """The beginning of a stream is what its client waits for, so it is counted as a whole answer is."""
+    road, stream = "a call answered by a stream", PacedStream()
+    async with upstream(stream.answer) as up, adapter(up) as front, front.client() as client:
+        await client.initialize()
+        calls = await usual_cost(stream.call, client)
     record_property("road", road)
     record_property("python_calls", calls)
     assert calls <= COSTS[road]

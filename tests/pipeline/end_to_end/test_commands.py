@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
@@ -167,6 +168,27 @@ def test_h1_plans_are_shown_in_the_order_things_happen(
     assert capsys.readouterr().out == PROXIED
 
 
+def test_plans_are_data_for_scripts(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With ``--json`` each plan has the stages, numbers and sentences of the text."""
+    assert run(["plan", "shop", "--config", config]) == 0
+    text = capsys.readouterr().out
+    assert run(["plan", "shop", "--json", "--config", config]) == 0
+    plans = json.loads(capsys.readouterr().out)
+    lines = []
+    for plan in plans:
+        lines.append(
+            f"{plan['server']} {plan['tool']} ({plan['kind']}, {plan['timeout_seconds']:g} s in all)"
+        )
+        for stage in plan["stages"]:
+            lines.append(f"  {stage['slot']:>2}  {stage['stage']:<16}  {stage['detail']}".rstrip())
+        lines.append("")
+    assert lines == text.splitlines()
+    assert run(["plan", "up", "other", "--json", "--config", config]) == 0
+    (other,) = json.loads(capsys.readouterr().out)
+    assert (other["tool"], other["timeout_seconds"], len(other["stages"])) == ("other", None, 5)
+    assert run(["plan", "nowhere", "--json", "--config", config]) == 1
+
+
 def test_h1_a_plan_is_shown_of_any_name(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     """For an upstream's tool its globs are looked up; one that nothing is said of has no stages."""
     assert run(["plan", "up", "get_this", "--config", config]) == 0
@@ -257,7 +279,7 @@ def test_h38_check_finds_what_cannot_be_used(
     """Each problem is one line that begins with where the settings say it; plan and check exit with 2."""
     text = Path(config).read_text()
     assert before in text
-    assert run(["check", "--config", config]) == 0
+    assert run(["check", "--effective", "--config", config]) == 0
     assert "k3y-s3cret" not in capsys.readouterr().out
     Path(config).write_text(text.replace(before, after, 1))
     for command in (["check"], ["plan", "shop"]):
@@ -291,16 +313,18 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def said(port: int, session: str) -> str:
-    """What the tool says in a session; nothing while nobody listens."""
+    """What the tool says in a session; nothing while nobody listens, or the adapter stops."""
     try:
         async with RawClient(port) as raw:
             raw.session = session
-            return (await Speaker(raw, "/mcp", "2025-11-25").call("say")).text.strip('"')
+            answer = await Speaker(raw, "/mcp", "2025-11-25").call("say")
+            return answer.text.strip('"') if "result" in answer.messages[-1] else ""
     except (OSError, asyncio.IncompleteReadError):
         return ""
 
 
-async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["by the flag", "by the environment"])
+async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path, named: str) -> None:
     """``serve --watch`` starts anew with a changed script, in which clients keep their sessions; while the settings
     are broken the adapter goes on as before."""
     port = free_port()
@@ -308,8 +332,11 @@ async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path) -> No
     config = furnished(tmp_path / "shop", settings)
     script = config.with_name("code.py")
     script.write_text(saying("one"))
-    argv = [sys.executable, "-m", "adapter", "serve", "--watch", "--config", str(config)]
-    watcher = await start(argv, tmp_path / "watch.log")
+    argv = [sys.executable, "-m", "adapter", "serve", "--watch"]
+    variables = {"MCP_ADAPTER_CONFIG": "" if named == "by the flag" else str(config)}
+    if named == "by the flag":
+        argv += ["--config", str(config)]
+    watcher = await start(argv, tmp_path / "watch.log", variables)
     try:
         await answers(f"http://127.0.0.1:{port}/livez", watcher)
         async with RawClient(port) as raw:
@@ -328,6 +355,7 @@ async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path) -> No
         assert await said(port, session) == "another"
         script.write_text(saying("the third"))
         await until(lambda: _is(port, session, "the third"))
+        assert log_of(watcher).count("mcp-adapter: using") == (named == "by the environment")
     finally:
         await watcher.stop()
     assert watcher.process.returncode == 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
 from adapter.settings.file.load import SettingsError, load
+from adapter.settings.reference_page import reference
 from adapter.settings.root import Settings
 
+SERVER = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
 ONE_SERVER = "servers: [{id: a, upstream: {url: 'http://127.0.0.1:1/mcp'}}]\n"
 
 
@@ -81,6 +84,66 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
     """A missing variable is an error at its place in the file."""
     said = refusal(file, "servers: [{id: a, upstream: {url: 'http://${UPSTREAM_HOST}/mcp'}}]")
     assert said.startswith("servers[0].upstream.url: the environment variable UPSTREAM_HOST is not set")
+
+
+DURATIONS = [
+    ("30s", 30.0),
+    ("2m", 120.0),
+    ("1h30m", 5400.0),
+    (" 1h 30m ", 5400.0),
+    ("500ms", 0.5),
+    ("1.5s", 1.5),
+    ("1d", 86400.0),
+    ("1m0.5s", 60.5),
+    ("60", 60.0),
+    ("0.25", 0.25),
+    (7, 7.0),
+    (0.5, 0.5),
+]
+
+
+@pytest.mark.parametrize(("written", "seconds"), DURATIONS)
+@pytest.mark.parametrize(
+    "key", ["core.shutdown_grace_seconds", "artifacts.ttl_seconds", "core.defaults.tool_call_timeout_seconds"]
+)
+def test_durations(file: Path, key: str, written: object, seconds: float) -> None:
+    """Every setting that is a time takes a number of seconds or text with units, null or 0 allowed or not."""
+    settings = load(None, environ={}, overrides={"servers": [SERVER], key: written})
+    found: object = reduce(getattr, key.split("."), settings)
+    assert found == seconds
+
+
+def test_every_time_is_a_duration(file: Path) -> None:
+    """No key of the file that names seconds takes numbers only."""
+    rows = [line.split("|") for line in reference().splitlines() if line.startswith("| `")]
+    kinds = {row[1].strip(): row[2].strip() for row in rows}
+    times = {key: kind for key, kind in kinds.items() if "_seconds`" in key}
+    assert len(times) > 20
+    assert {key: kind for key, kind in times.items() if not kind.startswith("duration")} == {}
+
+
+@pytest.mark.parametrize("written", ["5 s", "5000", 5000, "5000ms"])
+def test_milliseconds(file: Path, written: object) -> None:
+    """The keys that count milliseconds take text with units too."""
+    settings = loaded(file, ONE_SERVER, telemetry__log_batch_schedule_delay_millis=written)
+    assert settings.telemetry.log_batch_schedule_delay_millis == 5000
+
+
+@pytest.mark.parametrize("written", ["soon", "1x", "1m m", "-5s", "1h30", "", "0x10", True, "ms"])
+def test_no_duration(file: Path, written: object) -> None:
+    """The sentence shows how to write one."""
+    told = refusal(file, ONE_SERVER, sessions__round_ttl_seconds=written)
+    assert told.startswith(
+        "sessions.round_ttl_seconds (from the command line): must be seconds, or text such as 250ms"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "why"), [("0s", "greater than 0"), ("inf", "finite"), ("-1", "greater than 0")]
+)
+def test_a_duration_out_of_range(file: Path, written: str, why: str) -> None:
+    """A time that must not be zero stays one, however zero is written."""
+    assert why in refusal(file, ONE_SERVER, sessions__round_ttl_seconds=written)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ CONSUMER = {"type": "upload_consumer", "tools": ["t"], "file_path_argument": "p"
 SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
 
 ASKING = [
-    ("servers.0.upstream.transport", "sse"),
     ("state_persistence.unavailable_policy", "fallback_memory"),
     ("state_persistence.refresh_on_startup", True),
     ("state_persistence.reconciliation.mode", "always"),
@@ -21,6 +20,7 @@ ASKING = [
     ("storage.lock_mode", "redis"),
 ]
 NOT_ASKING = [
+    ("servers.0.upstream.transport", "sse"),
     ("servers.0.adapters", [CONSUMER]),
     ("servers.0.code_mode_enabled", False),
     ("servers.0.tool_definition_pinning.mode", False),

@@ -138,7 +138,7 @@ def test_check_judges_statements_and_hides_connections(file: Path) -> None:
     assert done.returncode == 2 and "the database file does not exist" in done.stderr
     assert "s3cret" not in done.stderr
     (file.parent / "s3cret.db").touch()
-    done = mcp_adapter("check", "--config", file)
+    done = mcp_adapter("check", "--effective", "--config", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "s3cret" not in done.stdout
     shown = yaml.safe_load(done.stdout)

@@ -11,7 +11,7 @@ import pytest
 
 from adapter.errors import UpstreamBroken
 from adapter.upstream.local.messages import LocalAnswer, refusal
-from adapter.upstream.local.port import LocalRequest
+from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import UNREAD_AT_MOST, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.upstream import LocalUpstream
@@ -80,7 +80,7 @@ class Bridge:
             reply.answer(LocalAnswer(self.ready))
         return reply
 
-    def observe(self, envelope: Envelope, session: LocalSession) -> None:
+    async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:
         child = self._children[session.id]
         child.send(envelope.body)
         if envelope.method == "notifications/cancelled":

@@ -1,4 +1,4 @@
-"""Clients that read more slowly than their child writes: the child is not read until they have caught up."""
+"""Clients that read more slowly than their server writes: the server is not read until they have caught up."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from functools import partial
 from adapter.upstream.local.replies import EventStream
 
 CROWDED = 256 << 10
-"""Unread bytes of a stream from which on its child has to wait."""
+"""Unread bytes of a stream from which on its server has to wait."""
 
 OF_CALLS = 30.0
-"""Seconds for which the reader of a call's stream may keep the child waiting. Then the call is given up."""
+"""Seconds for which the reader of a call's stream may keep the server waiting. Then the call is given up."""
 
 OF_LISTENERS = 10.0
 """The same of a GET stream, which ends then. Its client comes back with the id of the last event."""
 
 
 class Congestion:
-    """Pauses a child while a stream is crowded. ``pause`` and ``resume`` are the child's.
+    """Pauses a server while a stream is crowded. ``pause`` and ``resume`` are those of its line.
 
-    Where a child speaks to several clients none may keep the others waiting, so it is never paused: there a stream
+    Where a server speaks to several clients none may keep the others waiting, so it is never paused: there a stream
     ends when it is full.
     """
 

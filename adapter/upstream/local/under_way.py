@@ -1,10 +1,11 @@
-"""Requests that a child was sent and has not answered."""
+"""Requests that a server was sent and has not answered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from adapter.errors import AdapterError
 from adapter.upstream.local.messages import LocalAnswer, status_of
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import CallEvents, LocalSession
@@ -20,7 +21,7 @@ Taker: TypeAlias = Callable[["RequestUnderWay", LineMessage], None]
 class RequestUnderWay:
     """One request of ``method``, whose id the client spelled as ``id_bytes``.
 
-    ``number`` and ``token`` are its ids at the child, where ``renumbered`` says that the adapter chose them; then
+    ``number`` and ``token`` are its ids at the server, where ``renumbered`` says that the adapter chose them; then
     ``token_bytes`` is the client's token. ``streams``: its answer may be an event stream, whose events are those of
     ``session``. ``taker`` is called with the response in place of the client.
     """
@@ -46,7 +47,7 @@ class RequestUnderWay:
         self.streams = streams
         self.taker = taker
         self.reply: PendingReply
-        self.number: RpcId
+        self.number: RpcId = 0
         self.token: RpcId | None = None
         self.token_bytes: bytes | None = None
         self.renumbered = False
@@ -61,7 +62,7 @@ class RequestUnderWay:
         return self._events(message)
 
     def as_sent(self, message: LineMessage) -> bytes:
-        """A message of the child's under the ids that the client knows."""
+        """A message of the server's under the ids that the client knows."""
         if not self.renumbered:
             return message.data
         if message.kind is Kind.RESPONSE:
@@ -78,6 +79,11 @@ class RequestUnderWay:
         if self._events is not None:
             self._events.close()
 
+    def fail(self, error: AdapterError) -> None:
+        """Give the client a failure."""
+        self.reply.fail(error, self.id_bytes)
+        self.close()
+
     def close(self) -> None:
         """Note that nothing more comes for it."""
         if self._events is not None:
@@ -85,7 +91,7 @@ class RequestUnderWay:
 
 
 class RequestsUnderWay:
-    """Requests by their ids and progress tokens at the child, in the order in which they were sent."""
+    """Requests by their ids and progress tokens at the server, in the order in which they were sent."""
 
     def __init__(self) -> None:
         self._by_number: dict[RpcId, RequestUnderWay] = {}
@@ -96,6 +102,11 @@ class RequestsUnderWay:
 
     def __iter__(self) -> Iterator[RequestUnderWay]:
         return iter(list(self._by_number.values()))
+
+    @property
+    def only(self) -> RequestUnderWay | None:
+        """The one request that there is, None where there are others too, or none."""
+        return next(iter(self._by_number.values())) if len(self._by_number) == 1 else None
 
     def __contains__(self, number: RpcId) -> bool:
         return number in self._by_number
@@ -112,6 +123,10 @@ class RequestsUnderWay:
         if found is not None and found.token is not None and self._by_token.get(found.token) is found:
             del self._by_token[found.token]
         return found
+
+    def get(self, number: RpcId) -> RequestUnderWay | None:
+        """The request of this id."""
+        return self._by_number.get(number)
 
     def of(self, message: LineMessage) -> RequestUnderWay | None:
         """The request that a notification names, by its progress token or as a subscription; None if it names none."""

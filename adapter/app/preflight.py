@@ -1,0 +1,184 @@
+"""Looks at the machine before the start: the port, the directories that must be writable, and their other users.
+
+Each look ends at once and changes nothing but missing directories, which the start would create too.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adapter.settings.root import Settings
+
+
+class Obstacle(NamedTuple):
+    """A reason why the adapter cannot start: ``event`` in a few words, ``why`` in one sentence with what to do."""
+
+    event: str
+    why: str
+    setting: str
+
+
+def obstacles(settings: Settings) -> Iterator[Obstacle]:
+    """Find everything that would make the start fail."""
+    port = _port(settings.core.host, settings.core.port)
+    if port is not None:
+        yield Obstacle("cannot listen", port, "core.port")
+    files = any(server.adapters for server in settings.servers)
+    if files and (refusal := _unusable(settings.storage.root)) is not None:
+        why = f"storage.root cannot be created or opened. {refusal}, or set another storage.root"
+        yield Obstacle("the store of files cannot be used", why, "storage.root")
+        return
+    if settings.state_persistence.type == "disk":
+        refusal = _unusable(settings.state_path.parent)
+        own = settings.state_persistence.disk.local_path is not None
+        setting = "state_persistence.disk.local_path" if own else "storage.root"
+        if refusal is not None:
+            yield Obstacle("the state store cannot be used", f"{refusal}, or set another {setting}", setting)
+
+
+def warnings(settings: Settings) -> Iterator[Obstacle]:
+    """Find everything that may make the start fail, or a later one."""
+    files = any(server.adapters for server in settings.servers)
+    root = settings.storage.root
+    if files and settings.storage.lock_mode in ("auto", "file") and _locked(root):
+        why = f"waiting for it to end; stop it, or set another storage.root than {root}"
+        yield Obstacle("another adapter uses storage.root", why, "storage.root")
+    if settings.state_persistence.type == "disk" and (other := _user_of(settings.state_path)):
+        why = f"sessions of both mix: stop it, or set another storage.root than {root}"
+        yield Obstacle(f"the process {other} uses the same state file", why, "storage.root")
+    if os.geteuid() == 0 and (files or settings.state_persistence.type == "disk") and (owner := _owner(root)):
+        why = f"user {owner} owns {root} and cannot change files that root makes there; run as that user"
+        yield Obstacle("running as root", why, "storage.root")
+
+
+# --- the port ---------------------------------------------------------------------------------------------------
+
+
+def _port(host: str, port: int) -> str | None:
+    """The reason why nobody can listen there, None if it is free."""
+    try:
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        return f"no address belongs to the name {host}: set core.host to an address of this machine"
+    refused: OSError | None = None
+    usable = False
+    for place in dict.fromkeys(places):
+        try:
+            _listen_for_a_moment(*place)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return _refusal(error, host, port)
+            # A name may have an address of a family that this machine does not have.
+            refused = error
+        else:
+            usable = True
+    return None if usable or refused is None else _refusal(refused, host, port)
+
+
+def _listen_for_a_moment(family: int, kind: int, protocol: int, _: str, address: tuple[Any, ...]) -> None:
+    with socket.socket(family, kind, protocol) as probe:
+        # As the listener does: connections that have just ended hold nobody up.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind(address)
+        probe.listen(1)
+
+
+def _refusal(error: OSError, host: str, port: int) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"the port is taken: stop the program that listens on {host}:{port}, or choose another with --port"
+        case errno.EACCES:
+            return f"this user may not listen on port {port}: choose one above 1023 with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is no address of this machine: set core.host to one of its own"
+        case _:
+            return f"{host}:{port} cannot be used: {error.strerror or error}"
+
+
+# --- directories ------------------------------------------------------------------------------------------------
+
+
+def _unusable(directory: Path) -> str | None:
+    """The reason why no file can be made in the directory, with half of the advice; None if one can."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # Only making a file tells: access rights are not all that may forbid it.
+        probe = directory / f".probe-{os.getpid()}"
+        probe.touch(exist_ok=True)
+        probe.unlink(missing_ok=True)
+        return None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            # What is there can be served from a full disk, and space may come back.
+            return None
+        user = _name_of(os.geteuid())
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            return f"{directory} is no directory: remove the file that is in its place"
+        if error.errno in (errno.EACCES, errno.EPERM):
+            return f"{directory} is not writable for the user {user}: let that user write there"
+        return f"{directory} cannot be written ({error.strerror or error}): mount a disk that can"
+
+
+def _locked(root: Path) -> bool:
+    """Tell whether another process holds the lock of the store of files."""
+    try:
+        number = os.open(root / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(number)
+    return False
+
+
+# Whoever has a database open in WAL mode holds a shared lock on this byte of the file beside it (SQLite: UNIX_SHM_DMS).
+_SWITCH = 128
+_LINUX_FLOCK = "hhqqi"
+"""Type, origin, start, length and process of ``struct flock``."""
+
+
+def _user_of(database: Path) -> int | None:
+    """Another process that has the database open in WAL mode; None for nobody, and where the system does not tell."""
+    if sys.platform != "linux":
+        return None
+    asked = struct.pack(_LINUX_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _SWITCH, 1, 0)
+    try:
+        with database.with_name(f"{database.name}-shm").open("r+b") as shared:
+            found = struct.unpack(_LINUX_FLOCK, fcntl.fcntl(shared, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return None if found[0] == fcntl.F_UNLCK else found[4]
+
+
+def _owner(root: Path) -> str | None:
+    """The user who owns the directory, None for root and for no directory."""
+    try:
+        number = root.stat().st_uid
+    except OSError:
+        return None
+    return _name_of(number) if number else None
+
+
+def _name_of(number: int) -> str:
+    # Late: few starts ask for the name of a user.
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)

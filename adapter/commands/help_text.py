@@ -1,0 +1,75 @@
+"""The help of commands: one line each, and examples that can be pasted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapter.commands.command_parser import CommandParser, Commands
+
+EXAMPLES: dict[str, Sequence[str]] = {
+    "init": (
+        "mcp-adapter init",
+        "mcp-adapter init --from ~/.cursor/mcp.json",
+        "mcp-adapter init --from .vscode/mcp.json adapter.yaml --schema",
+    ),
+    "serve": (
+        "mcp-adapter serve",
+        "mcp-adapter serve --config adapter.yaml --port 9000",
+        "mcp-adapter serve --watch --set core.log_level=debug",
+    ),
+    "check": (
+        "mcp-adapter check",
+        "mcp-adapter check --connect",
+        "mcp-adapter check --effective --config adapter.yaml",
+        "mcp-adapter check --json | jq .problems",
+    ),
+    "plan": ("mcp-adapter plan browser", "mcp-adapter plan browser browser_take_screenshot --json"),
+    "doctor": (
+        "mcp-adapter doctor",
+        "mcp-adapter doctor --server demo --tool count_words",
+        "mcp-adapter doctor --json | jq .",
+    ),
+    "upload": (
+        "mcp-adapter upload photo.png --url http://127.0.0.1:8932/mcp/demo",
+        "mcp-adapter upload first.pdf second.pdf --url http://127.0.0.1:8932/mcp/demo --json",
+    ),
+    "download": (
+        "mcp-adapter download artifact://sessions/… --url http://127.0.0.1:8932/mcp/demo",
+        "mcp-adapter download http://127.0.0.1:8932/artifacts/… --output chart.png",
+    ),
+    "install": (
+        "mcp-adapter install claude-code",
+        "mcp-adapter install cursor --url http://127.0.0.1:8932/mcp/demo --print",
+    ),
+    "config": ("mcp-adapter config reference | less", "mcp-adapter config schema > config.schema.json"),
+    "config reference": ("mcp-adapter config reference | less",),
+    "config schema": ("mcp-adapter config schema > config.schema.json",),
+    "pins": ("mcp-adapter pins diff", "mcp-adapter pins accept browser"),
+    "pins list": ("mcp-adapter pins list", "mcp-adapter pins list browser --json"),
+    "pins diff": ("mcp-adapter pins diff browser", "mcp-adapter pins diff --seen"),
+    "pins check": ("mcp-adapter pins check", "mcp-adapter pins check --json > drift.json"),
+    "pins accept": ("mcp-adapter pins accept browser", "mcp-adapter pins accept --yes"),
+    "pins export": ("mcp-adapter pins export", "mcp-adapter pins export browser --output -"),
+    "completion": (
+        'eval "$(mcp-adapter completion bash)"    # in ~/.bashrc',
+        "mcp-adapter completion zsh > ~/.zfunc/_mcp-adapter",
+        "mcp-adapter completion fish > ~/.config/fish/completions/mcp-adapter.fish",
+    ),
+    "demo": ("mcp-adapter demo", "mcp-adapter demo --port 9000"),
+}
+"""Commands to paste, by the words of the command."""
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    text: str,
+    examples: Sequence[str],
+) -> CommandParser:
+    """Add a command whose help is ``text`` (one sentence in lower case, without a full stop) and ``examples``."""
+    return commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog="\n  ".join(("examples:", *examples)),
+    )

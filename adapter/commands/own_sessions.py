@@ -1,0 +1,78 @@
+"""Sessions of a command's own with the configured servers, as clients would meet them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from adapter import log
+from adapter.app.relay import build_server, local_parts
+from adapter.app.tool_plans import Compiled, compiled
+from adapter.errors import AdapterError
+from adapter.relay.sessions.own_session import REFUSED, OwnSession
+from adapter.relay.stages import StageTable
+from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings
+
+
+@contextlib.asynccontextmanager
+async def own_session(
+    settings: Settings, entry: ServerSettings, patience: float
+) -> AsyncIterator[tuple[OwnSession, Compiled]]:
+    """Yield a session with one server, not open yet, and the plans of its tools. ``patience`` is in seconds.
+
+    Raises SettingsError.
+    """
+    # The scripts of other servers are not loaded.
+    alone = settings.model_copy(update={"servers": [entry]})
+    logger = log.get_logger(__name__)
+    made = compiled(alone, logger)
+    parts = local_parts(alone, made.hosting, logger)
+    server = build_server(settings, entry, StageTable(), parts)
+    session = OwnSession(server, patience)
+    try:
+        yield session, made
+    finally:
+        await session.close()
+        await server.upstream.close()
+        await parts.close()
+        made.loading.close()
+
+
+class Reached(NamedTuple):
+    """One server as the adapter reaches it: ``detail`` is a sentence, ``milliseconds`` None where it is not reached."""
+
+    server: str
+    reachable: bool
+    detail: str
+    milliseconds: float | None = None
+
+
+async def reach_all(settings: Settings) -> Sequence[Reached]:
+    """Open and close a session with every server that has an address or a process of its own, all at once."""
+    entries = [entry for entry in settings.servers if entry.upstream.transport != "hosted"]
+    return await asyncio.gather(*(_reach(settings, entry) for entry in entries))
+
+
+async def _reach(settings: Settings, entry: ServerSettings) -> Reached:
+    patience = settings.core.upstream_request_timeout_seconds
+    began = time.monotonic()
+    try:
+        async with own_session(settings, entry, patience) as (session, _), asyncio.timeout(patience):
+            status = await session.open()
+            took = round((time.monotonic() - began) * 1000, 1)
+            if status in REFUSED:
+                detail = f"requires credentials (HTTP status {status}): set them in upstream.static_headers"
+                return Reached(entry.id, True, detail, took)
+            if not session.is_open:
+                return Reached(entry.id, False, f"does not answer as an MCP server (HTTP status {status})")
+            era = session.era.value if session.era is not None else "unknown"
+            return Reached(entry.id, True, f"answers in {took:g} ms, era {era}", took)
+    except TimeoutError:
+        sentence = f"did not answer within core.upstream_request_timeout_seconds ({patience:g})"
+        return Reached(entry.id, False, sentence)
+    except AdapterError as error:
+        return Reached(entry.id, False, str(error))

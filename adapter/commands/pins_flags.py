@@ -1,0 +1,62 @@
+"""The arguments of ``mcp-adapter pins`` and its topics."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from adapter.commands.command_parser import Commands
+from adapter.commands.help_text import EXAMPLES, add_command
+from adapter.commands.settings_flags import add_settings_flags
+
+_TOPICS = {
+    "list": "show the baseline of each server's sessions, what they first saw, and the current tools",
+    "diff": "show changes side by side; exits with 1 if there are any",
+    "check": "the same for CI: compare only with lock files and accepted tools; exits with 2 if something "
+    "cannot be read",
+    "accept": "make the current tools the baseline of every session",
+    "export": "write the current tools to lock files",
+}
+
+
+def add_pins(
+    commands: Commands,
+    action: Callable[[argparse.Namespace], int],
+) -> None:
+    """Add the command, which runs ``action``."""
+    pins = add_command(commands, "pins", "review changed tool definitions", EXAMPLES["pins"])
+    topics = pins.add_subparsers(title="topics", required=True, metavar="TOPIC")
+    for topic, text in _TOPICS.items():
+        command = add_command(topics, topic, text, EXAMPLES[f"pins {topic}"])
+        command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
+        add_settings_flags(command)
+        command.add_argument(
+            "--seen",
+            action="store_true",
+            help="use the tools that the adapter saw last, without contacting a server",
+        )
+        command.set_defaults(action=action, topic=topic, color="never", yes=False, output=None, json=False)
+        _add_flags_of(topic, command)
+
+
+def _add_flags_of(topic: str, command: argparse.ArgumentParser) -> None:
+    if topic in ("list", "diff", "check"):
+        command.add_argument("--json", action="store_true", help="print JSON; the exit status is the same")
+    if topic in ("diff", "check", "accept"):
+        command.add_argument(
+            "--color",
+            choices=("auto", "always", "never"),
+            default="auto",
+            help="when to use color (default: auto, which means on a terminal)",
+        )
+    if topic == "accept":
+        command.add_argument("--yes", action="store_true", help="accept without asking")
+    if topic == "export":
+        command.add_argument(
+            "--output",
+            type=Path,
+            metavar="FILE",
+            help="file to write (default: each server's tools_lock, or tools.lock next to the "
+            "settings file); - prints to standard output",
+        )

@@ -1,0 +1,45 @@
+"""``GET /`` on this machine: a few lines of text that say what is served where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from adapter.edge.http.request import Branch, Names, Request
+from adapter.rules.access.host_and_origin_check import NOSNIFF, host_allowed
+
+_OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
+
+
+@dataclass(frozen=True)
+class LandingPage(Branch):
+    """Serves ``/`` to requests with a loopback name as Host that no proxy has passed on; to others it is not there."""
+
+    def names(self, request: Request) -> Names | None:
+        """No names for a request that is answered, None for others."""
+        if request.path != "/" or request.method not in self.methods or not _is_local(request.headers):
+            return None
+        return ()
+
+
+def _is_local(headers: Mapping[str, str]) -> bool:
+    # A proxy on this machine may send a loopback name as Host for a caller who is elsewhere.
+    if any(headers.get(name) is not None for name in _OF_PROXIES):
+        return False
+    return host_allowed(headers.get("Host"), bound_to_loopback=True, allowed=None)
+
+
+def landing_page(places: Sequence[tuple[str, str]]) -> LandingPage:
+    """The page with a line for each place: its name and its path."""
+
+    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
+        fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), NOSNIFF]
+        request.reply.send(200, [*fields, *extra], _text(places, request.headers.get("Host") or ""))
+
+    return LandingPage("/", 0, ("GET", "HEAD"), (), serve)
+
+
+def _text(places: Sequence[tuple[str, str]], host: str) -> bytes:
+    width = max((len(name) for name, _ in places), default=0)
+    lines = [f"{name:<{width}}  http://{host}{path}" for name, path in places]
+    return "\n".join(("mcp-file-adapter serves here:", "", *lines, "")).encode()

@@ -1,0 +1,183 @@
+"""Messages of a server that writes all of them to one stream, each brought to the request that it belongs to.
+
+Source of the rules: JSON-RPC 2.0 (a response has the id of its request), MCP 2025-11-25, "Progress" (a token is that of
+one request) and "Streamable HTTP" (anything else goes to one stream of the client).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from functools import partial
+from typing import Protocol
+
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.upstream.local.congestion import OF_CALLS, OF_LISTENERS, Congestion
+from adapter.upstream.local.events import StreamBounds
+from adapter.upstream.local.sessions import LocalSession
+from adapter.upstream.local.under_way import RequestsUnderWay, RequestUnderWay
+from adapter.wire.envelope import Envelope, Kind, dump
+from adapter.wire.eras import Era
+from adapter.wire.line_messages import LineMessage, RpcId, renumbered, token_in
+from adapter.wire.shared_ids import CANCELLED
+
+BOUNDS = StreamBounds(messages=4096, size=1 << 20, waiting=1 << 20)
+"""Of each stream to a client, and of what is kept for one that comes back."""
+
+MOST_ABANDONED = 64
+"""Requests that go on although their clients have left. The oldest of more is cancelled."""
+
+UNREAD = "The client read its stream too slowly, so the answer was given up; the call may have run."
+
+
+_OURS = "mcp-file-adapter"
+"""The beginning of an id in place of one that a client uses twice at a time."""
+
+
+class ServerLine(Protocol):
+    """The way to a server and back, as a correlation needs it."""
+
+    def pause(self) -> None:
+        """Read nothing more of the server's, until ``resume`` is called."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+    def cancel(self, request: RequestUnderWay) -> None:
+        """Tell the server that nobody waits for this request any more."""
+
+    def take(self, message: LineMessage) -> None:
+        """Take a request or notification that belongs to no request under way."""
+
+
+class Correlation:
+    """The requests that are under way on one line to a server, and their answers.
+
+    The server has to wait while its client reads too slowly. ``shared``: several clients are behind one line, so that
+    each request gets an id of the adapter's own, and none may keep the others waiting: a stream that is full ends.
+    """
+
+    def __init__(self, line: ServerLine, *, shared: bool = False) -> None:
+        self.requests = RequestsUnderWay()
+        self._line = line
+        self._congestion = Congestion(line.pause, line.resume, pauses=not shared)
+        self._shared = shared
+        self._numbers = itertools.count(1)
+        self._abandoned: deque[RequestUnderWay] = deque()
+
+    def __repr__(self) -> str:
+        return f"<Correlation: {len(self.requests)} under way>"
+
+    def fail(self, error: AdapterError) -> None:
+        """End every request that is under way with this failure, under its own id."""
+        for request in self.requests:
+            self.requests.take(request.number)
+            request.fail(error)
+
+    def close(self) -> None:
+        """Forget the streams that are watched: the server says nothing more."""
+        self._congestion.close()
+
+    # --- from clients -------------------------------------------------------------------------------------------
+
+    def numbered(self, request: RequestUnderWay, envelope: Envelope) -> bytes:
+        """Give a request its ids at the server. Returns the bytes that the server reads."""
+        assert envelope.id is not None, "a request has an id"
+        if self._shared:
+            return _renumbered(request, envelope, next(self._numbers))
+        if envelope.id in self.requests:
+            # The answers to both have to be told apart, and the server may go by ids as well.
+            return _renumbered(request, envelope, f"{_OURS}-{next(self._numbers)}")
+        request.number = envelope.id
+        if request.streams:
+            request.token = token_in(envelope.body)
+        return envelope.body
+
+    def give_up(self, request: RequestUnderWay) -> None:
+        """A client has gone or waits no longer. In the legacy era that cancels nothing (MCP 2025-11-25)."""
+        reply = request.reply
+        if request.era is Era.LEGACY and not (reply.withdrawn or reply.overdue):
+            self._abandon(request)
+        elif self.requests.take(request.number) is not None:
+            # The client's own notification follows, where the server knows the request under the same id.
+            self._drop(request, tells=request.renumbered or not reply.withdrawn)
+
+    def _abandon(self, request: RequestUnderWay) -> None:
+        self._abandoned.append(request)
+        if len(self._abandoned) > MOST_ABANDONED:
+            oldest = self._abandoned.popleft()
+            if self.requests.take(oldest.number) is oldest:
+                self._drop(oldest, tells=True)
+
+    def _drop(self, request: RequestUnderWay, *, tells: bool) -> None:
+        if tells:
+            self._line.cancel(request)
+        request.close()
+        request.reply.end()
+
+    # --- from the server ----------------------------------------------------------------------------------------
+
+    def receive(self, message: LineMessage) -> RequestUnderWay | None:
+        """Bring a message to where it belongs. Returns the request that it answers, None where it answers none."""
+        if message.kind is Kind.RESPONSE:
+            return self._settled(message)
+        request = self.requests.of(message)
+        if request is None:
+            self._line.take(message)
+        elif message.method == CANCELLED:
+            # The server ends a subscription (MCP 2026-07-28, "Subscriptions").
+            self.requests.take(request.number)
+            request.close()
+            request.reply.end()
+        else:
+            self.pass_on(request, message)
+        return None
+
+    def _settled(self, message: LineMessage) -> RequestUnderWay | None:
+        number = message.number
+        if number is None and message.code is not None and (only := self.requests.only) is not None:
+            # An error without an id is that of the only request which it can be about.
+            number = None if only.renumbered else only.number
+        request = self.requests.take(number)
+        if request is None:
+            return None
+        if request.taker is not None:
+            request.taker(request, message)
+        else:
+            request.answer(message)
+        return request
+
+    def pass_on(self, request: RequestUnderWay, message: LineMessage) -> None:
+        """Send a message ahead of the answer of a request. A client that leaves too much unread loses its answer."""
+        if request.reply.offer(request.as_sent(message), BOUNDS):
+            self._congestion.watch(request.reply.stream, partial(self._break, request), OF_CALLS)
+        else:
+            self._break(request)
+
+    def _break(self, request: RequestUnderWay) -> None:
+        if self.requests.take(request.number) is not None:
+            self._line.cancel(request)
+            request.fail(UpstreamBroken(UNREAD))
+
+    def tell(self, session: LocalSession, data: bytes) -> None:
+        """Send a session a message that belongs to none of its requests.
+
+        It goes to the GET stream; where none is open, to the newest request that can be answered by a stream, else it
+        waits for one.
+        """
+        if session.listener is None:
+            requests = self.requests.streaming(session)
+            if requests:
+                self.pass_on(requests[0], LineMessage(Kind.NOTIFICATION, data))
+                return
+        session.send(data)
+        stream = session.listener
+        if stream is not None:
+            self._congestion.watch(stream, stream.end, OF_LISTENERS)
+
+
+def _renumbered(request: RequestUnderWay, envelope: Envelope, number: RpcId) -> bytes:
+    data, request.token_bytes = renumbered(envelope, dump(number))
+    request.number, request.renumbered = number, True
+    request.token = None if request.token_bytes is None else number
+    return data

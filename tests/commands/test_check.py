@@ -1,0 +1,146 @@
+"""``mcp-adapter check``, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from adapter.settings.json_schema import schema
+from tests.commands.running import ONE_SERVER, mcp_adapter
+from tests.e2e.provision import ROOT
+from tests.ports import free_port
+
+TOOL = {"name": "read", "description": "Reads a file.", "inputSchema": {"type": "object"}}
+
+
+def checked(place: Path, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    (place / "config.yaml").write_text(text)
+    return mcp_adapter(place, "check", "--config", "config.yaml", *flags)
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Iterator[str]:
+    """The URL of an SDK server with one tool."""
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([TOOL]))
+    command = [sys.executable, "-m", "tests.e2e.redefined_server", "0", str(tools)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+def servers(**urls: str) -> str:
+    return yaml.safe_dump({"servers": [{"id": id_, "upstream": {"url": url}} for id_, url in urls.items()]})
+
+
+def test_fine_settings_end_with_one_line(tmp_path: Path) -> None:
+    """Nothing else is printed."""
+    done = checked(tmp_path, servers(a="http://u:1/mcp", b="http://u:2/mcp"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "config.yaml is fine: 2 servers.\n", "")
+
+
+def test_effective_settings_are_one_document(tmp_path: Path) -> None:
+    """The line that all is fine is a comment below them, so that a file takes the whole output."""
+    done = checked(tmp_path, ONE_SERVER, "--effective")
+    assert done.stdout.splitlines()[-1] == "# config.yaml is fine: 1 server."
+    (tmp_path / "effective.yaml").write_text(done.stdout)
+    again = mcp_adapter(tmp_path, "check", "--effective", "--config", "effective.yaml")
+    assert yaml.safe_load(again.stdout) == yaml.safe_load(done.stdout)
+    jsonschema.validate(yaml.safe_load(done.stdout), schema())
+
+
+def test_a_lock_file_that_is_missing_is_found(tmp_path: Path) -> None:
+    """``serve`` would refuse to start without it."""
+    done = checked(tmp_path, servers(a="http://u/mcp").rstrip() + "\n  tools_lock: tools.lock\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "servers[0].tools_lock: tools.lock cannot be read: No such file or directory" in done.stderr
+
+
+def test_short_tokens_are_warned_of(tmp_path: Path) -> None:
+    """Each has its place; the settings are fine all the same, and no token is shown."""
+    tokens = "[{name: ci, token: s3cret-4}, {name: long, token: s3cret-s3cret-1234}]"
+    auth = f"{{enabled: true, token: s3cret-3, tokens: {tokens}}}"
+    done = checked(tmp_path, f"core: {{auth: {auth}}}\n{ONE_SERVER}")
+    assert done.returncode == 0
+    told = [line.partition(" has fewer than 16 characters")[0] for line in done.stderr.splitlines()]
+    assert told == ["warning: core.auth.token:", "warning: core.auth.tokens[0].token:"]
+    assert done.stdout == "config.yaml is fine: 1 server, 2 warnings.\n"
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_json_of_fine_settings(tmp_path: Path) -> None:
+    """Machines read the same: what is served, and the warnings."""
+    done = checked(
+        tmp_path, f"core: {{auth: {{enabled: true, token: abc}}}}\n{ONE_SERVER}", "--json", "--effective"
+    )
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"], report["file"], report["problems"]) == (0, True, "config.yaml", [])
+    assert [warning["path"] for warning in report["warnings"]] == ["core.auth.token"]
+    assert report["servers"] == [{"id": "a", "mount": "/mcp/a"}]
+    assert report["settings"]["core"]["auth"]["token"] == "***"
+
+
+def test_json_of_settings_that_cannot_be_used(tmp_path: Path) -> None:
+    """Each problem has its place; the exit status is that of the text."""
+    done = checked(
+        tmp_path, "core: {port: many}\nservers: [{id: a, upstream: {url: 'gopher://u'}}]\n", "--json"
+    )
+    report: Any = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, report["ok"]) == (2, "", False)
+    assert [problem["path"] for problem in report["problems"]] == ["core.port", "servers[0].upstream.url"]
+
+
+def test_connect_finds_servers_that_cannot_be_reached(tmp_path: Path, upstream: str) -> None:
+    """The status is 1, and every server has its line."""
+    gone = f"http://127.0.0.1:{free_port()}/mcp"
+    done = checked(tmp_path, servers(here=upstream, gone=gone), "--connect")
+    assert done.returncode == 1
+    assert done.stdout.startswith("here: answers in ")
+    assert done.stderr.splitlines()[0].startswith("gone: The upstream server cannot be reached")
+    assert done.stderr.splitlines()[-1] == "config.yaml is fine, but 1 server cannot be reached."
+
+
+def test_connect_to_servers_that_answer(tmp_path: Path, upstream: str) -> None:
+    """The status is 0; a server that is no MCP server is not reached."""
+    done = checked(tmp_path, servers(here=upstream), "--connect", "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"]) == (0, True)
+    assert [(each["server"], each["reachable"]) for each in report["connections"]] == [("here", True)]
+    wrong = checked(tmp_path, servers(here=upstream.rsplit("/", 1)[0] + "/nowhere"), "--connect")
+    assert wrong.returncode == 1 and "does not answer as an MCP server (HTTP status 404)" in wrong.stderr
+
+
+def test_the_servers_of_a_client_are_recognised(tmp_path: Path) -> None:
+    """Whoever pastes them reads what they become here, as YAML that the adapter takes, and no secret."""
+    done = checked(
+        tmp_path,
+        "mcpServers:\n"
+        "  web: {type: http, url: 'http://127.0.0.1:9/mcp', headers: {Authorization: Bearer s3cret-s3cret}}\n",
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    head, _, rest = done.stderr.partition("\n\n")
+    assert "mcpServers: is the key of MCP clients" in head and "mcp-adapter init --from" in head
+    assert "s3cret" not in done.stderr
+    (tmp_path / "config.yaml").write_text(rest)
+    again = mcp_adapter(tmp_path, "check", WEB_TOKEN="s3cret")
+    assert (again.returncode, again.stdout) == (0, "config.yaml is fine: 1 server.\n")
+
+
+def test_connect_refuses_credentials_in_a_url(tmp_path: Path) -> None:
+    """As ``serve`` does, with the place for them and without showing them."""
+    text = servers(a="http://me:s3cret@127.0.0.1:9/mcp")
+    connected = checked(tmp_path, text, "--connect")
+    served = mcp_adapter(tmp_path, "serve", "--port", "0")
+    for done in (connected, served):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "upstream.url of a: The upstream URL contains credentials" in done.stderr
+        assert "s3cret" not in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,169 @@
+"""The whole adapter in front of a server over HTTP+SSE: the relay finds in it what it finds in any upstream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from adapter.app import build, running
+from adapter.settings.root import Settings
+from tests.edge.conftest import Adapter
+from tests.edge.raw import call_body, initialize_result, modern_body, result
+from tests.upstream.raw_peer import PATIENCE
+from tests.upstream.sse.scripted_server import Post, SseSite, Stream, sse_site
+
+TOOLS = {
+    "tools": [{"name": "read", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}}]
+}
+
+
+class Player:
+    """Plays an SSE server: every session has an endpoint of its own, and each call is answered but ``wait``."""
+
+    def __init__(self, site: SseSite) -> None:
+        self.site = site
+        self.streams: list[Stream] = []
+        self.waiting: asyncio.Queue[Post] = asyncio.Queue()
+
+    async def play(self) -> None:
+        """Open streams and answer messages, until cancelled."""
+        await asyncio.gather(self._open(), self._answer())
+
+    async def _open(self) -> None:
+        while True:
+            stream = await self.site.streams.get()
+            self.streams.append(stream)
+            await stream.opens(f"/messages/{len(self.streams) - 1}")
+
+    async def _answer(self) -> None:
+        while True:
+            post = await self.site.posts.get()
+            stream = self.streams[int(post.target.rsplit("/", 1)[1])]
+            number, method = post.message.get("id"), post.message.get("method")
+            if method == "initialize":
+                await stream.says(initialize_result(number, "2024-11-05"))
+            elif method == "tools/list":
+                await stream.says(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": TOOLS}))
+            elif method == "tools/call" and post.message["params"]["name"] == "wait":
+                self.waiting.put_nowait(post)
+            elif number is not None:
+                await stream.says(result(number))
+
+    def methods(self, stream: int) -> list[str]:
+        """The methods of what was posted to the endpoint of a stream, in order."""
+        return [post.message["method"] for post in self.site.posted if post.target == f"/messages/{stream}"]
+
+
+@asynccontextmanager
+async def playing() -> AsyncIterator[Player]:
+    async with sse_site() as site:
+        player = Player(site)
+        task = asyncio.create_task(player.play())
+        try:
+            yield player
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def adapter(
+    place: Path, player: Player, upstream: dict[str, Any] | None = None, **entry: Any
+) -> AsyncIterator[Adapter]:
+    """The adapter in front of the player, pings off."""
+    transport = {"transport": "sse", "url": player.site.url, **(upstream or {})}
+    settings = {
+        "core": {
+            "port": 0,
+            "shutdown_grace_seconds": 0,
+            "upstream_ping": {"enabled": False},
+            "tool_definition_pinning": {"mode": "off"},
+        },
+        "storage": {"root": str(place)},
+        "servers": [{"id": "raw", "mount_path": "/mcp", "upstream": transport, **entry}],
+    }
+    app = build(Settings.model_validate(settings))
+    async with running(app) as (_, port):
+        yield Adapter(app, port)
+
+
+def fields(head: str) -> dict[str, str]:
+    return {
+        name.lower(): value
+        for name, _, value in (line.partition(": ") for line in head.split("\r\n")[1:])
+        if name
+    }
+
+
+async def test_the_fields_that_cross_are_those_of_any_upstream(tmp_path: Path) -> None:
+    """Static and allowed fields are on the GET and on every POST, and nothing else of the client's."""
+    upstream = {"static_headers": {"X-Key": "k"}, "client_headers": {"passthrough": ["X-Tenant"]}}
+    async with playing() as player, adapter(tmp_path, player, upstream) as front, front.client() as client:
+        own = {"x_tenant": "t", "authorization": "Bearer own", "cookie": "a=b"}
+        await client.initialize(**own)
+        head, body = await client.request("POST", call_body(), mcp_protocol_version="2024-11-05", **own)
+        assert (head.status, body) == (200, result(1))
+        heads = [player.streams[0].head, *(post.head for post in player.site.posted)]
+        for each in heads:
+            found = fields(each)
+            assert (found["x-key"], found["x-tenant"]) == ("k", "t")
+            assert not {"authorization", "cookie", "mcp-session-id"} & set(found)
+        assert len(heads) == 3
+
+
+async def test_a_lost_session_is_opened_again(tmp_path: Path) -> None:
+    """The call under way may have run, and is not repeated; the next one is made in a session that was opened again."""
+    async with playing() as player, adapter(tmp_path, player) as front, front.client() as client:
+        await client.initialize()
+        calling = asyncio.create_task(client.request("POST", call_body("wait", 5)))
+        async with asyncio.timeout(PATIENCE):
+            await player.waiting.get()
+        player.streams[0].breaks()
+        head, body = await calling
+        error = orjson.loads(body)
+        assert (head.status, error["id"], error["error"]["code"]) == (200, 5, -32011)
+        assert "have run" in error["error"]["message"]
+        head, body = await client.request("POST", call_body("read", 6))
+        assert (head.status, body) == (200, result(6))
+        # The stream between them was opened to see whether the server goes on with the session.
+        assert player.methods(0) == ["initialize", "tools/call"] and player.methods(1) == []
+        assert player.methods(2) == ["initialize", "notifications/initialized", "tools/call"]
+
+
+async def test_lists_are_edited_on_the_way(tmp_path: Path) -> None:
+    """A consumer's upload helper is among the tools, as it is for any upstream."""
+    consumer = {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}
+    async with (
+        playing() as player,
+        adapter(tmp_path, player, adapters=[consumer]) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        asked = b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}'
+        _, body = await client.request("POST", asked)
+        names = [tool["name"] for tool in orjson.loads(body)["result"]["tools"]]
+        assert sorted(names) == ["raw_get_upload_url", "read"]
+
+
+async def test_a_modern_client_reads_what_to_do(tmp_path: Path) -> None:
+    """A request of 2026-07-28 gets 400, and no stream is opened for it."""
+    async with playing() as player, adapter(tmp_path, player) as front, front.client() as client:
+        head, body = await client.request(
+            "POST", modern_body(), mcp_protocol_version="2026-07-28", mcp_method="tools/call", mcp_name="tool"
+        )
+        assert (head.status, orjson.loads(body)["error"]["code"]) == (400, -32600)
+        assert player.streams == []
+
+
+async def test_a_deleted_session_ends_its_stream(tmp_path: Path) -> None:
+    """DELETE reaches the server as the end of the stream."""
+    async with playing() as player, adapter(tmp_path, player) as front, front.client() as client:
+        await client.initialize()
+        head, _ = await client.request("DELETE")
+        assert head.status == 200
+        await player.streams[0].left()
