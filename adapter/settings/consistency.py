@@ -269,10 +269,11 @@ _OF_STDIO = (
 
 
 def _strange_keys(upstream: UpstreamSettings, path: str) -> Iterator[Problem]:
-    """Keys of another transport than the server's."""
+    """Keys of another transport than the server's; a default that stands there does no harm."""
     is_stdio = upstream.transport == "stdio"
     for key in _OF_HTTP if is_stdio else _OF_STDIO:
-        if key in upstream.said:
+        usual = UpstreamSettings.model_fields[key].get_default(call_default_factory=True)
+        if key in upstream.said and getattr(upstream, key) != usual:
             sentence = (
                 "is not for stdio servers, which get no HTTP requests: remove it"
                 if is_stdio

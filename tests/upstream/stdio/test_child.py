@@ -152,10 +152,10 @@ async def test_what_a_child_leaves_behind_may_clean_up(start: Start) -> None:
 LEAVES_ONE_THAT_CLEANS_UP = """
 import subprocess, sys, time
 inner = '''
-import signal, sys, time
-def end(*_): print("term", flush=True); time.sleep(0.05); print("clean", flush=True); sys.exit()
+import os, signal, sys, time
+def end(*_): os.write(1, b"term\\n"); time.sleep(0.05); os.write(1, b"clean\\n"); sys.exit()
 signal.signal(signal.SIGTERM, end)
-print("up", flush=True)
+os.write(1, b"up\\n")
 time.sleep(600)
 '''
 process = subprocess.Popen([sys.executable, '-S', '-c', inner])

@@ -6,7 +6,9 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +25,9 @@ def sleeper(mark: str | None) -> Iterator[subprocess.Popen[bytes]]:
     environment = {"PATH": os.defpath, **({MARK: mark} if mark is not None else {})}
     with subprocess.Popen(["sleep", "600"], env=environment) as process:
         try:
-            # Popen returns when the program runs, so that it has its environment.
+            # Popen returns when the program is being loaded, a moment before its environment can be read.
+            while process.poll() is None and not Path(f"/proc/{process.pid}/environ").read_bytes():
+                time.sleep(0.001)
             yield process
         finally:
             process.kill()
