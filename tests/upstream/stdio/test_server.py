@@ -296,6 +296,9 @@ async def test_an_idle_process_rests(supervisor: Supervisor) -> None:
         client = await opened(upstream)
         pid = (await client.result("who"))["pid"]
         assert await vanished([pid], PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            while upstream.server.processes:  # its end is heard of a moment after it
+                await asyncio.sleep(0.01)
         ping = await client.send(message("ping", 3))
         assert orjson.loads(await read(ping)) == {"jsonrpc": "2.0", "id": 3, "result": {}}
         assert upstream.server.processes == 0
