@@ -60,12 +60,13 @@ class Verdict:
         ]
         if not self.direct or not self.adapted:
             found.append("the scenario did not run on both roads")
-        elif _comparable(self.direct) != _comparable(self.adapted):
-            found.append(f"the checks differ: {_comparable(self.direct)} and {_comparable(self.adapted)}")
+        elif comparable(self.direct) != comparable(self.adapted):
+            found.append(f"the checks differ: {comparable(self.direct)} and {comparable(self.adapted)}")
         return found
 
 
-def _comparable(checks: list[Check]) -> list[tuple[str, str]]:
+def comparable(checks: list[Check]) -> list[tuple[str, str]]:
+    """What must be equal on two roads, in no order: each check and how it came out."""
     return sorted((check.id, check.status) for check in checks)
 
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
+from aiohttp import web
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.filing import ADAPTERS, artifact, content_of, python_host, texts, uploaded
 from tests.e2e.over_stdio import PATIENCE, Command, serving
+from tests.e2e.provision import packages
+from tests.e2e.test_playwright import QUIET
+from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -52,12 +58,72 @@ def git(servers_python: Path, tmp_path: Path) -> Command:
 
 
 @pytest.fixture
+async def site() -> AsyncIterator[str]:
+    """The address of a page."""
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(
+            text="<title>Page</title><h1>Héllo</h1><button>Go</button>", content_type="text/html"
+        )
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    yield f"http://127.0.0.1:{port}/"
+    await runner.cleanup()
+
+
+@pytest.fixture
+def fetch(servers_python: Path) -> Command:
+    """``mcp-server-fetch``."""
+    options = ["--ignore-robots-txt", "--allow-private-ips"]
+    return str(servers_python), ["-m", "mcp_server_fetch", *options]
+
+
+@pytest.fixture
+def browser(node: Path, chromium: Path, tmp_path: Path) -> Command:
+    """``@playwright/mcp`` with the browser of the system."""
+    config = tmp_path / "playwright.json"
+    config.write_text(json.dumps({"browser": {"launchOptions": {"args": QUIET}}}))
+    script = packages() / "@playwright" / "mcp" / "cli.js"
+    options = ["--headless", "--no-sandbox", "--isolated", "--executable-path", str(chromium)]
+    return str(node), [
+        str(script),
+        *options,
+        "--config",
+        str(config),
+        "--output-dir",
+        str(tmp_path / "output"),
+    ]
+
+
+@pytest.fixture
 def files() -> Command:
     """The server of the file tests, on the SDK 2.x, which speaks both eras."""
     return sys.executable, ["-c", "from tests.e2e.files_server import server; server.run('stdio')"]
 
 
-CALLS: Mapping[str, list[tuple[str, dict[str, Any]]]] = {
+Call = tuple[str, dict[str, Any]]
+"""A tool and its arguments."""
+
+PAGE = "data:text/html,<title>T</title><button>Go</button>"
+
+TIMED = re.compile(r"page-[\dTZ-]+\.yml")
+
+SITE = "the site"
+"""Stands for the address of ``site`` in arguments."""
+
+CALLS: Mapping[str, list[Call]] = {
+    "browser": [
+        ("browser_navigate", {"url": PAGE}),
+        ("browser_snapshot", {}),
+        ("browser_click", {"element": "the button", "target": "button"}),
+        ("browser_evaluate", {"function": "() => document.title"}),
+        ("browser_console_messages", {}),
+        ("browser_click", {}),
+        ("browser_close", {}),
+    ],
     "everything": [
         ("echo", {"message": "héllo"}),
         ("get-sum", {"a": 1, "b": 2}),
@@ -70,11 +136,32 @@ CALLS: Mapping[str, list[tuple[str, dict[str, Any]]]] = {
         ("convert_time", {"source_timezone": "Nowhere", "time": "12:00", "target_timezone": "UTC"}),
     ],
     "files": [("digest", {"path": "/nowhere"}), ("none", {}), ("digest_inline", {"data": "aGVsbG8="})],
+    "fetch": [
+        # Raw: for anything else a library of the server installs npm packages of its own into its environment.
+        ("fetch", {"url": SITE, "raw": True}),
+        ("fetch", {"url": SITE, "raw": True, "max_length": 20}),
+        ("fetch", {"url": "http://127.0.0.1:1/"}),
+        ("fetch", {"url": "no address"}),
+        ("fetch", {}),
+    ],
     "git": [("git_status", {"repo_path": "/nowhere"})],
 }
 
 
-async def survey(client: Client, calls: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+def at_site(calls: list[Call], site: str) -> list[Call]:
+    """The calls with the address of the page where SITE stands."""
+    return [
+        (tool, {key: site if value == SITE else value for key, value in arguments.items()})
+        for tool, arguments in calls
+    ]
+
+
+def untimed(found: Any) -> Any:
+    """The same without the time, which the browser puts into names of snapshots."""
+    return json.loads(TIMED.sub("page.yml", json.dumps(found, default=repr)))
+
+
+async def survey(client: Client, calls: list[Call]) -> dict[str, Any]:
     """Everything that a client can see of a server, by the name of the request."""
     found: dict[str, Any] = {
         "server": client.server_info,
@@ -99,25 +186,34 @@ async def survey(client: Client, calls: list[tuple[str, dict[str, Any]]]) -> dic
     }
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize(
+    ("mode", "process"),
+    [
+        ("legacy", "per_session"),
+        ("auto", "per_session"),
+        ("legacy", "per_principal"),
+        ("legacy", "shared"),
+    ],
+)
 @pytest.mark.parametrize("name", sorted(CALLS))
 async def test_a_survey_finds_what_it_finds_directly(
-    name: str, mode: Any, tmp_path: Path, request: pytest.FixtureRequest
+    name: str, mode: Any, process: str, site: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Lists, results and errors are equal, key by key."""
     program, arguments = request.getfixturevalue(name)
+    calls = at_site(CALLS[name], site)
     direct_server = stdio_client(StdioServerParameters(command=program, args=arguments))
     async with asyncio.timeout(PATIENCE), Client(direct_server, mode=mode) as client:
-        direct = await survey(client, CALLS[name])
+        direct = await survey(client, calls)
     async with (
-        serving(tmp_path, (program, arguments)) as front,
+        serving(tmp_path, (program, arguments), process=process) as front,
         asyncio.timeout(PATIENCE),
         Client(streamable_http_client(front.url), mode=mode) as client,
     ):
-        through = await survey(client, CALLS[name])
+        through = await survey(client, calls)
     assert set(through) == set(direct)
     for key, value in direct.items():
-        assert through[key] == value, key
+        assert untimed(through[key]) == untimed(value), key
 
 
 async def test_everything_that_a_server_can_say_arrives(everything: Command, tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""Published servers, surveyed by the clients of other SDKs: key by key what they find directly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.over_stdio import serving
+from tests.e2e.sdk_survey import Found, Surveyors
+from tests.e2e.test_sse import EVERYTHING, adapter
+from tests.e2e.test_sse import everything as everything_over_sse
+from tests.e2e.test_stdio_servers import (
+    CALLS,
+    at_site,
+    browser,
+    clock,
+    everything,
+    fetch,
+    filesystem,
+    git,
+    site,
+    untimed,
+)
+
+pytestmark = pytest.mark.e2e
+
+__all__ = ["browser", "clock", "everything", "fetch", "filesystem", "git", "site"]
+
+LEGACY = ("python_v1", "ts_v1", "ts_v2 legacy")
+CLIENTS = (*LEGACY, "ts_v2 auto")
+
+EVERYTHING_CALLS = [(use.tool, use.arguments) for use in EVERYTHING]
+
+HEARS = {"browser": (1, 2), "everything": (1, 12)}
+"""The messages that come by themselves: to the SDK 1.x, which can do nothing for a server, and to each other client,
+which has roots, samples and a user."""
+
+MODERN = ("clock", "fetch", "git")
+"""Servers that speak 2026-07-28."""
+
+
+@pytest.fixture
+def surveyors(node: Path, mcp1_python: Path, tmp_path: Path) -> Surveyors:
+    """The scripts, installed."""
+    return Surveyors(node, mcp1_python, tmp_path)
+
+
+def compare(direct: dict[str, Found], through: dict[str, Found]) -> None:
+    """Find no difference, and name the first."""
+    for name, found in direct.items():
+        for question, answer in found["answers"].items():
+            assert untimed(through[name]["answers"][question]) == untimed(answer), (name, question)
+        assert untimed(through[name]) == untimed(found), name
+
+
+@pytest.mark.parametrize("name", ["browser", "clock", "everything", "fetch", "filesystem", "git"])
+async def test_every_client_finds_the_process_as_it_is(
+    name: str, surveyors: Surveyors, site: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Lists, contents, results, refusals, and what the server says and asks, for four clients at once."""
+    program, arguments = request.getfixturevalue(name)
+    calls = EVERYTHING_CALLS if name == "everything" else at_site(CALLS[name], site)
+    few, many = HEARS.get(name, (0, 0))
+    hears = [few, many, many, many]
+    direct = await surveyors.surveys(CLIENTS, {"command": program, "args": arguments}, calls, hears)
+    async with serving(tmp_path, (program, arguments)) as front:
+        through = await surveyors.surveys(CLIENTS, {"url": front.url}, calls, hears)
+    compare(direct, through)
+    assert (direct["ts_v2 auto"]["answers"]["version"] == "2026-07-28") is (name in MODERN)
+
+
+async def test_every_client_finds_everything_over_sse_as_it_is(
+    surveyors: Surveyors, node: Path, server_packages: Path, tmp_path: Path
+) -> None:
+    """The same for the reference server of the TypeScript SDK over SSE."""
+    hears = [1, 12, 12]
+    async with everything_over_sse(node, server_packages, tmp_path) as url:
+        direct = await surveyors.surveys(LEGACY, {"sse": url}, EVERYTHING_CALLS, hears)
+        async with adapter(tmp_path, url) as front:
+            through = await surveyors.surveys(LEGACY, {"url": front.url}, EVERYTHING_CALLS, hears)
+    compare(direct, through)
