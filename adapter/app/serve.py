@@ -18,9 +18,13 @@ from adapter.app.preflight import Obstacle, obstacles, warnings
 from adapter.app.run import running
 from adapter.edge.http.limits import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
-from adapter.settings.core import is_loopback
+from adapter.settings.core import Core, is_loopback
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem
+from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+
+DESCRIPTORS_OF_A_PROCESS = 3
+"""Pipes to one process of a server over stdio: its standard input, output and error."""
 
 DESCRIPTORS_BESIDE = 256
 """Files that are open beside the connections of clients and upstreams: the store, files on their way, logs."""
@@ -33,8 +37,7 @@ def allow_descriptors(settings: Settings, logger: FilteringBoundLogger) -> None:
     """Let the process open as many files as its connections may need, where the system allows that."""
     core = settings.core
     needed = core.max_connections + RESERVE + DESCRIPTORS_BESIDE
-    upstream = core.upstream.max_connections + core.upstream.max_streams
-    wanted = needed + upstream * len(settings.servers)
+    wanted = needed + sum(_descriptors_toward(server.upstream, core) for server in settings.servers)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -52,21 +55,32 @@ def allow_descriptors(settings: Settings, logger: FilteringBoundLogger) -> None:
         )
 
 
+def _descriptors_toward(upstream: UpstreamSettings, core: Core) -> int:
+    if upstream.transport == "stdio":
+        return DESCRIPTORS_OF_A_PROCESS * upstream.max_processes
+    return core.upstream.max_connections + core.upstream.max_streams
+
+
 def hide_from_programs(settings: Settings, logger: FilteringBoundLogger) -> None:
     """Make ``/proc/PID/environ`` and ``/proc/PID/mem`` of this process unreadable for others of its user.
 
-    Programs (``runtime: subprocess``) run as that user, and both hold every secret. There are no core dumps and no
-    debugger of the same user from then on, so this is for configurations with such programs only. It keeps nothing
-    from root. Where the system has no such switch, a warning says so.
+    Programs of tools (``runtime: subprocess``) and of servers (``transport: stdio``) run as that user, and both hold
+    every secret. There are no core dumps and no debugger of the same user from then on, so this is for configurations
+    with such programs only. It keeps nothing from root. Where the system has no such switch, a warning says so.
     """
-    tools = (tool for server in settings.servers for tool in server.tools.define)
-    if not any(tool.runtime == "subprocess" for tool in tools):
+    if not any(map(_starts_programs, settings.servers)):
         return
-    # Late: only programs of tools ask for it.
+    # Late: only programs ask for it.
     import ctypes
 
     if sys.platform != "linux" or ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-        logger.warning("programs of tools may read the adapter's memory and environment on this system")
+        logger.warning("programs may read the adapter's memory and environment on this system")
+
+
+def _starts_programs(server: ServerSettings) -> bool:
+    return server.upstream.transport == "stdio" or any(
+        tool.runtime == "subprocess" for tool in server.tools.define
+    )
 
 
 THRESHOLDS = (700, 10, 100)

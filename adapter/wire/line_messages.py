@@ -19,6 +19,9 @@ RpcId = str | int | float
 LARGE = 64 << 10
 """Bytes from which on a response is recognised by its first or last members, without parsing what is between them."""
 
+MOST_IN_BATCH = 256
+"""Messages of a batch. The adapter sends none, so no server owes it one; a larger batch could hold all others up."""
+
 _TOKEN = ("params", "_meta", "progressToken")
 _SUBSCRIPTION = ("params", "_meta", SUBSCRIPTION_KEY)
 _RESULT_SUBSCRIPTION = ("result", "_meta", SUBSCRIPTION_KEY)
@@ -38,6 +41,7 @@ _RESPONSE_TAIL = re.compile(
     % {b"s": _S, b"id": _ID}
 )
 _TAIL_LENGTH = 300
+_BATCH = re.compile(rb"[ \t\r\n]*\[")
 _PLAIN_TOKEN = re.compile(rb'"progressToken"%(s)s:%(s)s%(id)s' % {b"s": _S, b"id": _ID})
 
 
@@ -69,12 +73,20 @@ def as_line(body: bytes) -> bytes:
 
 
 def messages_of(line: bytes) -> list[LineMessage]:
-    """The messages of a line, several where it is a batch (MCP 2025-03-26). Raises BadJson for what is no message."""
-    if len(line) >= LARGE and (answer := _large_response(line)) is not None:
-        return [answer]
+    """The messages of a line, several where it is a batch (MCP 2025-03-26). Raises BadJson for what is no message.
+
+    A batch has less than LARGE bytes and at most MOST_IN_BATCH messages; a larger one is not read.
+    """
+    if len(line) >= LARGE:
+        if (answer := _large_response(line)) is not None:
+            return [answer]
+        if _BATCH.match(line):
+            raise BadJson("This batch is too large.")
     message = parse(line)
     if isinstance(message, dict):
         return [_read(message, line)]
+    if isinstance(message, list) and len(message) > MOST_IN_BATCH:
+        raise BadJson("This batch has too many messages.")
     if isinstance(message, list) and message and all(isinstance(each, dict) for each in message):
         return [_read(each, line[start:end]) for each, (start, end) in zip(message, items(line), strict=True)]
     raise BadJson("This is JSON, but no JSON-RPC message.")

@@ -40,6 +40,10 @@ for line in sys.stdin:
         if name == "blob":
             for _ in range(count): out.write("x" * (1 << 20))
             out.write("\\n")
+        if name == "batches":
+            for _ in range(count): out.write("[" + ",".join(['{"method":"a"}'] * 500_000) + "]\\n")
+        if name == "words":
+            for _ in range(count // 1000): sys.stderr.write(("x" * 50 + "\\n") * 1000)
         if name == "deaf":
             time.sleep(600)
     out.write(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}) + "\\n")
@@ -93,6 +97,15 @@ async def test_a_flood_of_notifications(tmp_path: Path) -> None:
             answered(silent, call("notes", count=NOTES)), answered(deaf, call("notes", count=NOTES))
         )
         assert await grown(arena, work) < MOST
+
+
+@pytest.mark.parametrize(("kind", "count"), [("batches", 10), ("words", NOTES)])
+async def test_a_flood_that_is_not_read(tmp_path: Path, kind: str, count: int) -> None:
+    """Batches of half a million messages, and hundreds of thousands of lines on standard error."""
+    async with attacked(tmp_path, "", server=flooding()) as arena, arena.client() as client:
+        await client.initialize()
+        assert await grown(arena, answered(client, call(kind, count=count))) < MOST
+        assert (await answered(client, call("nothing")))["result"] == {}
 
 
 async def test_a_line_without_an_end(tmp_path: Path) -> None:

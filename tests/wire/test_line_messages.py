@@ -14,6 +14,7 @@ from adapter.errors import BadJson
 from adapter.wire.envelope import Envelope, Kind, read_envelope
 from adapter.wire.line_messages import (
     LARGE,
+    MOST_IN_BATCH,
     LineMessage,
     answered,
     as_line,
@@ -114,6 +115,18 @@ def test_a_long_integer_is_exact() -> None:
     """Two ids of more than 64 bits do not become one."""
     assert only(b'{"id":36893488147419103233,"result":{}}').number == 36893488147419103233
     assert only(b'{"id":1.5,"result":{}}').number == 1.5
+
+
+def test_a_batch_has_few_messages() -> None:
+    """One of a million would hold up everything else for seconds; it is dropped, unread if it is large."""
+    assert len(messages_of(_batch(MOST_IN_BATCH))) == MOST_IN_BATCH
+    for line in (_batch(MOST_IN_BATCH + 1), _batch(LARGE), b" " + _batch(LARGE), b"[" * LARGE):
+        with pytest.raises(BadJson, match="batch"):
+            messages_of(line)
+
+
+def _batch(count: int) -> bytes:
+    return b"[" + b",".join([b'{"method":"a"}'] * count) + b"]"
 
 
 def test_a_batch_is_its_messages() -> None:

@@ -106,7 +106,9 @@ class Correlation:
         self._abandoned.append(request)
         if len(self._abandoned) > MOST_ABANDONED:
             oldest = self._abandoned.popleft()
-            if self.requests.take(oldest.number) is oldest:
+            # It may be answered, and its id be that of another request by now.
+            if self.requests.get(oldest.number) is oldest:
+                self.requests.take(oldest.number)
                 self._drop(oldest, tells=True)
 
     def _drop(self, request: RequestUnderWay, *, tells: bool) -> None:
@@ -122,7 +124,8 @@ class Correlation:
         if message.kind is Kind.RESPONSE:
             return self._settled(message)
         request = self.requests.of(message)
-        if request is None:
+        # A legacy server cancels requests of its own only, whose ids may be those of a client's as well.
+        if request is None or (message.method == CANCELLED and request.era is Era.LEGACY):
             self._line.take(message)
         elif message.method == CANCELLED:
             # The server ends a subscription (MCP 2026-07-28, "Subscriptions").

@@ -139,6 +139,13 @@ class RequestsUnderWay:
         found = [each for each in self._by_number.values() if each.session is session and each.streams]
         return found[::-1]
 
-    def of_session(self, session: LocalSession) -> bool:
-        """Tell whether a session has requests that are not answered."""
-        return any(each.session is session for each in self._by_number.values())
+    @property
+    def only_session(self) -> LocalSession | None:
+        """The session of all requests, None where they are those of several, or there are none."""
+        only = None
+        for request in self._by_number.values():
+            if request.session is not None and request.session is not only:
+                if only is not None:
+                    return None
+                only = request.session
+        return only

@@ -6,7 +6,7 @@ import asyncio
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import BadRequest
+from adapter.errors import BadRequest, SessionUnknown
 from adapter.upstream.local.correlation import BOUNDS
 from adapter.upstream.local.handshake import declared_capabilities
 from adapter.upstream.local.messages import LocalAnswer
@@ -48,14 +48,14 @@ class SseServer:
         if request.head.era is Era.MODERN:
             return LocalAnswer(failure(BadRequest(_LEGACY_ONLY), request.id_bytes), BadRequest.http)
         if request.session is not None:
-            return self._streams[request.session].call(request)
+            return self._of(request.session).call(request)
         local = self.sessions.open("", declared_capabilities(request))
         session = self._streams[local] = SseSession(self._address, self._terms, self._log, local)
         return session.open(request)
 
     async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:
         """See LocalServer. Raises UpstreamBroken where the server refuses the message."""
-        await self._streams[session].tell(envelope, head)
+        await self._of(session).tell(envelope, head)
 
     async def close(self) -> None:
         """End every session, and drop all connections."""
@@ -64,6 +64,13 @@ class SseServer:
             session.end()
         await asyncio.gather(*(session.closed() for session in streams))
         await self._address.http.close()
+
+    def _of(self, local: LocalSession) -> SseSession:
+        """The stream of a session. Raises SessionUnknown for one that ended while its batch was answered."""
+        session = self._streams.get(local)
+        if session is None:
+            raise SessionUnknown()
+        return session
 
     def _ended(self, local: LocalSession) -> None:
         session = self._streams.pop(local, None)

@@ -137,6 +137,8 @@ class SseSession:
             way.reply.end()
         else:
             self._correlation.give_up(way)
+            if way.reply.over:
+                self._limit_post(way)
 
     def _forget(self, way: RequestUnderWay) -> None:
         # Another request may have its id by now.
@@ -167,6 +169,7 @@ class SseSession:
 
     def cancel(self, request: RequestUnderWay) -> None:
         """See ServerLine. The server may not care, so nobody waits for it."""
+        self._limit_post(request)
         params = {"requestId": request.number, "reason": "Nobody waits for the answer any more."}
         asked = UpstreamRequest("POST", self._line.headers)
         task = asyncio.create_task(self._cancelled(notification(CANCELLED, params), asked))
@@ -207,7 +210,7 @@ class SseSession:
         self._limit_post(way)
 
     def _limit_post(self, way: RequestUnderWay) -> None:
-        """Leave the POST of an answered request little time to be accepted."""
+        """Leave the POST of a request that is over little time to be accepted."""
         if way in self._posts:
             asyncio.get_running_loop().call_later(self._terms.linger, self._posts[way].cancel)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from adapter.errors import LimitReached
 from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, notification, result
 from adapter.upstream.local.port import LocalRequest
@@ -22,11 +23,25 @@ from adapter.wire.shared_ids import CANCELLED, PROGRESS, named
 
 UPDATED = "notifications/resources/updated"
 LOGGED = "notifications/message"
+OF_EVERYBODY = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+    }
+)
+"""Notifications that say nothing about any client, so that strangers may hear them. Others may name a task or a URL."""
 
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 MOST_SUBSCRIPTIONS = 10_000
 """Resources of one child of which sessions want to hear."""
+
+MOST_OF_A_SESSION = 1000
+"""Resources of which one session may want to hear, so that it takes nobody else's place."""
+
+LONGEST_URI = 8192
+"""Characters of the URI of such a resource."""
 
 ANNOTATION = b"x-mcp-header"
 
@@ -65,10 +80,14 @@ class OneSession:
 
 
 class NoSession:
-    """Clients of MCP 2026-07-28: whatever they hear belongs to a request, and they are asked nothing."""
+    """Clients of MCP 2026-07-28: whatever they hear belongs to a request, and they are asked nothing.
 
-    def __init__(self, conversation: ChildConversation) -> None:
+    With ``strangers`` they are of several principals.
+    """
+
+    def __init__(self, conversation: ChildConversation, *, strangers: bool) -> None:
         self._conversation = conversation
+        self._strangers = strangers
         # By tool: what its calls repeat in header fields, as far as the child has listed it.
         self._mirrored: dict[str, Mapping[tuple[str, ...], str]] = {}
 
@@ -103,9 +122,13 @@ class NoSession:
         way.answer(message)
 
     def take(self, message: LineMessage) -> None:
-        """See Audience. A log message names no request, so it is passed on only if it can be of one alone."""
+        """See Audience. A log message names no request, so it is passed on only if it can be of one alone.
+
+        Of strangers none gets it: it may be about a call that was answered before.
+        """
         if message.kind is Kind.REQUEST:
             refuse(self._conversation, message)
+        if message.kind is Kind.REQUEST or self._strangers:
             return
         under_way = self._conversation.correlation.requests.streaming(None)
         if message.method == LOGGED and len(under_way) == 1:
@@ -132,6 +155,7 @@ class ManySessions:
         self._sessions: list[LocalSession] = []
         self._asked: dict[RpcId, _Asked] = {}
         self._subscribers: dict[str, list[LocalSession]] = {}
+        self._wanted: dict[LocalSession, set[str]] = {}
 
     @property
     def sessions(self) -> list[LocalSession]:
@@ -150,11 +174,14 @@ class ManySessions:
         for number, asked in list(self._asked.items()):
             if session in asked.sessions:
                 self._left(number, asked, session)
-        for uri in list(self._subscribers):
+        for uri in self._wanted.pop(session, ()):
             self._unsubscribe(uri, session)
 
     def ask(self, request: LocalRequest, session: LocalSession) -> LocalAnswer | PendingReply:
-        """See Audience. The child keeps a subscription until the last session that wants it has had enough."""
+        """See Audience. The child keeps a subscription until the last session that wants it has had enough.
+
+        Raises LimitReached for one subscription too many.
+        """
         method, uri = request.envelope.method, request.envelope.name
         if uri is not None and method == SUBSCRIBE:
             self._subscribe(uri, session)
@@ -163,17 +190,28 @@ class ManySessions:
         return self._conversation.ask(request, session)
 
     def _subscribe(self, uri: str, session: LocalSession) -> None:
-        sessions = self._subscribers.setdefault(uri, [])
-        if session not in sessions:
-            sessions.append(session)
-        if len(self._subscribers) > MOST_SUBSCRIPTIONS:
-            del self._subscribers[next(iter(self._subscribers))]
+        wanted = self._wanted.setdefault(session, set())
+        if uri in wanted:
+            return
+        is_new = uri not in self._subscribers
+        if (
+            len(wanted) >= MOST_OF_A_SESSION
+            or len(uri) > LONGEST_URI
+            or (is_new and len(self._subscribers) >= MOST_SUBSCRIPTIONS)
+        ):
+            raise LimitReached(
+                f"At most {MOST_OF_A_SESSION} resources of one session, and {MOST_SUBSCRIPTIONS} of one process can be "
+                f"subscribed to, each with a URI of at most {LONGEST_URI} characters."
+            )
+        wanted.add(uri)
+        self._subscribers.setdefault(uri, []).append(session)
 
     def _unsubscribe(self, uri: str, session: LocalSession) -> bool:
         """Forget that a session wants to hear of a resource. Returns true where others still want to."""
         sessions = self._subscribers.get(uri, [])
         if session in sessions:
             sessions.remove(session)
+            self._wanted.get(session, set()).discard(uri)
         if not sessions:
             self._subscribers.pop(uri, None)
         return bool(sessions)
@@ -190,7 +228,7 @@ class ManySessions:
             self._tell(self._subscribers.get(message.uri, self._all_unless_strangers()), message.data)
         elif message.method == LOGGED:
             self._tell(self._addressees(), message.data)
-        elif message.method != PROGRESS:
+        elif message.method in OF_EVERYBODY or (message.method != PROGRESS and not self._strangers):
             self._tell(self._sessions, message.data)
 
     def _tell(self, sessions: Iterable[LocalSession], data: bytes) -> None:
@@ -204,8 +242,8 @@ class ManySessions:
         """The session that has requests under way, if it is the only one; else all, or none of strangers."""
         if self._strangers:
             return []
-        busy = [each for each in self._sessions if self._conversation.correlation.requests.of_session(each)]
-        return busy if len(busy) == 1 else self._sessions
+        only = self._conversation.correlation.requests.only_session
+        return self._sessions if only is None or only not in self._sessions else [only]
 
     def _ask(self, message: LineMessage) -> None:
         assert message.number is not None, "a request has an id"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -17,9 +18,13 @@ PIECE = 65536
 LINES_AT_ONCE = 64
 """Lines handed on before everything else has its turn: whoever takes them may need 0.1 ms for each."""
 
+TURN_SECONDS = 0.01
+"""Processor time after which a turn hands on no further line: one that goes to a thousand sessions needs more."""
+
 
 class LinePipe:
-    """Reads lines from a non-blocking pipe, one piece or LINES_AT_ONCE lines in each turn of the loop.
+    """Reads lines from a non-blocking pipe, one piece or LINES_AT_ONCE lines in each turn of the loop, or fewer where
+    they take TURN_SECONDS.
 
     It begins paused. While it is paused nothing is read, so that the writer waits when the pipe is full; at most the
     lines of one piece are held. ``on_end`` is called after the last line. The descriptor is closed by ``close`` only.
@@ -87,12 +92,16 @@ class LinePipe:
 
     def _hand_on(self) -> None:
         self._turn = None
+        # Not the loop's clock: that of uvloop stands still within a turn.
+        end = time.thread_time() + TURN_SECONDS
         try:
             for _ in range(LINES_AT_ONCE):
                 # Whoever takes a line may pause, discard or close.
                 if self._paused or not self._waiting or self._on_line is None:
                     break
                 self._on_line(self._waiting.popleft())
+                if time.thread_time() >= end:
+                    break
         finally:
             self._arrange()
 

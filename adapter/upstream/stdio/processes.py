@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import LimitReached
 from adapter.rules.calls.restart_backoff import RestartBackoff
+from adapter.upstream.stdio.child import ChildOwner, ChildProcess
 from adapter.upstream.stdio.conversation import ChildConversation, ConversationTerms, StartChild
 from adapter.upstream.stdio.failures import backing_off
 
@@ -28,13 +29,15 @@ _LOOKS = 8
 class ProcessLimits(NamedTuple):
     """``most`` processes at once, each stopped after ``idle_ttl`` seconds without use, None: never.
 
-    ``first_pause`` and ``longest_pause`` are the seconds between failed starts.
+    ``first_pause`` and ``longest_pause`` are the seconds between failed starts. After ``spare`` seconds without use a
+    process may be stopped to make room for another.
     """
 
     most: int = 100
     idle_ttl: float | None = None
     first_pause: float = 1.0
     longest_pause: float = 60.0
+    spare: float = SPARE
 
 
 class Processes:
@@ -55,7 +58,7 @@ class Processes:
         self._put_to_rest = put_to_rest
         # Also those that are being stopped: they are processes as long as anything of them is left.
         self._all: dict[ChildConversation, str] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: dict[ChildConversation, asyncio.Task[None]] = {}
         self._backoffs: OrderedDict[str, RestartBackoff] = OrderedDict()
         self._looking: asyncio.Task[None] | None = None
 
@@ -76,14 +79,9 @@ class Processes:
         backoff = self._backoffs.get(series)
         if backoff is not None and (wait := backoff.wait(now)):
             raise backing_off(self._terms.server, wait, backoff.reason)
-        if len(self._all) >= self._limits.most and not self._make_room(now):
-            raise LimitReached(
-                f'The server "{self._terms.server}" has {self._limits.most} processes, as many as '
-                "servers[].upstream.max_processes allows. Try again when a session has ended.",
-                retry_after=SPARE,
-            )
+        start = self._start if len(self._all) < self._limits.most else self._start_in_place(now)
         terms = self._terms._replace(shared=shared)
-        conversation = ChildConversation(terms, self._start, partial(self._over, ended), self._log)
+        conversation = ChildConversation(terms, start, partial(self._over, ended), self._log)
         self._all[conversation] = series
         if self._looking is None and self._limits.idle_ttl is not None:
             self._looking = asyncio.get_running_loop().create_task(self._look(self._limits.idle_ttl))
@@ -95,21 +93,19 @@ class Processes:
             self._looking.cancel()
         for conversation in list(self._all):
             conversation.leave()
-        await asyncio.gather(*self._closing)
+        await asyncio.gather(*self._closing.values())
 
     def _over(self, ended: Callable[[ChildConversation], None], conversation: ChildConversation) -> None:
         now = asyncio.get_running_loop().time()
         self._note(self._all[conversation], conversation, now)
         ended(conversation)
-        task = asyncio.get_running_loop().create_task(self._close(conversation))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing[conversation] = asyncio.get_running_loop().create_task(self._close(conversation))
 
     async def _close(self, conversation: ChildConversation) -> None:
         try:
             await conversation.close()
         finally:
-            del self._all[conversation]
+            del self._all[conversation], self._closing[conversation]
 
     def _note(self, series: str, conversation: ChildConversation, now: float) -> None:
         """Count a start that failed. One that was stopped by the adapter says nothing."""
@@ -126,13 +122,30 @@ class Processes:
 
     # --- idle processes ---------------------------------------------------------------------------------------
 
-    def _make_room(self, now: float) -> bool:
-        """Stop the process that was unused for longest, if that is long enough. Its place is free at once."""
-        idle = [each for each in self._all if each.is_idle and now - each.used > SPARE]
+    def _start_in_place(self, now: float) -> StartChild:
+        """Stop the process that was unused for longest, for one that starts when nothing is left of it.
+
+        Raises LimitReached where each was used a short time ago.
+        """
+        # One that is being stopped already makes room for the one that it is stopped for.
+        idle = [
+            each
+            for each in self._all
+            if each not in self._closing and each.is_idle and now - each.used >= self._limits.spare
+        ]
         if not idle:
-            return False
-        self._put_to_rest(min(idle, key=lambda each: each.used))
-        return True
+            raise LimitReached(
+                f'The server "{self._terms.server}" has {self._limits.most} processes, as many as '
+                "servers[].upstream.max_processes allows. Try again when a session has ended.",
+                retry_after=SPARE,
+            )
+        unused = min(idle, key=lambda each: each.used)
+        self._put_to_rest(unused)
+        return partial(self._start_after, self._closing[unused])
+
+    async def _start_after(self, closing: asyncio.Task[None], owner: ChildOwner) -> ChildProcess:
+        await asyncio.wait((closing,))
+        return await self._start(owner)
 
     async def _look(self, idle_ttl: float) -> None:
         loop = asyncio.get_running_loop()

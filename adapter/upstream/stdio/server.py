@@ -121,7 +121,9 @@ class StdioServer:
 
     def _open(self, request: LocalRequest) -> PendingReply:
         """Start a process for a session of its own, which gets the client's ``initialize`` as it is."""
-        conversation = self._processes.begin("", self._over, shared=False)
+        # An initialize that its process does not survive delays nobody but the principal who sends it.
+        series = f"session {request.head.caller.principal}"
+        conversation = self._processes.begin(series, self._over, shared=False)
         session = self.sessions.open("", declared_capabilities(request))
         self._of_session[session] = conversation
         conversation.audience = OneSession(conversation, session)
@@ -157,7 +159,8 @@ class StdioServer:
         audience = self._modern.get(key)
         if audience is None:
             conversation = self._processes.begin(f"modern {key}", self._over, shared=True)
-            audience = conversation.audience = self._modern[key] = NoSession(conversation)
+            audience = NoSession(conversation, strangers=self._mode is ProcessMode.SHARED)
+            conversation.audience = self._modern[key] = audience
         return audience
 
     # --- ending -----------------------------------------------------------------------------------------------

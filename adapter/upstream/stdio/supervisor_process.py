@@ -197,13 +197,15 @@ class SupervisorProcess:
     def _start(
         self, number: int, argv: list[bytes], variables: list[bytes], cwd: bytes, descriptors: list[int]
     ) -> None:
-        failures, failed = os.pipe()
+        ends: tuple[int, ...] = ()
         try:
             if len(descriptors) != DESCRIPTORS:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            failures, failed = ends = os.pipe()
             pid = os.fork()
         except OSError as error:
-            os.close(failures)
+            for descriptor in (*descriptors, *ends):
+                os.close(descriptor)
             self._say(FAILED, number, STEPS.index("start"), error.errno or 0)
         else:
             if pid == 0:
@@ -211,8 +213,8 @@ class SupervisorProcess:
                 self._become(argv, [*variables, mark], cwd, descriptors, failed)
             self._children[pid] = _Child(number, pid, failures)
             self._watch(failures, lambda: self._settle(self._children[pid]))
-        for descriptor in (*descriptors, failed):
-            os.close(descriptor)
+            for descriptor in (*descriptors, failed):
+                os.close(descriptor)
 
     def _become(
         self, argv: list[bytes], variables: list[bytes], cwd: bytes, descriptors: list[int], failed: int

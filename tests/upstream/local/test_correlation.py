@@ -187,6 +187,30 @@ async def test_a_client_that_leaves_cancels_nothing_at_first() -> None:
     assert line.says(b'{"id":0,"result":{}}', b'{"id":1,"result":{}}') == [False, True]
 
 
+async def test_an_id_of_an_abandoned_request_may_be_used_again() -> None:
+    """What was answered long ago takes no later request of the same id with it."""
+    line = Line()
+    for _ in range(MOST_ABANDONED):
+        line.asks(1).give_up()
+        line.says(b'{"id":1,"result":{}}')
+    waiting = line.asks(1)
+    line.asks(2).give_up()
+    assert line.told == [] and not waiting.over
+    assert line.says(b'{"id":1,"result":{}}') == [True]
+
+
+async def test_a_server_that_cancels_its_own_request_cancels_no_call() -> None:
+    """Both sides number from 1; the client hears of it on its stream, and its call is answered."""
+    line = Line()
+    call = line.asks(1)
+    cancelled = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
+    line.says(cancelled, b'{"id":1,"result":{}}')
+    assert [each for each in (await read(call)).split(b"\n") if each.startswith(b"data: ")] == [
+        b"data: " + cancelled,
+        b'data: {"id":1,"result":{}}',
+    ]
+
+
 async def test_a_request_that_is_withdrawn_is_over() -> None:
     """The client's own notification tells the server; one that waited too long is cancelled by the adapter."""
     line = Line()

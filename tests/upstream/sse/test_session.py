@@ -394,3 +394,36 @@ async def test_a_post_that_is_never_accepted_goes_with_its_answer(site: SseSite)
     assert (await waits).whole == result()
     await post.peer.left()
     await front.close()
+
+
+async def test_a_post_that_is_never_accepted_goes_with_its_client(site: SseSite) -> None:
+    """A call that is cancelled gives its connection back too, or a server could keep them all."""
+    front = Front(site, linger=0.01)
+    session, _ = await front.opened()
+    site.accepts = False
+    waits = front.posting(call(), session)
+    post = await site.post()
+    withdrawing = front.posting(sent("notifications/cancelled", requestId=7), session)
+    assert (await waits).status == 202
+    await post.peer.left()
+    await (await site.post()).answers()
+    assert (await withdrawing).status == 202
+    await front.close()
+
+
+async def test_a_batch_whose_session_ends_on_the_way_is_answered_404(site: SseSite) -> None:
+    """The notification of a batch is under way when the client ends the session."""
+    front = Front(site)
+    opening = front.posting(INITIALIZE)
+    stream = await (await site.stream()).opens()
+    await site.post()
+    await stream.says(AGREED.replace(b"2024-11-05", b"2025-03-26"))
+    session = header((await opening).headers, "mcp-session-id")
+    assert session is not None
+    site.accepts = False
+    waits = front.posting(b"[" + sent("notifications/x") + b"," + call() + b"]", session)
+    post = await site.post()
+    assert (await front.delete(session)).status == 200
+    await post.answers()
+    assert (await waits).status == 404
+    await front.close()

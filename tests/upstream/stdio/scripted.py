@@ -48,6 +48,7 @@ def call(number, params):
         for n in range(given["n"]): tell("notifications/message", data=n)
         answer(number, {})
     elif name == "raw": sys.stdout.write(given["line"] + "\n"); sys.stdout.flush()
+    elif name == "tell": tell(given["method"]); answer(number, {})
     elif name == "ask":
         asking[given.get("id", "q")] = number
         say({"jsonrpc": "2.0", "id": given.get("id", "q"), "method": given["method"], "params": {}})
@@ -62,6 +63,7 @@ for line in sys.stdin:
         if number in asking: answer(asking.pop(number), {"answered": message.get("result", message.get("error"))})
     elif method == "initialize":
         if "--mute" in sys.argv: continue
+        if "crash" in params["capabilities"]: sys.exit(1)
         if "--refuse" in sys.argv: say({"jsonrpc": "2.0", "id": number, "error": {"code": -32000, "message": "no"}})
         else: answer(number, {"protocolVersion": params["protocolVersion"], "capabilities": params["capabilities"]})
     elif method == "tools/call": call(number, params)
@@ -76,7 +78,7 @@ for line in sys.stdin:
         tell("notifications/message", data="cancelled " + json.dumps(params["requestId"]) + known)
     elif number is not None: answer(number, {"method": method})
 """
-"""Tools: who, hold and release, progress, log, raw, ask, update, exit, sleep."""
+"""Tools: who, hold and release, progress, log, raw, tell, ask, update, exit, sleep."""
 
 
 class Client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import UpstreamExited
-from adapter.upstream.stdio.pipes import LINES_AT_ONCE, LinePipe, MessagePipe
+from adapter.upstream.stdio.pipes import LINES_AT_ONCE, TURN_SECONDS, LinePipe, MessagePipe
 from adapter.wire.lines import Line
 
 
@@ -60,6 +61,29 @@ async def test_some_lines_are_handed_on_in_a_turn() -> None:
         await asyncio.sleep(0)
     assert {LINES_AT_ONCE, 2 * LINES_AT_ONCE, 3 * LINES_AT_ONCE} <= counts
     assert all(count % LINES_AT_ONCE == 0 for count in counts)
+    end.pipe.close()
+
+
+async def test_lines_that_take_long_are_handed_on_one_by_one() -> None:
+    """An owner that tells a thousand clients of each line does not hold up everything else."""
+    reading, writing = pipe()
+    counts: set[int] = set()
+    lines: list[Line] = []
+
+    def take(line: Line) -> None:
+        lines.append(line)
+        end = time.thread_time() + TURN_SECONDS
+        while time.thread_time() < end:
+            pass
+
+    end = Reading(reading, take)
+    os.write(writing, b"x\n" * 5)
+    os.close(writing)
+    end.pipe.resume()
+    while not end.ended.is_set():
+        counts.add(len(lines))
+        await asyncio.sleep(0)
+    assert counts == {0, 1, 2, 3, 4, 5}
     end.pipe.close()
 
 

@@ -290,6 +290,33 @@ async def test_no_more_processes_than_allowed(supervisor: Supervisor) -> None:
         await opened(upstream)
 
 
+async def test_a_process_makes_room_for_one_other(supervisor: Supervisor) -> None:
+    """It is stopped for one new session, which starts when it is gone; those that find no other are refused."""
+    slow = SERVER + "time.sleep(600)"
+    limits = ProcessLimits(most=2, spare=0)
+    async with running(supervisor, Setup(limits=limits, program=slow)) as upstream:
+        pids = [(await (await opened(upstream)).result("who"))["pid"] for _ in range(2)]
+        newer = [Client(upstream) for _ in range(4)]
+        opening = [asyncio.create_task(client.initialize()) for client in newer]
+        for each in asyncio.as_completed(opening[:2]):
+            await each
+            assert sum(map(lives, pids)) <= 1
+        found = await asyncio.gather(*opening, return_exceptions=True)
+        assert [isinstance(each, LimitReached) for each in found] == [False, False, True, True]
+        assert not any(map(lives, pids))
+
+
+async def test_a_start_that_fails_delays_its_own_principal_only(supervisor: Supervisor) -> None:
+    """A client whose initialize no process survives keeps nobody else from opening a session."""
+    async with running(supervisor, Setup()) as upstream:
+        eve = Client(upstream, "eve")
+        with pytest.raises(UpstreamUnreachable, match="exit code 1"):
+            await eve.initialize(crash={})
+        with pytest.raises(UpstreamUnreachable, match="not started again for"):
+            await eve.initialize()
+        await Client(upstream, "ada").initialize()
+
+
 async def test_an_idle_process_rests(supervisor: Supervisor) -> None:
     """It is stopped, its session still answers pings, and any other request is told to initialize again."""
     async with running(supervisor, Setup(limits=ProcessLimits(idle_ttl=0.2))) as upstream:

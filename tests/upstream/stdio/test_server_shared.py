@@ -7,7 +7,8 @@ import asyncio
 import orjson
 import pytest
 
-from adapter.errors import UpstreamUnanswered
+from adapter.errors import LimitReached, UpstreamUnanswered
+from adapter.upstream.stdio.audiences import LONGEST_URI, MOST_OF_A_SESSION
 from adapter.upstream.stdio.processes import ProcessLimits
 from adapter.upstream.stdio.server import ProcessMode
 from adapter.upstream.stdio.supervisor import Supervisor
@@ -141,6 +142,46 @@ async def test_an_update_goes_to_those_who_subscribed(supervisor: Supervisor) ->
         (told,) = await next_events(streams[0])
         assert told["params"] == {"uri": "file:///a"}
         assert [repr(stream) for stream in streams] == ["<EventStream: open, 0 unread>"] * 2
+
+
+async def test_strangers_hear_of_lists_only(supervisor: Supervisor) -> None:
+    """Any other notification may name a task or a page of another client; clients of one principal hear all."""
+    told, listed = "notifications/tasks/status", "notifications/tools/list_changed"
+    for setup, expected in ((SHARED, [listed]), (PRINCIPAL, [told, listed])):
+        async with running(supervisor, setup) as upstream:
+            client = Client(upstream)
+            await client.initialize()
+            listening = await client.listen()
+            for method in (told, listed):
+                await client.result("tell", method=method)
+            heard = await next_events(listening, len(expected))
+            assert [each["method"] for each in heard] == expected
+
+
+async def test_a_session_takes_no_subscription_of_another(supervisor: Supervisor) -> None:
+    """It is refused one too many, also one with an endless URI; those of others stay."""
+    async with running(supervisor, SHARED) as upstream:
+        one, other = Client(upstream, "ada"), Client(upstream, "eve")
+        await one.initialize()
+        await other.initialize()
+        listening = await one.listen()
+        await one.send(message("resources/subscribe", 1, {"uri": "file:///a"}))
+        for number in range(MOST_OF_A_SESSION):
+            await other.send(message("resources/subscribe", number, {"uri": f"x:{number}"}))
+        for uri in ("x:more", "x:" + "y" * LONGEST_URI):
+            with pytest.raises(LimitReached, match="subscribed"):
+                await other.send(message("resources/subscribe", 1, {"uri": uri}))
+        await other.send(message("resources/unsubscribe", 1, {"uri": "x:1"}))
+        await other.send(message("resources/subscribe", 1, {"uri": "x:more"}))
+        await other.result("update", uri="file:///a")
+        assert (await next_events(listening))[0]["params"] == {"uri": "file:///a"}
+
+
+async def test_no_modern_stranger_hears_a_log_message(supervisor: Supervisor) -> None:
+    """It names no request, and may be about another client's call that was answered before."""
+    async with running(supervisor, SHARED) as upstream:
+        reply = await Client(upstream).send(call("log", modern=True, n=1), modern="tools/call")
+        assert reply.whole is not None and orjson.loads(reply.whole)["result"] == {}
 
 
 async def test_a_crash_ends_all_sessions_of_the_process(supervisor: Supervisor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from structlog import get_logger
 
+from adapter.errors import UpstreamNotStarted
 from adapter.upstream.stdio.child import ChildLimits, ChildProcess, ChildSpec
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import (
@@ -170,6 +172,30 @@ async def test_the_supervisor_knows_no_secret_and_stays_small(supervisor: Superv
     memory = Path(f"/proc/{supervisor.pid}/smaps_rollup").read_text()
     proportional = next(line for line in memory.splitlines() if line.startswith("Pss:"))
     assert int(proportional.split()[1]) < 12 * 1024
+
+
+@pytest.mark.parametrize("more", [1, 3], ids=["none for the child", "none for the news of it"])
+async def test_a_supervisor_without_descriptors_refuses_a_start(
+    supervisor: Supervisor, start: Start, more: int
+) -> None:
+    """The other children go on, and nothing is left open."""
+    other = Witness()
+    running = await start(ECHO, other)
+    assert supervisor.pid is not None
+    opened = descriptors(supervisor.pid)
+    highest = max(int(each.name) for each in Path(f"/proc/{supervisor.pid}/fd").iterdir())
+    limits = resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, (highest + 1 + more, limits[1]))
+    with pytest.raises(UpstreamNotStarted) as refused:
+        await start(ECHO, Witness())
+    assert "Too many open files" in str(refused.value.reason or refused.value)
+    resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, limits)
+    await running.send(b"still here")
+    assert await other.line() == b"still here"
+    assert descriptors(supervisor.pid) == opened
+    again = Witness()
+    await (await start(ECHO, again)).send(b"me too")
+    assert await again.line() == b"me too"
 
 
 async def test_idle_children_cost_nothing(supervisor: Supervisor, start: Start) -> None:
