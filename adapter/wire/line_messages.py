@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from adapter.errors import BadJson
 from adapter.wire.envelope import Envelope, Kind, parse, read_response
 from adapter.wire.names import SUBSCRIPTION_KEY
+from adapter.wire.nesting import has_more_values
 from adapter.wire.shared_ids import CANCELLED, PROGRESS, with_id
 from adapter.wire.spans import Edit, Replace, Span, edit, find, items
 
@@ -18,6 +19,12 @@ RpcId = str | int | float
 
 LARGE = 64 << 10
 """Bytes from which on a response is recognised by its first or last members, without parsing what is between them."""
+
+LARGEST = 4 << 20
+"""Bytes of a message that is read whole. Responses may be larger where their first or last members tell the id."""
+
+MOST_VALUES = 100_000
+"""Values of such a message: to read them takes some ten milliseconds."""
 
 MOST_IN_BATCH = 256
 """Messages of a batch. The adapter sends none, so no server owes it one; a larger batch could hold all others up."""
@@ -31,14 +38,15 @@ _LINE_ENDS = b"\r\n"
 # begins the text, and before the last brace only an escaped quotation mark could belong to one.
 _S = rb"[ \t]{0,4}"
 _ID = rb'(-?[0-9]{1,15}|"[^"\\\x00-\x1f]{0,200}")'
+_PARTS = {b"s": _S, b"id": _ID, b"rpc": rb"\"jsonrpc\"%(s)s:%(s)s\"2\.0\"" % {b"s": _S}}
 _RESPONSE_HEAD = re.compile(
-    rb"\{%(s)s\"jsonrpc\"%(s)s:%(s)s\"2\.0\"%(s)s,%(s)s\"id\"%(s)s:%(s)s%(id)s%(s)s,%(s)s\"result\"%(s)s:"
-    % {b"s": _S, b"id": _ID}
+    rb"\{%(s)s(?:%(rpc)s%(s)s,%(s)s)?\"id\"%(s)s:%(s)s%(id)s%(s)s,%(s)s(?:%(rpc)s%(s)s,%(s)s)?\"result\"%(s)s:"
+    % _PARTS
 )
-_RESULT_FIRST = re.compile(rb"\{%(s)s\"result\"%(s)s:" % {b"s": _S})
+_RESULT_FIRST = re.compile(rb"\{%(s)s(?:%(rpc)s%(s)s,%(s)s)?\"result\"%(s)s:" % _PARTS)
 _RESPONSE_TAIL = re.compile(
-    rb"[}\]]%(s)s,%(s)s\"jsonrpc\"%(s)s:%(s)s\"2\.0\"%(s)s,%(s)s\"id\"%(s)s:%(s)s%(id)s%(s)s\}%(s)s\Z"
-    % {b"s": _S, b"id": _ID}
+    rb"[}\]]%(s)s,%(s)s(?:%(rpc)s%(s)s,%(s)s)?\"id\"%(s)s:%(s)s%(id)s%(s)s(?:,%(s)s%(rpc)s%(s)s)?\}%(s)s\Z"
+    % _PARTS
 )
 _TAIL_LENGTH = 300
 _BATCH = re.compile(rb"[ \t\r\n]*\[")
@@ -75,13 +83,16 @@ def as_line(body: bytes) -> bytes:
 def messages_of(line: bytes) -> list[LineMessage]:
     """The messages of a line, several where it is a batch (MCP 2025-03-26). Raises BadJson for what is no message.
 
-    A batch has less than LARGE bytes and at most MOST_IN_BATCH messages; a larger one is not read.
+    A batch has less than LARGE bytes and at most MOST_IN_BATCH messages; a larger one is not read. Nor is another
+    message above LARGEST or MOST_VALUES, unless it is a response in one of the usual shapes.
     """
     if len(line) >= LARGE:
         if (answer := _large_response(line)) is not None:
             return [answer]
         if _BATCH.match(line):
             raise BadJson("This batch is too large.")
+        if len(line) > LARGEST or has_more_values(line, MOST_VALUES):
+            raise BadJson("This message is too large.")
     message = parse(line)
     if isinstance(message, dict):
         return [_read(message, line)]

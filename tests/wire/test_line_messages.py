@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from adapter.errors import BadJson
 from adapter.wire.envelope import Envelope, Kind, read_envelope
 from adapter.wire.line_messages import (
     LARGE,
+    LARGEST,
     MOST_IN_BATCH,
     LineMessage,
     answered,
@@ -157,6 +159,26 @@ def test_what_looks_like_an_id_inside_is_none(text: str, value: Any) -> None:
     inner = {"jsonrpc": "2.0", "id": 1, "text": '},"jsonrpc":"2.0","id":2}' + text, "value": value}
     message = {"result": {"inner": inner, "fill": "x" * LARGE}, "id": 3, "jsonrpc": "2.0"}
     assert only(json.dumps(message, separators=(",", ":")).encode()).number == 3
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations(("jsonrpc", "id", "result"))], ids=str)
+def test_a_response_in_any_order_is_found_whatever_its_size(names: tuple[str, ...]) -> None:
+    """Its first or its last members tell its id, and a million values between them are not read."""
+    parts = {"jsonrpc": '"2.0"', "id": '"a.7"', "result": "{" + f'"values":[{"{}," * 1_000_000}{{}}]' + "}"}
+    line = ("{" + ",".join(f'"{name}":{parts[name]}' for name in names) + "}").encode()
+    (found,) = messages_of(line)
+    assert (found.kind, found.number, found.data) == (Kind.RESPONSE, "a.7", line)
+
+
+def test_a_message_that_takes_long_to_read_is_dropped() -> None:
+    """A notification or a request has at most 100,000 values and 4 MiB: reading it holds up everybody."""
+    for params in (
+        '{"a":[' + "{}," * 100_000 + "{}]}",
+        '{"a":"' + "x" * LARGEST + '"}',
+    ):
+        for head in ('"method":"m"', '"method":"m","id":1', '"id":[1],"result":1'):
+            with pytest.raises(BadJson, match="too large"):
+                messages_of(f'{{"jsonrpc":"2.0",{head},"params":{params}}}'.encode())
 
 
 def test_a_large_request_is_parsed() -> None:
