@@ -52,7 +52,8 @@ def run(server: WrappedServer, options: WrapOptions) -> int:
     Return the exit status, 1 if it cannot be started or served. Raises SettingsError.
     """
     settings = server.settings()
-    made = [folder for folder in (server.root, *server.root.parents) if not folder.exists()]
+    folders = (server.root / "state", server.root, *server.root.parents)
+    made = [folder for folder in folders if not folder.exists()]
     if (problem := _hindrance(settings, options)) is not None:
         return _failed(problem)
     print(f"mcp-adapter: starting {server.id} to see its tools; {_patience(server)} …", file=sys.stderr)
@@ -71,6 +72,7 @@ def run(server: WrappedServer, options: WrapOptions) -> int:
     print(report(server, settings.core.port, found, FoundTools(proposals, applied)), flush=True)
     if options.save is not None and not _saved(server, settings, applied, options):
         return FAILED
+    print("\nStop with Ctrl-C.", flush=True)
     return serve(settings, cautions(settings))
 
 
@@ -167,7 +169,8 @@ def _plain_reason(text: str) -> str:
     sentence, words, last = text.partition(" Its last words: ")
     if sentence.startswith('Server "'):
         sentence = sentence.partition('": ')[2] or sentence
-    sentence = shown(sentence.removeprefix("upstream.command: "), _REASON_LIMIT)
+    sentence = sentence.removeprefix("upstream.command: ").replace("in upstream.env", "with --env")
+    sentence = shown(sentence, _REASON_LIMIT)
     lines = [f"  {shown(line, 500)}" for line in last.split(" | ")] if words else []
     return "\n".join([sentence, *lines])
 
@@ -190,8 +193,7 @@ def _saved(
     except OSError as error:
         _failed(f"{options.save} cannot be written: {error.strerror or error}")
         return False
-    print(f"{options.save} is written; mcp-adapter serve --config {options.save} starts the same.")
+    print(f"\n{options.save} is written; mcp-adapter serve --config {options.save} starts the same.")
     for variable, place in variables.items():
         print(f"  Set {variable} before: a secret ({place}) was left out of the file.")
-    sys.stdout.flush()
     return True

@@ -55,8 +55,6 @@ def report(server: WrappedServer, port: int, found: FoundServer, files: FoundToo
         "or with JSON (VS Code calls the outer key servers):",
         "",
         textwrap.indent(_json(address), "  "),
-        "",
-        "Stop with Ctrl-C.",
     ]
     return "\n".join(lines)
 
@@ -90,6 +88,8 @@ def _files(files: FoundTools, id_: str) -> Iterator[str]:
         yield from (f"  {_argument(each)}" for each in files.applied)
         if any(each.direction == "consume" for each in files.applied):
             yield f"  The tool {id_}_get_upload_url tells a client where to upload; or: mcp-adapter upload FILE --url …"
+        if any(each.direction == "produce" for each in files.applied):
+            yield "  A tool that writes a file does so at each call, also where it could return its result as text."
         yield ""
     left = [each for each in files.proposals if (each.tool, each.argument, each.direction) not in applied]
     if left:
