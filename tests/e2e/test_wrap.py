@@ -15,6 +15,8 @@ import pytest
 
 from tests.commands.running import ADAPTER, mcp_adapter
 from tests.e2e.filing import artifact, content_of, curl, python_host, said, uploaded
+from tests.e2e.over_stdio import settings
+from tests.e2e.processes import Adapter
 from tests.e2e.provision import ROOT, packages
 from tests.ports import free_port
 
@@ -178,6 +180,30 @@ def test_a_server_that_does_not_start_is_one_sentence(
     ran = mcp_adapter(tmp_path, "wrap", "--port", str(free_port()), *arguments)
     assert ran.returncode == 1 and said_ in ran.stderr and "Traceback" not in ran.stderr
     assert ran.stdout == "" and list(tmp_path.iterdir()) == []
+
+
+@asynccontextmanager
+async def secured(place: Path, token: str) -> AsyncIterator[Adapter]:
+    """Another adapter, which asks for a token."""
+    more = {"core": {"auth": {"enabled": True, "token": token}}}
+    front = Adapter(place, {**settings(place, (FILES[0], FILES[1:])), **more})
+    try:
+        await front.start()
+        yield front
+    finally:
+        await front.stop()
+
+
+async def test_a_url_that_needs_a_token_says_which_flag_gives_it(tmp_path: Path) -> None:
+    """The header reaches the server; without it the sentence names the flag."""
+    token = "a-token-of-sixteen-letters"
+    async with secured(tmp_path, token) as front:
+        port = str(free_port())
+        ran = await asyncio.to_thread(mcp_adapter, tmp_path, "wrap", "--port", port, front.url)
+        assert ran.returncode == 1 and "pass --header 'Authorization: Bearer …'" in ran.stderr, ran.stderr
+        header = ["--header", f"Authorization: Bearer {token}"]
+        async with running(tmp_path, front.url, "--port", "0", *header) as wrapped:
+            assert "5 tools" in wrapped.text and token not in wrapped.text
 
 
 def test_what_stands_in_the_way_is_said_before_the_start(tmp_path: Path) -> None:

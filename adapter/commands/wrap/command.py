@@ -25,7 +25,7 @@ from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.rules.text.unicode import shown
 from adapter.settings.consistency import cautions
 from adapter.settings.root import Settings
-from adapter.upstream.client.server import ServerRefused, connected
+from adapter.upstream.client.server import ServerRefused, TokenRefused, connected
 from adapter.upstream.client.transfers import json_of
 
 FAILED, TERMINATED = 1, 143
@@ -60,10 +60,11 @@ def run(server: WrappedServer, options: WrapOptions) -> int:
     try:
         found = uvloop.run(_looked_at(settings))
     except ServerRefused as refused:
-        _remove_empty(made)
         return _failed(_why(server, str(refused)))
     except asyncio.CancelledError:
         return TERMINATED
+    finally:
+        _remove_empty(made)
     proposals = propose(found.tools)
     applied = named_arguments(found.tools, options.consume, options.produce)
     if options.auto:
@@ -136,6 +137,8 @@ async def _asked(base: str, settings: Settings) -> FoundServer:
             tools = await server.tools() if server.client.server_capabilities.tools else []
             name, version = ("", "") if info is None else (info.title or info.name, info.version)
             return FoundServer(name or entry.id, version, server.client.protocol_version, tools)
+    except TokenRefused:
+        raise ServerRefused("it needs a token: pass --header 'Authorization: Bearer …'.") from None
     except ServerRefused as refused:
         raise ServerRefused(await _reason(base) or str(refused)) from None
 
