@@ -36,6 +36,15 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def test_every_page_can_be_found() -> None:
+    """Each page of docs/ is linked from the README or from another page."""
+    pages = set(HOUSE.glob("docs/*.md"))
+    for page in PAGES:
+        targets = re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text())
+        pages -= {(page.parent / target).resolve() for target in targets} - {page.resolve()}
+    assert not pages
+
+
 def test_links_to_headings_have_one(page: Path) -> None:
     """Every link to a heading of a page of this repository has that heading."""
     targets = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text())

@@ -229,7 +229,9 @@ class StagesOfFiles:
             server=entry.id,
             tool=tool,
             argument=adapter.output_path_argument,
-            locator=Locator(locator.mode, locator.output_path_key, locator.output_path_regexes),
+            locator=Locator(
+                locator.mode, locator.output_path_key, locator.output_path_regexes, locator.every
+            ),
             required=adapter.required,
             capture_limit=capture_limit(self.settings, self._patience(entry, tool)),
             showing=showing,

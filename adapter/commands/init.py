@@ -44,7 +44,7 @@ _SERVERS = """\
 servers:
   - id: example
     upstream:
-      url: http://127.0.0.1:8931/mcp
+      url: http://localhost:8931/mcp
       # static_headers: {Authorization: "Bearer ${EXAMPLE_TOKEN}"}
       # Or a program on this machine, in place of url:
       # transport: stdio

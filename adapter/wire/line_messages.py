@@ -38,6 +38,7 @@ _RESPONSE_TAIL = re.compile(
     % {b"s": _S, b"id": _ID}
 )
 _TAIL_LENGTH = 300
+_PLAIN_TOKEN = re.compile(rb'"progressToken"%(s)s:%(s)s%(id)s' % {b"s": _S, b"id": _ID})
 
 
 class LineMessage(NamedTuple):
@@ -155,9 +156,30 @@ def renumbered(request: Envelope, text: bytes) -> Renumbered:
     return Renumbered(edit(body, edits), token)
 
 
+def token_in(request: bytes) -> RpcId | None:
+    """The progress token of a request, None where there is none."""
+    if not _may_have_token(request):
+        return None
+    if b"\\" not in request and len(plain := _PLAIN_TOKEN.findall(request)) == 1:
+        # Without a backslash no string holds these bytes. In another place of the message they are a token for nobody.
+        return _rpc_id(parse(plain[0]))
+    if len(request) >= LARGE:
+        text = token_of(request)
+        return None if text is None else _rpc_id(parse(text))
+    # To parse a short message takes less time than to look for one value in it.
+    params = parse(request).get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return _rpc_id(meta.get("progressToken")) if isinstance(meta, dict) else None
+
+
+def _may_have_token(request: bytes) -> bool:
+    # A backslash may hide an escaped spelling of the key.
+    return b"progressToken" in request or b"\\" in request
+
+
 def token_of(request: bytes) -> bytes | None:
     """The progress token of a request as it is spelled, None where there is none."""
-    if b"progressToken" not in request and b"\\" not in request:
+    if not _may_have_token(request):
         return None
     span = find(request, _TOKEN)
     return None if span is None or request[span[0]] in b"{[tfn" else request[span[0] : span[1]]

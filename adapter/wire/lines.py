@@ -45,6 +45,10 @@ class LineReader:
 
     def feed(self, piece: bytes) -> list[Line]:
         """Return the lines that ``piece`` completes, in their order."""
+        if not self._partial and self._dropping is None and piece.find(b"\n") == len(piece) - 1:
+            # Most pieces are one line, with its end.
+            line = self._line(piece[:-1]) if piece else b""
+            return [line] if line else []
         first, *others = piece.split(b"\n")
         if not others:
             self._grow(first)

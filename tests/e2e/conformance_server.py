@@ -5,12 +5,16 @@ It serves both eras on one address. Prints its URL, then serves until it is ende
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import sys
+from typing import Any
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
+from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
@@ -157,8 +161,8 @@ async def set_level(_: ServerRequestContext, __: types.SetLevelRequestParams) ->
     return types.EmptyResult()
 
 
-def build() -> Starlette:
-    """The server as an application with both eras on ``/mcp``; Host and Origin must be loopback."""
+def conformance_server() -> Server[Any]:
+    """The server, which speaks both eras."""
     server = Server(
         "conformance",
         version="1.0",
@@ -176,8 +180,23 @@ def build() -> Starlette:
     )
     # Not on_set_logging_level=: the SDK warns of it as deprecated, and the legacy era still has it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
-    return server.streamable_http_app(event_store=Replay(), retry_interval=RETRY_MS)
+    return server
+
+
+def build() -> Starlette:
+    """The server as an application with both eras on ``/mcp``; Host and Origin must be loopback."""
+    return conformance_server().streamable_http_app(event_store=Replay(), retry_interval=RETRY_MS)
+
+
+async def serve_stdio() -> None:
+    """Serve over standard input and output instead."""
+    server = conformance_server()
+    async with stdio_server() as (messages, answers):
+        await server.run(messages, answers, server.create_initialization_options())
 
 
 if __name__ == "__main__":
-    serve(build)
+    if sys.argv[1:] == ["stdio"]:
+        asyncio.run(serve_stdio())
+    else:
+        serve(build)

@@ -17,24 +17,32 @@ PATIENCE = 60.0
 
 
 def settings(
-    place: Path, command: Command, entry: Mapping[str, Any] | None = None, **upstream: Any
+    place: Path,
+    command: Command,
+    entry: Mapping[str, Any] | None = None,
+    sessions: Mapping[str, Any] | None = None,
+    **upstream: Any,
 ) -> dict[str, Any]:
     """Settings with one server over stdio at ``/mcp``, called ``upstream``; ``entry`` has more of its keys."""
     program, arguments = command
     transport = {"transport": "stdio", "command": program, "args": arguments, **upstream}
     return {
         "storage": {"root": str(place / "data")},
-        "sessions": {"max_active": 1000},
+        "sessions": {"max_active": 1000, **(sessions or {})},
         "servers": [{"id": "upstream", "mount_path": "/mcp", "upstream": transport, **(entry or {})}],
     }
 
 
 @asynccontextmanager
 async def serving(
-    place: Path, command: Command, entry: Mapping[str, Any] | None = None, **upstream: Any
+    place: Path,
+    command: Command,
+    entry: Mapping[str, Any] | None = None,
+    sessions: Mapping[str, Any] | None = None,
+    **upstream: Any,
 ) -> AsyncIterator[Adapter]:
     """The adapter in front of one server over stdio; see ``settings``."""
-    front = Adapter(place, settings(place, command, entry, **upstream))
+    front = Adapter(place, settings(place, command, entry, sessions, **upstream))
     try:
         await front.start()
         yield front

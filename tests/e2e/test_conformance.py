@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conformance import REVISIONS, Check, Verdict, compare, table
+from tests.e2e.conformance import FAILED, REVISIONS, Check, Verdict, compare, run, scenarios, table
+from tests.e2e.over_stdio import serving
+from tests.e2e.provision import ROOT
 
 PASSED = Check("ping", "SUCCESS", "")
 
@@ -17,6 +20,17 @@ async def test_every_scenario_is_the_same_through_the_adapter(node: Path, tmp_pa
     verdicts = await compare(tmp_path)
     assert {verdict.revision for verdict in verdicts} == set(REVISIONS)
     assert not [verdict for verdict in verdicts if verdict.problems], table(verdicts)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_no_check_fails_over_stdio(revision: str, node: Path, tmp_path: Path) -> None:
+    """The same server as a process: all scenarios run, and those about streams that only HTTP has find no fault."""
+    command = (sys.executable, ["-m", "tests.e2e.conformance_server", "stdio"])
+    async with serving(tmp_path, command, cwd=str(ROOT)) as front:
+        found = await run(front.url, revision, tmp_path / "results")
+    assert set(found) == set(await scenarios(revision))
+    assert [check for checks in found.values() for check in checks if check.status in FAILED] == []
 
 
 @pytest.mark.parametrize("status", ["FAILURE", "WARNING", "SKIPPED"])

@@ -36,7 +36,7 @@ from tests.ports import free_port
 pytestmark = pytest.mark.e2e
 
 FORM = """<!doctype html><meta charset=utf-8><title>Form</title><h1>Form</h1>
-<form><input type=file multiple></form><ul></ul>
+<form><input type=file multiple></form><ul></ul><a href=report.csv>Report</a>
 <script>
 const hex = (digest) => [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 window.shown = new Promise((resolve) => {
@@ -51,6 +51,8 @@ window.shown = new Promise((resolve) => {
   };
 });
 </script>"""
+
+REPORT = b"a,b\n1,2\n"
 
 READ_BACK = """async () => {
   await window.shown;
@@ -72,9 +74,19 @@ ADAPTERS: list[Json] = [
 
 @pytest.fixture
 async def form() -> AsyncIterator[str]:
-    """The address of a page that shows name, size and digest of the files chosen in its form."""
+    """The address of the form."""
+    async with form_page() as address:
+        yield address
 
-    async def answer(_: web.BaseRequest) -> web.Response:
+
+@asynccontextmanager
+async def form_page() -> AsyncIterator[str]:
+    """The address of a page that shows name, size and digest of the files chosen in its form. Below it, at
+    ``report.csv``, is a file that a browser downloads."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path == "/report.csv":
+            return web.Response(body=REPORT, headers={"Content-Disposition": "attachment"})
         return web.Response(text=FORM, content_type="text/html")
 
     runner = web.ServerRunner(web.Server(answer))

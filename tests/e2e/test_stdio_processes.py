@@ -207,6 +207,43 @@ async def test_a_client_finds_its_session_after_its_process_was_idle(
         assert first.split()[0] != second.split()[0]
 
 
+async def test_a_session_goes_on_after_a_crash(
+    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """A process that was killed is started again with the client's own initialize; other sessions keep theirs."""
+    async with serving(tmp_path, stamping) as front:
+        lost, other = await opened(http, front, 2)
+        before, kept = await lost.stamp("one"), await other.stamp("other")
+        os.kill(int(before.split()[0]), signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            while "process ended" not in (tmp_path / "adapter.log").read_text():
+                await asyncio.sleep(0.01)
+        after = await lost.stamp("two")
+        assert after.split()[1] == "two" and after.split()[0] != before.split()[0]
+        assert await other.stamp("other") == kept
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"process": "per_principal"},
+        {"process": "shared"},
+        {"sessions": {"upstream": "principal"}},
+    ],
+    ids=["principal", "shared", "sessions.upstream"],
+)
+async def test_sessions_share_a_process(
+    how: dict[str, Any], stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """All call at once with the same ids, and each gets its own answer."""
+    async with serving(tmp_path, stamping, **how) as front:
+        sessions = await opened(http, front, 20)
+        texts = await asyncio.gather(*(session.stamp(f"mine-{n}") for n, session in enumerate(sessions)))
+        assert len({text.split()[0] for text in texts}) == 1
+        assert [text.split()[1] for text in texts] == [f"mine-{n}" for n in range(20)]
+    assert await none_left(tmp_path, PATIENCE)
+
+
 async def test_a_server_that_does_not_start_is_in_healthz(
     http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:

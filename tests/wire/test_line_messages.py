@@ -20,6 +20,7 @@ from adapter.wire.line_messages import (
     messages_of,
     number_of_long_line,
     renumbered,
+    token_in,
     with_subscription,
     without_capabilities,
 )
@@ -190,6 +191,20 @@ def test_a_request_without_a_token_has_none() -> None:
     """Only the id changes."""
     found = renumbered(envelope(b'{"jsonrpc":"2.0","id":1,"method":"m"}'), b"2")
     assert found == (b'{"jsonrpc":"2.0","id":2,"method":"m"}', None)
+
+
+@pytest.mark.parametrize("fill", ["", "x" * LARGE])
+def test_a_token_is_found_in_short_and_long_requests(fill: str) -> None:
+    """Both ways to read it say the same."""
+
+    def request(meta: str) -> bytes:
+        return f'{{"id":1,"method":"m","params":{{"fill":"{fill}","_meta":{meta}}}}}'.encode()
+
+    assert token_in(request('{"progressToken":7}')) == 7
+    assert token_in(request('{"progress\\u0054oken":"t"}')) == "t"
+    assert token_in(request('{"progressToken":true}')) is None
+    assert token_in(request('"progressToken"')) is None
+    assert token_in(request("{}")) is None
 
 
 def test_a_subscription_has_the_id_of_its_request() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -93,11 +94,13 @@ class Capturing:
                 async for record in self._linked(call, result):
                     yield Captured(record)
             case "structured" | "regex":
-                located = await self._located(call, began, result)
-                if located is not None:
-                    yield located
+                async with aclosing(self._located(call, began, result)) as files:
+                    async for captured in files:
+                        yield captured
+                        if not self.locator.every:
+                            return
 
-    async def _located(self, call: Call, began: float, result: Result) -> Captured | None:
+    async def _located(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         if length(result) <= AT_ONCE:
             paths = self.locator.located(result)
         else:
@@ -107,8 +110,7 @@ class Capturing:
             if taken is not None:
                 staging, measure = taken
                 name = artifact_name(self.tool, path)
-                return Captured(await self._keep(call, name, measure, staging=staging), path)
-        return None
+                yield Captured(await self._keep(call, name, measure, staging=staging), path)
 
     async def _linked(self, call: Call, result: Result) -> AsyncIterator[FileRecord]:
         """Read the resources that the result links to from the upstream."""

@@ -112,6 +112,7 @@ class Producer:
             rule.capture_limit,
         )
         self._view = ArtifactView(files, rule.showing)
+        self._may_name_none = rule.locator.every and rule.argument is None and not rule.required
 
     def __repr__(self) -> str:
         return f"<Producer {self._rule.tool!r} of {self._rule.server!r}>"
@@ -204,7 +205,7 @@ class Producer:
                 await self._let_go(allocated.place)
             raise
         else:
-            if not capture.kept:
+            if not capture.kept and not self._may_name_none:
                 capture.fail()
         return capture
 

@@ -49,10 +49,14 @@ class Locator:
     """Finds the paths that one adapter's results name; its expressions are compiled once.
 
     ``regexes`` are used by mode ``regex``; when there are none, built-in ones find absolute paths of POSIX and
-    Windows and ``file:`` URLs. Raises ExpressionInvalid for an expression that is none.
+    Windows and ``file:`` URLs. ``every``: each file that a result names is kept, and a result may name none. Raises
+    ExpressionInvalid for an expression that is none.
     """
 
-    def __init__(self, mode: Mode, key: str | None = None, regexes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, mode: Mode, key: str | None = None, regexes: Sequence[str] = (), every: bool = False
+    ) -> None:
+        self.every = every
         self._mode: Mode = mode
         self._key = key
         self._regexes = tuple(map(Expression, regexes))

@@ -51,6 +51,11 @@ class OutputLocator(Section):
     output_path_regexes: ToolPatterns = Field(
         default_factory=list, description="Expressions for `regex`; an empty list uses the built-in ones."
     )
+    every: bool = Field(
+        default=False,
+        description="Keep each file that a result names, for `regex` and `structured`; a result may also name none. "
+        "False keeps the first.",
+    )
 
     @field_validator("mode", mode="before")
     @classmethod

@@ -16,9 +16,9 @@ from adapter.upstream.local.congestion import OF_CALLS, OF_LISTENERS, Congestion
 from adapter.upstream.local.events import StreamBounds
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestsUnderWay, RequestUnderWay
-from adapter.wire.envelope import Envelope, Kind, dump, parse
+from adapter.wire.envelope import Envelope, Kind, dump
 from adapter.wire.eras import Era
-from adapter.wire.line_messages import LineMessage, RpcId, renumbered, token_of
+from adapter.wire.line_messages import LineMessage, RpcId, renumbered, token_in
 from adapter.wire.shared_ids import CANCELLED
 
 BOUNDS = StreamBounds(messages=4096, size=1 << 20, waiting=1 << 20)
@@ -89,8 +89,8 @@ class Correlation:
             # The answers to both have to be told apart, and the server may go by ids as well.
             return _renumbered(request, envelope, f"{_OURS}-{next(self._numbers)}")
         request.number = envelope.id
-        if request.streams and (token := token_of(envelope.body)) is not None:
-            request.token = parse(token)
+        if request.streams:
+            request.token = token_in(envelope.body)
         return envelope.body
 
     def give_up(self, request: RequestUnderWay) -> None:

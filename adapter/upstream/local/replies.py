@@ -7,14 +7,15 @@ from collections import deque
 from collections.abc import Callable
 
 from adapter.errors import AdapterError, UpstreamBroken
+from adapter.rules.access.headers import SharedFields
 from adapter.upstream.local.events import StreamBounds
-from adapter.upstream.local.messages import LocalAnswer
+from adapter.upstream.local.messages import JSON, LocalAnswer
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
 from adapter.upstream.reply import again
 from adapter.wire.envelope import failure
 from adapter.wire.sse import encode
 
-EVENTS: Headers = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform"))
+EVENTS = SharedFields([("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform")])
 
 BOUNDS = StreamBounds()
 UNREAD_AT_MOST = BOUNDS.messages
@@ -33,7 +34,7 @@ class EventStream:
 
     def __init__(self, left: Callable[[], None], number: int = 0, bounds: StreamBounds = BOUNDS) -> None:
         self.status = 200
-        self.headers = EVENTS
+        self.headers: Headers = EVENTS
         self.whole: bytes | None = None
         self.number = number
         self._left = left
@@ -261,7 +262,7 @@ def _nothing() -> None:
 
 def whole(answer: LocalAnswer) -> WholeReply:
     """The reply with this answer as JSON."""
-    headers = answer.headers
+    headers: Headers = JSON if answer.headers is None else answer.headers
     if answer.session is not None:
         headers = (*headers, ("Mcp-Session-Id", answer.session.id))
     return WholeReply(answer.status, headers, answer.body)

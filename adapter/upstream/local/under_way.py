@@ -74,8 +74,10 @@ class RequestUnderWay:
 
     def answer(self, message: LineMessage) -> None:
         """Give the client its response."""
-        self.reply.answer(LocalAnswer(self.as_sent(message), status_of(message.code, self.era)))
-        self.close()
+        status = 200 if self.era is Era.LEGACY else status_of(message.code, self.era)
+        self.reply.answer(LocalAnswer(self.as_sent(message) if self.renumbered else message.data, status))
+        if self._events is not None:
+            self._events.close()
 
     def fail(self, error: AdapterError) -> None:
         """Give the client a failure."""

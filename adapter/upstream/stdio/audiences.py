@@ -6,13 +6,15 @@ which messages go to all of them, and which are refused. ``docs/stdio.md`` has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, notification, result
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
+from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.stdio.conversation import ChildConversation
 from adapter.wire.envelope import Envelope, Kind, dump, error_response, parse
 from adapter.wire.line_messages import LineMessage, RpcId
@@ -25,6 +27,13 @@ SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 MOST_SUBSCRIPTIONS = 10_000
 """Resources of one child of which sessions want to hear."""
+
+ANNOTATION = b"x-mcp-header"
+
+LONGEST_LIST = 4 << 20
+"""Bytes of a list of tools that is read for the fields that mirror arguments."""
+
+MOST_TOOLS = 10_000
 
 MOST_ASKED = 1024
 """Requests of a child that wait for clients. The oldest of more is refused."""
@@ -60,15 +69,38 @@ class NoSession:
 
     def __init__(self, conversation: ChildConversation) -> None:
         self._conversation = conversation
+        # By tool: what its calls repeat in header fields, as far as the child has listed it.
+        self._mirrored: dict[str, Mapping[tuple[str, ...], str]] = {}
 
     @property
     def sessions(self) -> list[LocalSession]:
         """See Audience."""
         return []
 
-    def ask(self, request: LocalRequest, session: LocalSession) -> PendingReply:
-        """See Audience."""
+    def ask(self, request: LocalRequest, session: LocalSession | None = None) -> PendingReply:
+        """See Audience. Raises HeaderMismatch for a call whose Mcp-Param fields say something else than its arguments.
+
+        A child sees no fields, so the check is the adapter's (MCP 2026-07-28, "Server Validation").
+        """
+        if request.envelope.method == "tools/list":
+            return self._conversation.ask(request, session, self._take_tools)
+        if request.envelope.method == "tools/call" and self._mirrored:
+            arguments = request.params.get("arguments") if isinstance(request.params, dict) else None
+            mirrored = self._mirrored.get(request.envelope.name or "")
+            if mirrored and isinstance(arguments, dict):
+                check_parameters(mirrored, arguments, request.head.fields)
         return self._conversation.ask(request, session)
+
+    def _take_tools(self, way: RequestUnderWay, message: LineMessage) -> None:
+        if len(message.data) <= LONGEST_LIST and ANNOTATION in message.data:
+            result = parse(message.data).get("result")
+            tools = result.get("tools") if isinstance(result, dict) else None
+            for tool in tools if isinstance(tools, list) else ():
+                if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
+                    self._mirrored[name] = dict(annotated(tool.get("inputSchema")))
+            while len(self._mirrored) > MOST_TOOLS:
+                del self._mirrored[next(iter(self._mirrored))]
+        way.answer(message)
 
     def take(self, message: LineMessage) -> None:
         """See Audience. A log message names no request, so it is passed on only if it can be of one alone."""

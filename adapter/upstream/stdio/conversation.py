@@ -61,7 +61,7 @@ class ChildConversation:
 
     ``ended`` is called once, when it is over; its caller closes it then. ``failure`` is why it is over, and
     ``was_left`` says that the adapter wanted it so. ``answered`` tells whether the child ever answered anything,
-    ``used`` when it was last used (seconds of the loop's clock); a ping is no use.
+    ``used`` when it last answered (seconds of the loop's clock); a ping is no use.
     """
 
     def __init__(
@@ -166,12 +166,7 @@ class ChildConversation:
         data = self.correlation.numbered(way, envelope)
         self.write(data)
         self.correlation.requests.add(way)
-        self._use(way)
         return reply
-
-    def _use(self, way: RequestUnderWay) -> None:
-        if way.method != "ping":
-            self.used = self._loop.time()
 
     def write(self, message: bytes) -> None:
         """Send the child a message. Raises LimitReached where it does not read."""
@@ -215,7 +210,8 @@ class ChildConversation:
             self._alarm.cancel()
         way = self.correlation.receive(message)
         if way is not None:
-            self._use(way)
+            if way.method != "ping":
+                self.used = self._loop.time()
         elif message.kind is Kind.RESPONSE:
             self._log.debug("dropped an answer to no request", server=self.terms.server)
 

@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import SessionUnknown
 from adapter.upstream.local.correlation import BOUNDS
 from adapter.upstream.local.handshake import agreed_version, declared_capabilities
-from adapter.upstream.local.messages import LocalAnswer, result
+from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, RpcRefused, result
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
@@ -67,7 +67,7 @@ class StdioServer:
         self._processes = Processes(terms, limits, start, log, self._put_to_rest)
         self._of_session: dict[LocalSession, ChildConversation] = {}
         # Both by principal; where all share a process there is one.
-        self._modern: dict[str, ChildConversation] = {}
+        self._modern: dict[str, NoSession] = {}
         self._handshakes: dict[str, SharedHandshake] = {}
 
     def __repr__(self) -> str:
@@ -85,7 +85,10 @@ class StdioServer:
         if request.session is not None:
             return self._answer_in(request.session, request)
         if request.head.era is Era.MODERN:
-            return self._modern_conversation(self._key(request)).ask(request, None)
+            if request.envelope.method == "initialize":
+                # A child that speaks both eras would take it for the handshake of the other one.
+                raise RpcRefused(METHOD_NOT_FOUND, "initialize does not exist in this protocol version.")
+            return self._modern_audience(self._key(request)).ask(request)
         if self._mode is ProcessMode.PER_SESSION:
             return self._open(request)
         return self._handshake(self._key(request)).open(request)
@@ -150,13 +153,12 @@ class StdioServer:
         self._of_session[session] = conversation
         return session
 
-    def _modern_conversation(self, key: str) -> ChildConversation:
-        conversation = self._modern.get(key)
-        if conversation is None:
+    def _modern_audience(self, key: str) -> NoSession:
+        audience = self._modern.get(key)
+        if audience is None:
             conversation = self._processes.begin(f"modern {key}", self._over, shared=True)
-            conversation.audience = NoSession(conversation)
-            self._modern[key] = conversation
-        return conversation
+            audience = conversation.audience = self._modern[key] = NoSession(conversation)
+        return audience
 
     # --- ending -----------------------------------------------------------------------------------------------
 
@@ -178,7 +180,7 @@ class StdioServer:
 
     def _over(self, conversation: ChildConversation) -> None:
         """Forget a process that has ended, and end its sessions: the relay opens them again where they are used."""
-        for key in [key for key, each in self._modern.items() if each is conversation]:
+        for key in [key for key, each in self._modern.items() if each is conversation.audience]:
             del self._modern[key]
         for key in [key for key, each in self._handshakes.items() if each.conversation is conversation]:
             self._handshakes.pop(key).fail()

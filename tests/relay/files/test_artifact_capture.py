@@ -8,6 +8,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from adapter.errors import StorageFailed, StoreUnavailable
 from adapter.files.port import CaptureLimit
 from adapter.rules.files.file_records import FileKind
-from adapter.rules.files.locators import Mode
+from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits, Policy
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.upstream.scripted import ScriptedAnswer
@@ -91,6 +92,31 @@ async def test_path_in_a_text_is_captured(tmp_path: Path, regexes: tuple[str, ..
         assert artifact_of(came)["filename"] == "shot.png"
         assert came["result"]["content"][0]["text"] == f"Wrote {out}/shot.png for you"
         assert arguments_of(one.upstream.requests[0]) == {}
+
+
+async def test_every_named_file_is_captured(tmp_path: Path) -> None:
+    """With `every`, each accepted path of one result is kept in its order; a result that names none is no failure."""
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
+        if "quiet" in arguments_of(request):
+            return ScriptedAnswer(chunks=[said("nothing written")])
+        (out / "page.yml").write_bytes(b"- heading")
+        (out / "report.csv").write_bytes(b"a,b")
+        return ScriptedAnswer(chunks=[said(f"Wrote {out}/page.yml and {out}/gone.csv and {out}/report.csv")])
+
+    locator = Locator("regex", every=True)
+    rule = replace(producing(argument=None), locator=locator)
+    async with tools(tmp_path / "store", act, producing=rule, allowed_roots=[out]) as one:
+        came = (await one.call("write", "{}"))["result"]
+        assert [told["filename"] for told in came["_meta"]["artifacts"]] == ["page.yml", "report.csv"]
+        silent = (await one.call("write", '{"quiet":true}'))["result"]
+        assert "_meta" not in silent
+    async with tools(
+        tmp_path / "other", act, producing=replace(rule, required=True), allowed_roots=[out]
+    ) as one:
+        assert (await one.call("write", '{"quiet":true}'))["result"]["isError"]
 
 
 IMAGE = f'{{"type":"image","mimeType":"image/png","data":"{base64.b64encode(PNG).decode()}"}}'

@@ -65,6 +65,9 @@ for line in sys.stdin:
         if "--refuse" in sys.argv: say({"jsonrpc": "2.0", "id": number, "error": {"code": -32000, "message": "no"}})
         else: answer(number, {"protocolVersion": params["protocolVersion"], "capabilities": params["capabilities"]})
     elif method == "tools/call": call(number, params)
+    elif method == "tools/list":
+        schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
+        answer(number, {"tools": [{"name": "who", "inputSchema": schema}]})
     elif method == "subscriptions/listen":
         held[number] = None
         tell("notifications/subscriptions/acknowledged", _meta={"io.modelcontextprotocol/subscriptionId": number})
@@ -84,12 +87,15 @@ class Client:
         self.caller = Caller(principal)
         self.session: str | None = None
 
-    async def send(self, body: bytes, *, streams: bool = True, modern: str | None = None) -> UpstreamReply:
-        """Send a body as it is. ``modern`` is the method of a request of 2026-07-28."""
+    async def send(
+        self, body: bytes, *, streams: bool = True, modern: str | None = None, **more: str
+    ) -> UpstreamReply:
+        """Send a body as it is. ``modern`` is the method of a request of 2026-07-28, ``more`` are Mcp-Param fields."""
         accept = "application/json, text/event-stream" if streams else "application/json"
         fields = [("Accept", accept)]
         if modern is not None:
             fields += [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", modern)]
+            fields += [(f"Mcp-Param-{name}", value) for name, value in more.items()]
             if modern == "tools/call":
                 fields.append(("Mcp-Name", orjson.loads(body)["params"]["name"]))
         elif self.session is not None:

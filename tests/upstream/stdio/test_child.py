@@ -153,9 +153,10 @@ LEAVES_ONE_THAT_CLEANS_UP = """
 import subprocess, sys, time
 inner = '''
 import os, signal, sys, time
-def end(*_): os.write(1, b"term\\n"); time.sleep(0.05); os.write(1, b"clean\\n"); sys.exit()
+LINE_END = bytes([10])
+def end(*_): os.write(1, b"term" + LINE_END); time.sleep(0.05); os.write(1, b"clean" + LINE_END); sys.exit()
 signal.signal(signal.SIGTERM, end)
-os.write(1, b"up\\n")
+os.write(1, b"up" + LINE_END)
 time.sleep(600)
 '''
 process = subprocess.Popen([sys.executable, '-S', '-c', inner])

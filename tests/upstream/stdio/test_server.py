@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import orjson
 import pytest
@@ -16,6 +17,7 @@ from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import lives, vanished
 from tests.upstream.stdio.scripted import (
     PATIENCE,
+    SERVER,
     Client,
     Setup,
     call,
@@ -258,6 +260,18 @@ async def test_closing_leaves_nothing(supervisor: Supervisor) -> None:
         clients = [await opened(upstream) for _ in range(3)]
         pids = [(await client.result("who"))["pid"] for client in clients]
     assert not any(map(lives, pids))
+
+
+async def test_closing_amid_starts_leaves_nothing(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Also a process that is just being started is gone when the upstream has closed."""
+    program = f"import os; open('{tmp_path}/' + str(os.getpid()), 'w').close()\n" + SERVER
+    for turns in range(0, 40, 4):
+        async with running(supervisor, Setup(program=program)) as upstream:
+            waits = [asyncio.create_task(Client(upstream).initialize()) for _ in range(3)]
+            for _ in range(turns):
+                await asyncio.sleep(0.001)
+        await asyncio.gather(*waits, return_exceptions=True)
+    assert await vanished([int(each.name) for each in tmp_path.iterdir()], PATIENCE)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------

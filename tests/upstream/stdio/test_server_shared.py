@@ -217,3 +217,25 @@ async def test_a_subscription_hears_under_its_own_id(supervisor: Supervisor) -> 
         for stream in streams:
             (told,) = await next_events(stream)
             assert told["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "mine"}
+
+
+async def test_a_modern_request_opens_no_session(supervisor: Supervisor) -> None:
+    """The process of modern clients never reads initialize, which it could take for the handshake of a legacy one."""
+    async with running(supervisor, OWN) as upstream:
+        body = message("initialize", 1, {"_meta": MODERN_META})
+        reply = await Client(upstream).send(body, modern="initialize")
+        assert (reply.status, orjson.loads(await read(reply))["error"]["code"]) == (404, -32601)
+        assert upstream.server.processes == 0
+
+
+async def test_fields_that_mirror_arguments_are_checked(supervisor: Supervisor) -> None:
+    """A process sees no header fields, so the adapter compares them for the tools that it has listed."""
+    async with running(supervisor, OWN) as upstream:
+        client = Client(upstream)
+        listed = await client.send(message("tools/list", 1, {"_meta": MODERN_META}), modern="tools/list")
+        assert listed.status == 200
+        body = call("who", 2, modern=True, city="Rome")
+        refused = await client.send(body, modern="tools/call", City="Oslo")
+        assert (refused.status, orjson.loads(await read(refused))["error"]["code"]) == (400, -32020)
+        accepted = await client.send(body, modern="tools/call", City="Rome")
+        assert orjson.loads(await read(accepted))["result"]["seen"] == {"city": "Rome"}
