@@ -15,6 +15,7 @@ from adapter.commands.command_parser import CommandParser, Commands
 from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.pins_flags import add_pins
 from adapter.commands.settings_flags import add_settings_flags, load_settings
+from adapter.commands.wrap.flags import add_wrap
 from adapter.version import VERSION
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mcp-adapter {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    add_wrap(commands)
     _add_init(commands)
     _add_serve(commands)
     _add_check(commands)

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from adapter.commands.command_parser import CommandParser, Commands
 
 EXAMPLES: dict[str, Sequence[str]] = {
+    "wrap": (
+        "mcp-adapter wrap -- npx -y @playwright/mcp --headless",
+        "mcp-adapter wrap --auto --save config.yaml -- uvx mcp-server-git",
+        "mcp-adapter wrap https://mcp.example.com/mcp --port 9000",
+    ),
     "init": (
         "mcp-adapter init",
         "mcp-adapter init --from ~/.cursor/mcp.json",

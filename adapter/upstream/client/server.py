@@ -33,6 +33,10 @@ class ServerRefused(Exception):
         self.data = data
 
 
+class TokenRefused(ServerRefused):
+    """A server that asks for a token, or for another one."""
+
+
 @dataclass(frozen=True)
 class McpServer:
     """An MCP server with a connected client. Each method raises ServerRefused."""
@@ -103,7 +107,7 @@ def _cause(url: str, failure: BaseException, statuses: list[int]) -> BaseExcepti
     if not isinstance(failure, _FAILURES):
         return failure
     if statuses in ([401], [403]):
-        return ServerRefused(
+        return TokenRefused(
             f"{url} needs a token, or refuses this one: pass --token or set MCP_ADAPTER_TOKEN."
         )
     if statuses == [404]:

@@ -1,0 +1,115 @@
+"""Text that ``mcp-adapter wrap`` prints: the address, the tools, arguments that look like files, and clients."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from adapter.commands.client_file import entry_text
+from adapter.commands.mcp_clients import CLIENTS, ServerAddress
+from adapter.commands.wrap.wrapped_settings import WrappedServer
+from adapter.rules.files.file_arguments import FileArgument
+from adapter.rules.text.unicode import shown
+
+WIDTH = 100
+"""Columns of text that wraps."""
+
+_MOST_TOOLS = 30
+_LONGEST = 64
+
+
+class FoundServer(NamedTuple):
+    """A server as it describes itself; ``protocol`` is the revision of MCP. ``tools`` are its definitions."""
+
+    name: str
+    version: str
+    protocol: str
+    tools: list[Any]
+
+
+class FoundTools(NamedTuple):
+    """The arguments that look like files, and those that are handled as files."""
+
+    proposals: Sequence[FileArgument]
+    applied: Sequence[FileArgument]
+
+
+def report(server: WrappedServer, port: int, found: FoundServer, files: FoundTools) -> str:
+    """The text, without a newline at its end. Everything that the server says is escaped and bounded."""
+    address = ServerAddress(server.id, f"http://127.0.0.1:{port}/mcp/{server.id}")
+    lines = [
+        f"{server.id} is at {address.url}",
+        "",
+        *_described(found),
+        f"Files are kept in {server.root}",
+        "",
+        *_files(files, server.id),
+        "Tell a client of it:",
+        "",
+        f"  mcp-adapter install claude-code --url {address.url}",
+        f"  mcp-adapter install cursor --url {address.url}",
+        f"  claude mcp add --transport http {address.name} {address.url}",
+        "",
+        "or with JSON (VS Code calls the outer key servers):",
+        "",
+        textwrap.indent(_json(address), "  "),
+    ]
+    return "\n".join(lines)
+
+
+def _json(address: ServerAddress) -> str:
+    client = CLIENTS["claude-code"]
+    return entry_text("json", client.keys, address.name, client.entry(address)).rstrip()
+
+
+def _described(found: FoundServer) -> Iterator[str]:
+    count = len(found.tools)
+    name = shown(f"{found.name} {found.version}".rstrip(), _LONGEST)
+    yield f"{name}, MCP {shown(found.protocol, 32)}, {count} tool{'' if count == 1 else 's'}"
+    names = [shown(str(tool.get("name")), _LONGEST) for tool in found.tools[:_MOST_TOOLS]]
+    if count > _MOST_TOOLS:
+        names.append(f"and {count - _MOST_TOOLS} more")
+    if names:
+        yield textwrap.fill(
+            ", ".join(names),
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
+
+
+def _files(files: FoundTools, id_: str) -> Iterator[str]:
+    applied = {(each.tool, each.argument, each.direction) for each in files.applied}
+    if files.applied:
+        yield "Handled as files:"
+        yield from (f"  {_argument(each)}" for each in files.applied)
+        if any(each.direction == "consume" for each in files.applied):
+            yield f"  The tool {id_}_get_upload_url tells a client where to upload; or: mcp-adapter upload FILE --url …"
+        if any(each.direction == "produce" for each in files.applied):
+            yield "  A tool that writes a file does so at each call, also where it could return its result as text."
+        yield ""
+    left = [each for each in files.proposals if (each.tool, each.argument, each.direction) not in applied]
+    if left:
+        yield "Looks like a file, and is passed on as it is. To handle it as one, start again with the flag:"
+        for each in left:
+            yield f"  {_flag(each)}"
+            yield f"      {_argument(each)}: {each.reason}"
+        yield "--auto does that for all (one of each kind for each tool)."
+        yield ""
+
+
+def _argument(each: FileArgument) -> str:
+    verb = "reads" if each.direction == "consume" else "writes"
+    form = " as base64" if each.base64 else ""
+    return f"{shown(each.tool, _LONGEST)} {verb} the file in {shown(each.argument, _LONGEST)}{form}"
+
+
+def _flag(each: FileArgument) -> str:
+    """The flag to paste. A name that cannot be shown cannot be pasted either: ``--auto`` takes it."""
+    name = f"{each.tool}:{each.argument}"
+    if shown(name, 300) != name:
+        return f"--auto ({shown(name, _LONGEST)})"
+    return f"--{each.direction} {shlex.quote(name)}"

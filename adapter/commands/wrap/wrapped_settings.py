@@ -1,0 +1,191 @@
+"""The settings of a server that is named on the command line: its tree, its file arguments, and its settings file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from adapter.rules.files.file_arguments import Direction, FileArgument, propose
+from adapter.rules.text.unicode import shown
+from adapter.settings.file.host_servers import ConvertedServers
+from adapter.settings.file.load import load
+from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
+
+_SSE_PATH = re.compile(r"/sse/?\Z")
+_FLAGS: Mapping[Direction, str] = {"consume": "--consume", "produce": "--produce"}
+
+
+class WrappedServer(NamedTuple):
+    """A server as the command line names it. Either ``url`` or ``command`` is given.
+
+    ``variables`` are those of the program, ``inherited`` names of those that it gets from the environment.
+    """
+
+    id: str
+    root: Path
+    port: int | None
+    command: Sequence[str] = ()
+    url: str | None = None
+    variables: Mapping[str, str] = {}
+    inherited: Sequence[str] = ()
+    headers: Mapping[str, str] = {}
+
+    def upstream(self) -> dict[str, Any]:
+        """The section ``upstream``, with secrets."""
+        if self.url is not None:
+            sse = {"transport": "sse"} if _SSE_PATH.search(self.url.partition("?")[0]) else {}
+            headers = {"static_headers": dict(self.headers)} if self.headers else {}
+            return {**sse, "url": self.url, **headers}
+        program, *arguments = self.command
+        found: dict[str, Any] = {"transport": "stdio", "command": _absolute(program), "args": arguments}
+        if self.variables:
+            found["env"] = dict(self.variables)
+        if self.inherited:
+            found["inherit_env"] = list(self.inherited)
+        return found
+
+    def settings(self, file_arguments: Sequence[FileArgument] = ()) -> Settings:
+        """The settings with which the server is served. Raises SettingsError."""
+        entry = {"id": self.id, "upstream": self.upstream(), "adapters": adapters_of(file_arguments)}
+        given: dict[str, Any] = {
+            "core.host": "127.0.0.1",
+            "core.allow_artifacts_download": True,
+            "storage.root": str(self.root),
+            "servers": [entry],
+        }
+        if self.port is not None:
+            given["core.port"] = self.port
+        return load(None, overrides=given)
+
+    def settings_file(self, file_arguments: Sequence[FileArgument], port: int) -> tuple[str, dict[str, str]]:
+        """The text of a settings file that says the same, and the variables in place of secrets, with their places."""
+        if self.url is not None:
+            entry: dict[str, Any] = {"url": self.url, "headers": dict(self.headers)}
+        else:
+            program, *arguments = self.command
+            entry = {"command": _absolute(program), "args": arguments, "env": dict(self.variables)}
+        converted = ConvertedServers({self.id: entry})
+        server = converted.entries[0]
+        if self.inherited:
+            server["upstream"]["inherit_env"] = list(self.inherited)
+        if file_arguments:
+            server["adapters"] = adapters_of(file_arguments)
+        tree = {
+            "core": {"host": "127.0.0.1", "port": port, "allow_artifacts_download": True},
+            "storage": {"root": str(self.root)},
+            "servers": [server],
+        }
+        return _HEAD + _yaml(tree), converted.variables
+
+
+_HEAD = (
+    "# Written by mcp-adapter wrap. mcp-adapter serve uses it in this folder; "
+    "mcp-adapter config reference explains each key.\n"
+)
+
+
+def _yaml(tree: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(
+        dict(tree), sort_keys=False, allow_unicode=True, default_flow_style=None, width=1000
+    )
+
+
+def _absolute(program: str) -> str:
+    """The program; a path is absolute, since those in a settings file are relative to that."""
+    return str(Path(program).absolute()) if "/" in program else program
+
+
+# --- arguments that are files ------------------------------------------------------------------------------------
+
+
+def adapters_of(file_arguments: Sequence[FileArgument]) -> list[dict[str, Any]]:
+    """The section ``adapters``: tools whose argument has the same name share an entry."""
+    entries: dict[tuple[str, str, bool], dict[str, Any]] = {}
+    for each in file_arguments:
+        key = (each.direction, each.argument, each.base64)
+        entry = entries.setdefault(key, _entry(each))
+        entry["tools"].append(each.tool)
+    return list(entries.values())
+
+
+def _entry(each: FileArgument) -> dict[str, Any]:
+    if each.direction == "produce":
+        return {"type": "artifact_producer", "tools": [], "output_path_argument": each.argument}
+    base64 = {"delivery": "base64"} if each.base64 else {}
+    return {"type": "upload_consumer", "tools": [], "file_path_argument": each.argument, **base64}
+
+
+def named_arguments(
+    tools: Sequence[Mapping[str, Any]], consume: Sequence[str], produce: Sequence[str]
+) -> list[FileArgument]:
+    """The arguments that flags name as ``TOOL:ARG``. Raises SettingsError for a name that the server does not have."""
+    named = [
+        *(_named(tools, "consume", text) for text in consume),
+        *(_named(tools, "produce", text) for text in produce),
+    ]
+    seen: dict[tuple[str, str], str] = {}
+    for each in named:
+        before = seen.setdefault((each.tool, each.direction), each.argument)
+        if before != each.argument:
+            sentence = (
+                f"{shown(each.tool, 64)} can have one argument of each kind; {shown(before, 64)} is named too"
+            )
+            raise SettingsError([Problem(_FLAGS[each.direction], sentence)])
+    return list(dict.fromkeys(named))
+
+
+def _named(tools: Sequence[Mapping[str, Any]], direction: Direction, text: str) -> FileArgument:
+    flag = _FLAGS[direction]
+    name, colon, argument = text.rpartition(":")
+    if not colon or not name or not argument:
+        raise SettingsError([Problem(flag, f"write TOOL:ARGUMENT in place of {shown(text, 64)}")])
+    by_name = {str(tool.get("name")): tool for tool in tools}
+    if name not in by_name:
+        sentence = f"the server has no tool {shown(name, 64)}{_nearest(name, by_name)}"
+        raise SettingsError([Problem(flag, sentence)])
+    tool = by_name[name]
+    properties = _properties(tool)
+    # An argument may be nested: files[].path.
+    first = re.split(r"[.\[]", argument, maxsplit=1)[0]
+    if argument not in properties and first not in properties:
+        sentence = f"{shown(name, 64)} has no argument {shown(argument, 64)}{_nearest(argument, properties)}"
+        raise SettingsError([Problem(flag, sentence)])
+    alone = {**tool, "inputSchema": {"properties": {argument: properties.get(argument)}}}
+    base64 = any(each.base64 for each in propose([alone]))
+    return FileArgument(name, argument, direction, "it was named", base64 and direction == "consume")
+
+
+def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    schema = tool.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    near = get_close_matches(name, list(known)[:1000], n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {shown(near[0], 64)}?"
+    first = [shown(each, 64) for each in list(known)[:8]]
+    return f"; there {'is' if len(first) == 1 else 'are'} {', '.join(first)}" if first else "; it has none"
+
+
+def with_all(named: Sequence[FileArgument], proposals: Sequence[FileArgument]) -> list[FileArgument]:
+    """The named arguments, and of each tool the first proposal of each kind that none of them takes the place of."""
+    return [*named, *_first_of_each(named, proposals)]
+
+
+def _first_of_each(
+    named: Sequence[FileArgument], proposals: Sequence[FileArgument]
+) -> Iterator[FileArgument]:
+    taken = {(each.tool, each.direction) for each in named}
+    used = {(each.tool, each.argument) for each in named}
+    for each in proposals:
+        if (each.tool, each.direction) not in taken and (each.tool, each.argument) not in used:
+            taken.add((each.tool, each.direction))
+            yield each

@@ -1,0 +1,117 @@
+"""Settings of a server that the command line names: its arguments for files, and the file that says the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.commands.wrap.wrapped_settings import WrappedServer, adapters_of, named_arguments, with_all
+from adapter.rules.files.file_arguments import FileArgument, propose
+from adapter.settings.file.load import load
+from adapter.settings.section import SettingsError
+
+TEXT = {"type": "string"}
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
+TOOLS = [
+    tool("read_page", path=TEXT, other_file=TEXT),
+    tool("look", image={"type": "string", "contentEncoding": "base64"}),
+    tool("convert", source_file=TEXT, output_file=TEXT),
+    tool("many", files={"type": "array", "items": {"type": "object"}}),
+]
+
+
+def test_named_arguments_become_entries() -> None:
+    """Arguments with the same name share one; base64 is delivered as such; a nested one is taken as it is."""
+    named = named_arguments(
+        TOOLS, ["read_page:path", "look:image", "many:files[].path"], ["convert:output_file"]
+    )
+    assert adapters_of(named) == [
+        {"type": "upload_consumer", "tools": ["read_page"], "file_path_argument": "path"},
+        {
+            "type": "upload_consumer",
+            "tools": ["look"],
+            "file_path_argument": "image",
+            "delivery": "base64",
+        },
+        {"type": "upload_consumer", "tools": ["many"], "file_path_argument": "files[].path"},
+        {"type": "artifact_producer", "tools": ["convert"], "output_path_argument": "output_file"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("read_pge:path", "the server has no tool read_pge; did you mean read_page?"),
+        ("nothing:path", "the server has no tool nothing; there are read_page, look, convert, many"),
+        ("read_page:pth", "read_page has no argument pth; did you mean path?"),
+        ("read_page", "write TOOL:ARGUMENT in place of read_page"),
+        ("x\u202e:y", r"the server has no tool x\u202e"),
+    ],
+)
+def test_a_name_that_the_server_does_not_have_is_refused(text: str, said: str) -> None:
+    """With the nearest one that it has."""
+    with pytest.raises(SettingsError, match="--consume") as refused:
+        named_arguments(TOOLS, [text], [])
+    assert said in str(refused.value)
+
+
+def test_a_tool_has_one_argument_of_each_kind() -> None:
+    """Two would need two entries of one type, which a tool cannot have."""
+    with pytest.raises(SettingsError, match="one argument of each kind"):
+        named_arguments(TOOLS, ["read_page:path", "read_page:other_file"], [])
+    assert len(named_arguments(TOOLS, ["read_page:path", "read_page:path"], [])) == 1
+
+
+def test_all_means_the_first_of_each_kind_beside_those_named() -> None:
+    """What is named wins over a proposal for the same tool."""
+    named = named_arguments(TOOLS, ["read_page:other_file"], [])
+    found = [(each.tool, each.argument, each.direction) for each in with_all(named, propose(TOOLS))]
+    assert found == [
+        ("read_page", "other_file", "consume"),
+        ("look", "image", "consume"),
+        ("convert", "source_file", "consume"),
+        ("convert", "output_file", "produce"),
+    ]
+
+
+def test_a_saved_file_says_what_is_served_and_no_secret(tmp_path: Path) -> None:
+    """Loaded with its variables it has the same servers; the value of a token is not in it."""
+    secret = "hunter2-hunter2-hunter2"
+    server = WrappedServer(
+        "a",
+        tmp_path / "data",
+        9000,
+        command=["./run.sh", "--api-key", secret, "x: #y"],
+        variables={"A_TOKEN": secret, "LEVEL": "debug"},
+        inherited=["LANG"],
+    )
+    applied = [FileArgument("t", "path", "consume", "it was named")]
+    text, variables = server.settings_file(applied, 9000)
+    assert secret not in text and len(variables) == 2
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    loaded = load(file, environ=dict.fromkeys(variables, secret))
+    served = server.settings(applied)
+    assert loaded.servers == served.servers
+    assert (loaded.core.port, loaded.core.allow_artifacts_download) == (9000, True)
+    assert loaded.storage.root == served.storage.root
+
+
+@pytest.mark.parametrize(
+    ("url", "transport"),
+    [("https://x.example/mcp", "streamable_http"), ("https://x.example/sse?a=1", "sse")],
+)
+def test_a_url_is_served_with_its_headers(url: str, transport: str, tmp_path: Path) -> None:
+    """A path that ends with /sse is of the older transport."""
+    server = WrappedServer("x", tmp_path, None, url=url, headers={"Authorization": "Bearer abc"})
+    upstream = server.settings().servers[0].upstream
+    assert (upstream.transport, upstream.static_headers) == (transport, {"Authorization": "Bearer abc"})
+    text, variables = server.settings_file([], 8932)
+    assert "abc" not in text and list(variables) == ["X_TOKEN"]
