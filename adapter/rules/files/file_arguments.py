@@ -29,6 +29,7 @@ _MEDIA_WORDS = frozenset(
 )
 _INPUT_WORDS = frozenset(["source", "src", "input", "in", "from"])
 _OUTPUT_WORDS = frozenset(["output", "out", "dest", "destination", "target", "save", "export"])
+_FOLDER_TOOLS = frozenset({"directory", "directories", "folder", "folders", "dir", "tree"})
 _NO_FILE_WORDS = frozenset((
     "dir", "directory", "folder", "root", "cwd", "repo", "repository", "url", "uri", "json", "id",
     "type", "format", "pattern",
@@ -88,6 +89,8 @@ def _proposal(tool: str, argument: str, definition: Mapping[str, Any]) -> FileAr
     words, text = _words(argument), _description(definition)
     inline = values.get("contentEncoding") == "base64" or values.get("format") in ("byte", "binary")
     marked = _MARK in definition or _MARK in values
+    if not (marked or inline or _words(tool).isdisjoint(_FOLDER_TOOLS)):
+        return None
     reason = f"its schema has {_MARK}" if marked else _reason(argument, words, values, text, inline)
     if reason is None:
         return None

@@ -83,6 +83,12 @@ def test_no_file_is_seen_where_none_is(properties: dict[str, Any]) -> None:
     assert propose([tool("x", **properties)]) == []
 
 
+@pytest.mark.parametrize("name", ["list_directory", "create_folder", "directoryTree"])
+def test_a_tool_for_folders_takes_no_files(name: str) -> None:
+    """Its path leads to a folder."""
+    assert propose([tool(name, path=TEXT)]) == []
+
+
 def test_a_tool_may_take_one_file_and_write_another() -> None:
     """The names tell which is which."""
     assert propose([tool("convert", source_path=TEXT, target_path=TEXT)]) == [
