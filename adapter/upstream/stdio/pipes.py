@@ -94,7 +94,9 @@ class LinePipe:
                     break
                 self._on_line(self._waiting.popleft())
         finally:
-            self._arrange()
+            # Nearly always all was handed on, and the pipe is read as before.
+            if self._waiting or self._read_all or not self._reads:
+                self._arrange()
 
     def _arrange(self) -> None:
         """Read on, hand on in the next turn of the loop, or wait, as it stands."""
