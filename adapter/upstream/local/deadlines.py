@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 
 _APART = 0.05
 """Seconds between two looks at all deadlines, at least: each look takes time for every reply that is waited for."""
@@ -19,13 +20,17 @@ class Deadlines:
         self._waits: dict[Callable[[], None], float] = {}
         self._alarm: asyncio.TimerHandle | None = None
 
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop, asked for once: in Python 3.11 each look for it is a system call."""
+        return asyncio.get_running_loop()
+
     def __len__(self) -> int:
         return len(self._waits)
 
     def set(self, late: Callable[[], None], seconds: float) -> None:
         """Call ``late`` once when so many seconds have passed, unless it is dropped before."""
-        loop = asyncio.get_running_loop()
-        when = self._waits[late] = loop.time() + seconds
+        when = self._waits[late] = self.loop.time() + seconds
         if self._alarm is None or when < self._alarm.when():
             self._ring_at(when)
 
@@ -43,11 +48,11 @@ class Deadlines:
     def _ring_at(self, when: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = asyncio.get_running_loop().call_at(when, self._ring)
+        self._alarm = self.loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
-        now = asyncio.get_running_loop().time()
+        now = self.loop.time()
         for late in [late for late, when in self._waits.items() if when <= now]:
             self.drop(late)
             late()

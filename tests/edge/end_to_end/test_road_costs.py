@@ -33,7 +33,7 @@ COSTS = {
     "a planned call without an active stage": 80,
     "a call with one stage": 151,
     "a call of a hosted tool": 128,
-    "a call over stdio": 112,
+    "a call over stdio": 111,
     "a session that is opened and ended": 264,
     "a call answered by a stream": 153,
 }
