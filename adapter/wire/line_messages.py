@@ -181,9 +181,11 @@ def renumbered(request: Envelope, text: bytes) -> Renumbered:
 
 def token_in(request: bytes) -> RpcId | None:
     """The progress token of a request, None where there is none."""
-    if not _may_have_token(request):
+    # A backslash may hide an escaped spelling of the key.
+    plain_text = b"\\" not in request
+    if plain_text and b"progressToken" not in request:
         return None
-    if b"\\" not in request and len(plain := _PLAIN_TOKEN.findall(request)) == 1:
+    if plain_text and len(plain := _PLAIN_TOKEN.findall(request)) == 1:
         # Without a backslash no string holds these bytes. In another place of the message they are a token for nobody.
         return _rpc_id(parse(plain[0]))
     if len(request) >= LARGE:
@@ -195,14 +197,10 @@ def token_in(request: bytes) -> RpcId | None:
     return _rpc_id(meta.get("progressToken")) if isinstance(meta, dict) else None
 
 
-def _may_have_token(request: bytes) -> bool:
-    # A backslash may hide an escaped spelling of the key.
-    return b"progressToken" in request or b"\\" in request
-
-
 def token_of(request: bytes) -> bytes | None:
     """The progress token of a request as it is spelled, None where there is none."""
-    if not _may_have_token(request):
+    # See token_in.
+    if b"progressToken" not in request and b"\\" not in request:
         return None
     span = find(request, _TOKEN)
     return None if span is None or request[span[0]] in b"{[tfn" else request[span[0] : span[1]]

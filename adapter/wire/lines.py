@@ -47,7 +47,9 @@ class LineReader:
         """Return the lines that ``piece`` completes, in their order."""
         if not self._partial and self._dropping is None and piece.find(b"\n") == len(piece) - 1:
             # Most pieces are one line, with its end.
-            line = self._line(piece[:-1]) if piece else b""
+            line: Line = piece[:-1]
+            if len(piece) > self.limit or piece.endswith(b"\r\n"):
+                line = self._line(piece[:-1])
             return [line] if line else []
         first, *others = piece.split(b"\n")
         if not others:

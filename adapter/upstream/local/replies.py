@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.rules.access.headers import SharedFields
+from adapter.upstream.local.deadlines import Deadlines
 from adapter.upstream.local.events import StreamBounds
 from adapter.upstream.local.messages import JSON, LocalAnswer
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
@@ -150,7 +151,8 @@ class PendingReply:
         self._give_up = give_up
         self._limit = limit
         self._events = events
-        self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # There is one while somebody waits.
+        self._settled: asyncio.Future[None] | None = None
         self.stream: EventStream | None = None
         self._answer: LocalAnswer | None = None
         self._failure: AdapterError | None = None
@@ -198,25 +200,28 @@ class PendingReply:
 
     # --- the transport ----------------------------------------------------------------------------------------
 
-    async def head(self, read_timeout: float | None) -> UpstreamReply:
-        """Wait until the kind of the reply is known.
+    async def head(self, read_timeout: float | None, deadlines: Deadlines) -> UpstreamReply:
+        """Wait until the kind of the reply is known. ``deadlines`` are those of all who wait for the server.
 
         Raises UpstreamSilent, the failure of the reply, and UpstreamBroken when it ends without an answer. Then, as
         when the caller is cancelled, the request is given up.
         """
-        # One future and a timer: asyncio.wait would cost a quarter of a call whose result was kept. A server with a
-        # limit has a timer already.
-        alarm = None
-        if read_timeout is not None and (self._limit is None or self._limit >= read_timeout):
-            alarm = self._settled.get_loop().call_later(read_timeout, self._settle)
-        try:
-            await self._settled
-        except BaseException:
-            self.give_up()
-            raise
-        finally:
-            if alarm is not None:
-                alarm.cancel()
+        if not self.over and self.stream is None:
+            # One future and a deadline: asyncio.wait would cost a quarter of a call whose result was kept. A server
+            # with a limit has a timer already.
+            limited = read_timeout is None or (self._limit is not None and self._limit < read_timeout)
+            late = None if limited else self._settle
+            if late is not None and read_timeout is not None:
+                deadlines.set(late, read_timeout)
+            self._settled = deadlines.loop.create_future()
+            try:
+                await self._settled
+            except BaseException:
+                self.give_up()
+                raise
+            finally:
+                if late is not None:
+                    deadlines.drop(late)
         if self.stream is not None:
             return self.stream
         if self._answer is not None:
@@ -246,13 +251,14 @@ class PendingReply:
         self._give_up = _nothing
         if self.stream is not None:
             self.stream.end(None if last is None else self._events(last))
-        self._settle()
+        if self._settled is not None and not self._settled.done():
+            self._settled.set_result(None)
         if self.forget is not None:
             self.forget()
             self.forget = None
 
     def _settle(self) -> None:
-        if not self._settled.done():
+        if self._settled is not None and not self._settled.done():
             self._settled.set_result(None)
 
 

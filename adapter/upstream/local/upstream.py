@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import Any, Generic, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from adapter.errors import (
     AdapterError,
@@ -17,6 +18,7 @@ from adapter.errors import (
     UpstreamUnreachable,
 )
 from adapter.rules.access.headers import SharedFields
+from adapter.upstream.local.deadlines import Deadlines
 from adapter.upstream.local.messages import (
     CAPABILITIES_KEY,
     INVALID_PARAMS,
@@ -40,6 +42,9 @@ BATCH_VERSION = "2025-03-26"
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _REFUSED = (BadJson, BadRequest, SessionMissing, SessionUnknown, UnsupportedMediaType)
 
+_Awaited: TypeAlias = Coroutine[Any, Any, UpstreamReply]
+"""A reply that is waited for once, at the top: each coroutine in between would be resumed for every answer."""
+
 S_co = TypeVar("S_co", bound=LocalServer, covariant=True)
 
 
@@ -49,6 +54,7 @@ class LocalUpstream(Generic[S_co]):
     def __init__(self, server: S_co) -> None:
         self.server = server
         self._closed = False
+        self._deadlines = Deadlines()
 
     def __repr__(self) -> str:
         return f"<LocalUpstream of {self.server!r}>"
@@ -70,10 +76,11 @@ class LocalUpstream(Generic[S_co]):
         for session in self.server.sessions.all():
             session.end()
         await self.server.close()
+        self._deadlines.close()
 
     # --- POST -------------------------------------------------------------------------------------------------
 
-    async def _post(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+    def _post(self, request: UpstreamRequest, read_timeout: float | None) -> _Awaited:
         fields = _fields(request.headers)
         body = _decoded(request.body, fields)
         known = request.envelope
@@ -89,21 +96,25 @@ class LocalUpstream(Generic[S_co]):
         streams = "text/event-stream" in accept or "*/*" in accept
         head = LocalHead(era, fields, request.caller, streams, request)
         if era is Era.LEGACY:
-            return await self._legacy(head, message, envelope, read_timeout)
+            return self._legacy(head, message, envelope, read_timeout)
         if isinstance(envelope, Batch) or envelope.kind is Kind.RESPONSE:
             raise BadRequest("In this protocol version a body must be one request or notification.")
         if envelope.kind is Kind.NOTIFICATION:
             # The modern era has none for a server; a call is cancelled by the end of its stream.
-            return WholeReply(202)
-        return await self._answer(LocalRequest(envelope, _params(message, body), head), read_timeout)
+            return _at_once(WholeReply(202))
+        return self._answer(LocalRequest(envelope, _params(message, body), head), read_timeout)
 
-    async def _legacy(
+    def _legacy(
         self, head: LocalHead, message: Any, envelope: Envelope | Batch, read_timeout: float | None
-    ) -> UpstreamReply:
-        if isinstance(envelope, Envelope) and _opens(envelope):
+    ) -> _Awaited:
+        if (
+            isinstance(envelope, Envelope)
+            and envelope.method == "initialize"
+            and envelope.kind is Kind.REQUEST
+        ):
             params = _params(message, envelope.body)
             opening = LocalRequest(envelope, params, head._replace(streams=False))
-            return await self._answer(opening, read_timeout)
+            return self._answer(opening, read_timeout)
         session = self.server.sessions.find(head.fields.get("mcp-session-id"))
         version = head.fields.get("mcp-protocol-version")
         # A bridge may have agreed to a version that nobody here knows.
@@ -111,12 +122,11 @@ class LocalUpstream(Generic[S_co]):
             raise BadRequest(f"MCP-Protocol-Version must be one of {', '.join(LEGACY_VERSIONS)}.")
         if isinstance(envelope, Batch):
             members = parse(envelope.body) if message is None else message
-            return await self._batch(head, members, envelope, session, read_timeout)
+            return self._batch(head, members, envelope, session, read_timeout)
         if envelope.kind is not Kind.REQUEST:
-            await self._observe(head, envelope, message, session)
-            return WholeReply(202)
+            return self._observed(head, envelope, message, session)
         request = LocalRequest(envelope, None if message is None else message.get("params"), head, session)
-        return await self._answer(request, read_timeout)
+        return self._answer(request, read_timeout)
 
     async def _batch(
         self,
@@ -136,19 +146,22 @@ class LocalUpstream(Generic[S_co]):
                 requests.append(LocalRequest(member, message.get("params"), head, session))
             else:
                 await self._observe(head, member, message, session)
-        replies = await asyncio.gather(*(self._answer(request, read_timeout) for request in requests))
+        replies = await asyncio.gather(*(self._member(request, read_timeout) for request in requests))
         bodies = [reply.whole for reply in replies if reply.whole]
         return WholeReply(200, JSON, b"[" + b",".join(bodies) + b"]") if bodies else WholeReply(202)
 
-    async def _answer(self, request: LocalRequest, read_timeout: float | None) -> UpstreamReply:
+    async def _member(self, request: LocalRequest, read_timeout: float | None) -> UpstreamReply:
+        return await self._answer(request, read_timeout)
+
+    def _answer(self, request: LocalRequest, read_timeout: float | None) -> _Awaited:
         answer = self._begin(request)
         if isinstance(answer, LocalAnswer):
-            return whole(answer)
+            return _at_once(whole(answer))
         if isinstance(answer, EventStream):
-            return answer
+            return _at_once(answer)
         if request.session is not None and request.envelope.id is not None:
             request.session.expect(request.envelope.id, answer)
-        return await answer.head(read_timeout)
+        return answer.head(read_timeout, self._deadlines)
 
     def _begin(self, request: LocalRequest) -> LocalAnswer | PendingReply | EventStream:
         era = request.head.era
@@ -160,6 +173,12 @@ class LocalUpstream(Generic[S_co]):
             return refusal(request.id_bytes, refused.code, str(refused), refused.data, era)
         except HeaderMismatch as error:
             return refusal(request.id_bytes, error.rpc, str(error), error.data, era)
+
+    async def _observed(
+        self, head: LocalHead, envelope: Envelope, message: dict[str, Any] | None, session: LocalSession
+    ) -> UpstreamReply:
+        await self._observe(head, envelope, message, session)
+        return WholeReply(202)
 
     async def _observe(
         self, head: LocalHead, envelope: Envelope, message: dict[str, Any] | None, session: LocalSession
@@ -202,8 +221,9 @@ def _params(message: dict[str, Any] | None, body: bytes) -> Any:
     return (parse(body) if message is None else message).get("params")
 
 
-def _opens(envelope: Envelope) -> bool:
-    return envelope.method == "initialize" and envelope.kind is Kind.REQUEST
+async def _at_once(reply: UpstreamReply) -> UpstreamReply:
+    """A reply that needs no waiting, in the form of the others."""
+    return reply
 
 
 def _check_modern(request: LocalRequest) -> None:
@@ -227,7 +247,10 @@ def _refused(error: AdapterError) -> WholeReply:
 
 def _decoded(body: bytes, fields: Fields) -> bytes:
     """The body without its coding. The edge in front has read it and so knows how large it becomes."""
-    coding = (fields.get("content-encoding") or "identity").strip().lower()
+    coding = fields.get("content-encoding")
+    if coding is None:
+        return body
+    coding = (coding or "identity").strip().lower()
     if coding == "identity":
         return body
     if coding not in ("gzip", "x-gzip", "deflate"):

@@ -123,6 +123,8 @@ class ChildProcess:
         for descriptor in (ends[1], ends[2], ends[4]):
             os.set_blocking(descriptor, False)
         self._stdin = MessagePipe(ends[1], spec.limits.waiting_messages)
+        self.send_now = self._stdin.send_now
+        """Write one short message if that needs no waiting. Returns False if nothing was written."""
         self._stdout = LinePipe(ends[2], spec.limits.line_bytes, self._take, self._output_ended)
         self._stderr = LinePipe(ends[4], LONGEST_LINE, self._errors.take, self._output_ended)
 
@@ -180,10 +182,6 @@ class ChildProcess:
         back, unless a part of it was written already. Raises UpstreamExited, LimitReached.
         """
         await self._stdin.send(message)
-
-    def send_now(self, message: bytes) -> bool:
-        """Write one short message if that needs no waiting. Returns False if nothing was written."""
-        return self._stdin.send_now(message)
 
     def pause(self) -> None:
         """Read no further output: the process waits when its pipe is full."""

@@ -103,7 +103,9 @@ class LinePipe:
                 if time.thread_time() >= end:
                     break
         finally:
-            self._arrange()
+            # Nearly always all was handed on, and the pipe is read as before.
+            if self._waiting or self._read_all or not self._reads:
+                self._arrange()
 
     def _arrange(self) -> None:
         """Read on, hand on in the next turn of the loop, or wait, as it stands."""

@@ -82,8 +82,11 @@ class StdioServer:
 
     def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply:
         """See LocalServer."""
-        if request.session is not None:
-            return self._answer_in(request.session, request)
+        session = request.session
+        if session is not None:
+            if session not in self._of_session and request.envelope.method == "ping":
+                return LocalAnswer(result(request.id_bytes, {}))
+            return self._audience(session).ask(request, session)
         if request.head.era is Era.MODERN:
             if request.envelope.method == "initialize":
                 # A child that speaks both eras would take it for the handshake of the other one.
@@ -100,11 +103,6 @@ class StdioServer:
     async def close(self) -> None:
         """Stop all processes."""
         await self._processes.close()
-
-    def _answer_in(self, session: LocalSession, request: LocalRequest) -> LocalAnswer | PendingReply:
-        if session not in self._of_session and request.envelope.method == "ping":
-            return LocalAnswer(result(request.id_bytes, {}))
-        return self._audience(session).ask(request, session)
 
     def _audience(self, session: LocalSession) -> Audience:
         """The audience that a session is in. Raises SessionUnknown for one that rests: it is opened again then."""

@@ -32,7 +32,8 @@ COSTS = {
     "a list whose tools are guarded": 120,
     "a planned call without an active stage": 80,
     "a call with one stage": 151,
-    "a call of a hosted tool": 137,
+    "a call of a hosted tool": 128,
+    "a call over stdio": 111,
     "a session that is opened and ended": 264,
     "a call answered by a stream": 153,
 }
@@ -58,6 +59,29 @@ HOSTED = {
                     {"name": "other", "handler": "tools.py#answer"},
                 ]
             },
+        }
+    ]
+}
+
+PROGRAM = """
+import json, sys
+for message in map(json.loads, sys.stdin):
+    result = {"content": []}
+    if message["method"] == "initialize":
+        info = {"name": "costs", "version": "1"}
+        version = message["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+    elif message["method"] == "tools/list":
+        result = {"tools": [{"name": "other", "inputSchema": {"type": "object"}}]}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+STDIO = {
+    "servers": [
+        {
+            "id": "raw",
+            "mount_path": "/mcp",
+            "upstream": {"transport": "stdio", "command": sys.executable, "args": ["program.py"]},
         }
     ]
 }
@@ -158,6 +182,7 @@ async def usual_cost(go: Go, client: RawClient) -> int:
         ("a planned call without an active stage", call, NO_STAGE),
         ("a call with one stage", call, ONE_STAGE),
         ("a call of a hosted tool", call, HOSTED),
+        ("a call over stdio", call, STDIO),
         ("a session that is opened and ended", session, {}),
     ],
 )
@@ -172,6 +197,7 @@ async def test_a_road_costs_no_more_than_is_known(
 ) -> None:
     """A call more in every exchange is a decision, not an accident. The benchmark reads the count from the report."""
     (place / "tools.py").write_text(CODE)
+    (place / "program.py").write_text(PROGRAM)
     async with upstream(listing) as up, adapter(up, **settings) as front, front.client() as client:
         await client.initialize()
         await list_tools(client)

@@ -11,6 +11,7 @@ import pytest
 from adapter.errors import UpstreamBroken
 from adapter.upstream.local.congestion import CROWDED
 from adapter.upstream.local.correlation import BOUNDS, MOST_ABANDONED, UNREAD, Correlation
+from adapter.upstream.local.deadlines import Deadlines
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.under_way import RequestUnderWay
@@ -65,7 +66,7 @@ class Line:
 async def read(reply: PendingReply | UpstreamReply) -> bytes:
     """The bytes that a client reads now."""
     if isinstance(reply, PendingReply):
-        reply = await reply.head(PATIENCE)
+        reply = await reply.head(PATIENCE, Deadlines())
     return await reply.read(PATIENCE)
 
 
@@ -166,8 +167,8 @@ async def test_a_server_that_is_lost_fails_what_is_under_way() -> None:
     line.says(progress('"t"'))
     line.correlation.fail(UpstreamBroken("The server ended."))
     with pytest.raises(UpstreamBroken, match=r"^The server ended\.$"):
-        await plain.head(PATIENCE)
-    stream = await streaming.head(PATIENCE)
+        await plain.head(PATIENCE, Deadlines())
+    stream = await streaming.head(PATIENCE, Deadlines())
     event = (await stream.read(PATIENCE)).split(b"\n\n")[1]
     assert orjson.loads(event.removeprefix(b"data: ")) == {
         "jsonrpc": "2.0", "id": "two", "error": {"code": -32011, "message": "The server ended."},
@@ -249,7 +250,7 @@ async def test_a_line_of_many_waits_for_none() -> None:
     """A client of a shared line that leaves too much unread loses its answer, and the server is told."""
     line = Line(shared=True)
     reply = line.asks(1, 1)
-    stream = asyncio.create_task(reply.head(PATIENCE))
+    stream = asyncio.create_task(reply.head(PATIENCE, Deadlines()))
     line.says(*[progress("1", "x" * CROWDED)] * 5)
     assert line.told == [("cancel", 1)]
     events = await read(await stream)
