@@ -179,7 +179,13 @@ async def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None
         file = tmp_path / "config.yaml"
         file.write_text(f"servers: [{{id: a, upstream: {{url: 'http://127.0.0.1:{port}/mcp'}}}}]\n")
         command = (sys.executable, "-m", "adapter", "check", "--connect", "--config", str(file))
-        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=subprocess.PIPE)
+        # A shell that runs the tests in the background lets them ignore the signal.
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         async with asyncio.timeout(60):
             await asked
             process.send_signal(signal.SIGINT)

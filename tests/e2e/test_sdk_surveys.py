@@ -51,7 +51,8 @@ def compare(direct: dict[str, Found], through: dict[str, Found]) -> None:
     for name, found in direct.items():
         for question, answer in found["answers"].items():
             assert untimed(through[name]["answers"][question]) == untimed(answer), (name, question)
-        assert untimed(through[name]) == untimed(found), name
+        # A server may ask for the roots once or twice, as its timers have it.
+        assert untimed(sorted(set(through[name]["heard"]))) == untimed(sorted(set(found["heard"]))), name
 
 
 @pytest.mark.parametrize("name", ["browser", "clock", "everything", "fetch", "filesystem", "git"])
