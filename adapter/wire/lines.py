@@ -79,8 +79,9 @@ class LineReader:
         if len(self._partial) == self.limit + 1 and self._partial.endswith(b"\r"):
             return
         self._dropping = _Dropping()
-        self._dropping.add(bytes(self._partial))
-        self._partial.clear()
+        # Not as bytes: a copy of all of it would be as much memory again.
+        self._dropping.add(self._partial)
+        self._partial = bytearray()
 
     def _completed(self, rest: bytes) -> list[Line]:
         """Return the line that was incomplete until ``rest``."""
@@ -111,7 +112,7 @@ class _Dropping:
         # One byte more than is kept, because the last may be the CR of the line's end.
         self._tail = b""
 
-    def add(self, piece: bytes) -> None:
+    def add(self, piece: bytes | bytearray) -> None:
         self._size += len(piece)
         if len(self._head) < _KEPT:
             self._head = (self._head + piece[:_KEPT])[:_KEPT]

@@ -74,7 +74,7 @@ def _programs(words: Sequence[str]) -> Iterator[str]:
     valued: Sequence[str] | None = None
     remaining = iter(words)
     for word in remaining:
-        runner = re.sub(r"[\d.]+\Z", "", PurePath(word).stem.lower())
+        runner = PurePath(word).stem.lower().rstrip("0123456789.")
         if word.startswith("-") or _ASSIGNMENT.match(word):
             if valued and word in valued:
                 next(remaining, None)
