@@ -234,8 +234,13 @@ async def read_answer(
     read_timeout: float | None,
     resume: Resume,
     limit: int = ANSWER_LIMIT,
+    *,
+    keeps_raw: bool = True,
 ) -> WholeAnswer:
     """Everything up to and with the response to ``request_id``, following a stream that polls.
+
+    Without ``keeps_raw`` the events of a stream are forgotten and ``raw`` is empty: nobody but the adapter reads what
+    comes for requests of its own.
 
     Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
     can be had; UpstreamSilent.
@@ -248,9 +253,10 @@ async def read_answer(
     for _ in range(RESUMPTIONS):
         reader = SseReader(limit)
         reader.last_id = last_id
-        piece, event = await _read_events(reply, reader, request_id, read_timeout, left)
-        pieces.append(piece)
-        left -= len(piece)
+        read = _EventsRead(left, bytearray() if keeps_raw else None)
+        event = await _read_events(reply, reader, request_id, read_timeout, read)
+        pieces.append(bytes(read.raw or b""))
+        left = read.left
         if event is not None:
             return WholeAnswer(b"".join(pieces), event.data, event)
         if not reader.last_id or reader.last_id == last_id:
@@ -264,28 +270,40 @@ async def read_answer(
     raise UpstreamBroken("The upstream server deferred its answer too often.")
 
 
+class _EventsRead:
+    """The events that were read of a stream: ``left`` bytes may still come; ``raw`` is None where none is kept."""
+
+    def __init__(self, left: int, raw: bytearray | None) -> None:
+        self.left = left
+        # Not a list: of blank lines each byte is an event.
+        self.raw = raw
+
+    def add(self, event: bytes) -> None:
+        self.left -= len(event)
+        if self.raw is not None:
+            self.raw += event
+
+
 async def _read_events(
     reply: UpstreamReply,
     reader: SseReader,
     request_id: str | int | float | None,
     read_timeout: float | None,
-    left: int,
-) -> tuple[bytes, SseEvent | None]:
-    """Whole events up to and with the response, as they came, and the response's; None if it did not come.
+    read: _EventsRead,
+) -> SseEvent | None:
+    """Read whole events up to and with the response, as they came. Returns that of the response, None without one.
 
-    Raises AnswerTooLarge above ``left`` bytes of events.
+    Raises AnswerTooLarge above ``read.left`` bytes of events.
     """
-    # Not a list: of blank lines each byte is an event.
-    raw = bytearray()
     try:
         while chunk := await reply.read(read_timeout):
             for part in slices(chunk):
                 events = reader.feed(part)
                 for event in events:
-                    raw += event.raw
+                    read.add(event.raw)
                     if event.data and await is_response(event.data, request_id):
-                        return bytes(raw), event
-                if len(raw) > left:
+                        return event
+                if read.left < 0:
                     raise too_large(reader.limit)
                 await breathe(len(events))
     except MessageTooLong:
@@ -295,7 +313,7 @@ async def _read_events(
             raise
     finally:
         reply.abort()
-    return bytes(raw), None
+    return None
 
 
 async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:

@@ -51,7 +51,8 @@ async def fetch(
         return response if await is_response(response, request_id) else None
     upstream_session = session.upstream.id if session else None
     resume = Resumption(ask.server, own.headers, upstream_session, ask.sender.version, ask.query).after
-    return (await read_answer(reply, request_id, read_timeout, resume, limit)).response
+    answer = await read_answer(reply, request_id, read_timeout, resume, limit, keeps_raw=False)
+    return answer.response
 
 
 def _meta_of(ask: ClientRequest) -> dict[str, Any]:

@@ -276,7 +276,8 @@ class OwnSession:
         limit = self._server.rules.answer_limit
         if reply.status == 200:
             resume = Resumption(self._server, self._headers([]), self._upstream_session, self._version).after
-            return (await read_answer(reply, number, read_timeout, resume, limit)).response
+            answer = await read_answer(reply, number, read_timeout, resume, limit, keeps_raw=False)
+            return answer.response
         if media_type(reply) != "application/json":
             reply.abort()
             return None
