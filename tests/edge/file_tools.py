@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import orjson
@@ -86,4 +87,13 @@ def link_of(answer: dict[str, Any]) -> str:
 
 
 def size_below(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    """Add up the sizes of the files that are there; one that goes away while it is counted has none."""
+    return sum(_size(path) for path in directory.rglob("*"))
+
+
+def _size(path: Path) -> int:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0
+    return status.st_size if S_ISREG(status.st_mode) else 0
