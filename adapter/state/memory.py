@@ -6,13 +6,25 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
-from adapter.state.port import ABSENT, Conflict, Row
+from adapter.state.port import (
+    ABSENT,
+    Change,
+    Conflict,
+    Delete,
+    Put,
+    Row,
+    StoreListener,
+    TableFull,
+    group_of,
+    group_of_all,
+)
 
 
 class MemoryStore:
     """A Store of one process and one event loop. No method awaits anything, so each is one atomic step."""
 
     def __init__(self) -> None:
+        self.listeners: list[StoreListener] = []
         self._tables: dict[str, dict[str, Row]] = {}
 
     def __repr__(self) -> str:
@@ -30,48 +42,47 @@ class MemoryStore:
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
-        rows = self._rows(table)
-        before = rows.get(key)
-        version = ABSENT if before is None else before.version
-        if expected not in (None, version):
-            raise Conflict(f"expected version {expected}, found {version}")
-        row = rows[key] = Row(key, value, version + 1, due)
-        return row
+        return self._put(Put(table, key, value, due, expected))
 
-    async def put_all(
-        self,
-        table: str,
-        rows: Sequence[tuple[str, bytes, float | None]],
-        *,
-        instead_of: Sequence[str] = (),
-    ) -> None:
-        new = {key: Row(key, value, ABSENT + 1, due) for key, value, due in rows}
-        there = self._rows(table)
-        if len(new) < len(rows) or any(key in there and key not in instead_of for key in new):
-            raise Conflict("one of the rows exists already")
-        for key in instead_of:
-            there.pop(key, None)
-        there.update(new)
+    async def commit(self, changes: Sequence[Change]) -> list[Row]:
+        if not changes:
+            return []
+        group_of_all(changes)
+        before = [(change, self._rows(change.table).get(change.key)) for change in changes]
+        rows = []
+        try:
+            for change in changes:
+                if isinstance(change, Delete):
+                    self._delete(change)
+                else:
+                    rows.append(self._put(change))
+        except Conflict:
+            for change, row in reversed(before):
+                self._put_back(change, row)
+            raise
+        return rows
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        rows = self._rows(table)
-        row = rows.get(key)
-        if row is None:
-            return False
-        if expected not in (None, row.version):
-            raise Conflict(f"expected version {expected}, found {row.version}")
-        del rows[key]
-        return True
+        there = key in self._rows(table)
+        if there:
+            self._delete(Delete(table, key, expected))
+        return there
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
         rows = self._rows(table)
         for key, due in dues.items():
-            if (row := rows.get(key)) is not None:
+            if (row := rows.get(key)) is not None and (row.due is None or row.due < due):
                 rows[key] = replace(row, due=due)
 
-    async def scan(self, table: str, *, after: str = "", limit: int = 500) -> list[Row]:
+    async def scan(
+        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
+    ) -> list[Row]:
         # Strings compare by code point, which is the order of their UTF-8 bytes.
-        above = (row for key, row in self._rows(table).items() if key > after)
+        above = (
+            row
+            for key, row in self._rows(table).items()
+            if key > after and (group is None or group_of(key) == group)
+        )
         return heapq.nsmallest(limit, above, key=lambda row: row.key)
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
@@ -82,8 +93,39 @@ class MemoryStore:
         )
         return [row for *_, row in heapq.nsmallest(limit, late, key=lambda entry: entry[:2])]
 
-    async def count(self, table: str, *, holding: bytes = b"") -> int:
-        return sum(holding in row.value for row in self._rows(table).values())
+    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
+        rows = self._rows(table).values()
+        return sum(holding in row.value and group in (None, group_of(row.key)) for row in rows)
+
+    def announce(self, topic: str, body: bytes) -> None:
+        """Nobody else is there to be told."""
 
     def _rows(self, table: str) -> dict[str, Row]:
         return self._tables.setdefault(table, {})
+
+    def _put(self, change: Put) -> Row:
+        rows = self._rows(change.table)
+        before = rows.get(change.key)
+        version = ABSENT if before is None else before.version
+        if change.expected not in (None, version):
+            raise Conflict(f"expected version {change.expected}, found {version}")
+        if change.most is not None and version == ABSENT:
+            group = group_of(change.key)
+            if sum(group_of(key) == group for key in rows) >= change.most:
+                raise TableFull(f"{change.table} may have {change.most} rows of a group")
+        row = rows[change.key] = Row(change.key, change.value, version + 1, change.due)
+        return row
+
+    def _delete(self, change: Delete) -> None:
+        rows = self._rows(change.table)
+        row = rows.get(change.key)
+        if change.expected is not None and (row is None or row.version != change.expected):
+            raise Conflict(f"the row is not at version {change.expected}")
+        rows.pop(change.key, None)
+
+    def _put_back(self, change: Change, row: Row | None) -> None:
+        rows = self._rows(change.table)
+        if row is None:
+            rows.pop(change.key, None)
+        else:
+            rows[change.key] = row

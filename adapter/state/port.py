@@ -1,10 +1,14 @@
-"""The state store's port: rows in named tables, with versions, so that two writers cannot both win."""
+"""The state store's port: rows in named tables, with versions, so that two writers cannot both win.
+
+Several processes may share a store. What one of them keeps of it in memory is a cache; a StoreListener tells when
+it is old.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 ABSENT = 0
 """The version of a row that does not exist: ``put(…, expected=ABSENT)`` creates or refuses."""
@@ -20,12 +24,81 @@ class Row:
     due: float | None
 
 
+def group_of(key: str) -> str:
+    """The group of a row: its key up to the first slash, or the whole key.
+
+    Rows of one group lie together wherever a store divides its rows, also those of different tables.
+    """
+    return key.partition("/")[0]
+
+
+class Put(NamedTuple):
+    """A row to write. ``expected`` as for ``Store.put``; ``due`` is Unix time in seconds.
+
+    ``most``: the row is only created while its table then has at most so many rows of its group; for rows that are to
+    be created, with ``expected=ABSENT``.
+    """
+
+    table: str
+    key: str
+    value: bytes
+    due: float | None = None
+    expected: int | None = None
+    most: int | None = None
+
+
+class Delete(NamedTuple):
+    """A row to delete. Without ``expected`` an absent row is passed over, with it that is a conflict."""
+
+    table: str
+    key: str
+    expected: int | None = None
+
+
+Change: TypeAlias = Put | Delete
+
+
+def group_of_all(changes: Iterable[Change]) -> str:
+    """The group that all these changes concern. Raises ValueError for changes of several groups, or for none."""
+    groups = {group_of(change.key) for change in changes}
+    if len(groups) != 1:
+        raise ValueError(f"a commit changes rows of one group, not of {len(groups)}")
+    return groups.pop()
+
+
 class Conflict(Exception):
     """The row was not at the expected version, because another writer was first. Read it again and decide anew."""
 
 
+class TableFull(Conflict):
+    """The group has as many rows in the table as it may have."""
+
+
+class StoreListener(Protocol):
+    """Hears what other processes do to the store, on the event loop that opened it. It must return at once."""
+
+    def row_changed(self, table: str, key: str) -> None:
+        """Another process has written or deleted this row. The word may come late, or for a change that was made
+        here."""
+
+    def rows_unknown(self) -> None:
+        """Changes may have been missed: any row that was read before may be old.
+
+        While the word of others does not arrive at all, this is called at least every
+        ``state_persistence.cache_seconds``.
+        """
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """Another process has announced something."""
+
+
 class Store(Protocol):
-    """Rows in named tables. Every method raises StoreUnavailable if the store fails, and else only what it names."""
+    """Rows in named tables. Every method raises StoreUnavailable if the store fails, and else only what it names.
+
+    A write that failed may have been done all the same. ``listeners`` are told of what other processes do.
+    """
+
+    listeners: list[StoreListener]
 
     async def open(self) -> None: ...
 
@@ -43,30 +116,35 @@ class Store(Protocol):
         Raises Conflict.
         """
 
-    async def put_all(
-        self,
-        table: str,
-        rows: Sequence[tuple[str, bytes, float | None]],
-        *,
-        instead_of: Sequence[str] = (),
-    ) -> None:
-        """Create a row for each (key, value, due) and delete those with the keys of ``instead_of``, in one step:
-        everything or nothing, durable when this returns.
+    async def commit(self, changes: Sequence[Change]) -> list[Row]:
+        """Make changes of one group in the order given, in one step: everything or nothing, durable when this returns.
 
-        Absent rows are passed over. Raises Conflict if a row that is to be created exists already.
+        Each sees what those before it have left. Returns the rows written, in that order. Raises Conflict, TableFull,
+        and ValueError for rows of several groups; no changes are no error.
         """
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         """True if the row was there. Raises Conflict if it was there at another version than ``expected``."""
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
-        """Set ``due`` of many rows at once, without changing value or version; absent rows are passed over."""
+        """Move ``due`` of many rows forward at once, without changing value or version.
 
-    async def scan(self, table: str, *, after: str = "", limit: int = 500) -> list[Row]:
-        """Rows with a key above ``after``, in order of key (bytes of UTF-8)."""
+        Rows that are due later stay as they are, and absent ones are passed over. Listeners are not told.
+        """
+
+    async def scan(
+        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
+    ) -> list[Row]:
+        """Rows with a key above ``after``, in order of key (bytes of UTF-8); of one group, or of all."""
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         """Rows with ``due <= now``, the longest overdue first."""
 
-    async def count(self, table: str, *, holding: bytes = b"") -> int:
-        """The number of rows, or of those alone whose value has these bytes in it."""
+    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
+        """The number of rows of one group, or of all; of those alone whose value has the bytes ``holding`` in it."""
+
+    def announce(self, topic: str, body: bytes) -> None:
+        """Tell the listeners of all other processes, soon and without a promise: nothing is known of who hears it.
+
+        ``body`` has at most 64 KiB.
+        """

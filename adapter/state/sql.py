@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from adapter.errors import StoreUnavailable
-from adapter.state.port import ABSENT, Conflict, Row
+from adapter.state.port import ABSENT, Change, Conflict, Delete, Row, TableFull, group_of
 
 SCHEMA_VERSION = 1
 """Kept in the file as PRAGMA user_version; 0 is what SQLite gives a file that nobody has written yet."""
@@ -131,37 +131,33 @@ def put(
     return Row(key, value, expected + 1, due)
 
 
-def put_all(
-    table: str,
-    rows: Sequence[tuple[str, bytes, float | None]],
-    instead_of: Sequence[str],
-    connection: sqlite3.Connection,
-) -> None:
-    if len(rows) == 1 and not instead_of:
-        put(
-            table, *rows[0][:2], ABSENT, rows[0][2], sys.maxsize, connection
-        )  # one statement is whole by itself
-        return
+def commit(changes: Sequence[Change], connection: sqlite3.Connection) -> list[Row]:
     # Others share the transaction: what fails here is undone alone.
-    connection.execute("SAVEPOINT put_all")
+    connection.execute("SAVEPOINT changes")
     try:
-        connection.executemany(
-            "DELETE FROM rows WHERE tbl = ? AND key = ?", [(table, key) for key in instead_of]
-        )
-        written = connection.executemany(
-            "INSERT INTO rows (tbl, key, value, version, due) VALUES (?, ?, ?, 1, ?)"
-            " ON CONFLICT (tbl, key) DO NOTHING",
-            [(table, *row) for row in rows],
-        )
-        if rows and written.rowcount != len(rows):
-            raise Conflict("one of the rows exists already")
+        return [row for change in changes if (row := _changed(change, connection)) is not None]
     except BaseException:
         if connection.in_transaction:  # SQLite may have undone all of it by itself
-            connection.execute("ROLLBACK TO put_all")
+            connection.execute("ROLLBACK TO changes")
         raise
     finally:
         if connection.in_transaction:
-            connection.execute("RELEASE put_all")
+            connection.execute("RELEASE changes")
+
+
+def _changed(change: Change, connection: sqlite3.Connection) -> Row | None:
+    if isinstance(change, Delete):
+        gone = delete(change.table, change.key, change.expected, sys.maxsize, connection)
+        if change.expected is not None and not gone:
+            raise Conflict("the row is not there")
+        return None
+    if (
+        change.most is not None
+        and get(change.table, change.key, sys.maxsize, connection) is None
+        and count(change.table, group_of(change.key), b"", connection) >= change.most
+    ):
+        raise TableFull(f"{change.table} may have {change.most} rows of a group")
+    return put(change.table, change.key, change.value, change.expected, change.due, sys.maxsize, connection)
 
 
 def delete(table: str, key: str, expected: int | None, longest: int, connection: sqlite3.Connection) -> bool:
@@ -186,16 +182,33 @@ def delete(table: str, key: str, expected: int | None, longest: int, connection:
 
 def touch(table: str, dues: dict[str, float], connection: sqlite3.Connection) -> None:
     connection.executemany(
-        "UPDATE rows SET due = ? WHERE tbl = ? AND key = ?",
+        "UPDATE rows SET due = ?1 WHERE tbl = ?2 AND key = ?3 AND (due IS NULL OR due < ?1)",
         [(due, table, key) for key, due in dues.items()],
     )
 
 
-def scan(table: str, after: str, limit: int, connection: sqlite3.Connection) -> list[Row]:
-    found = connection.execute(
-        "SELECT key, value, version, due FROM rows WHERE tbl = ? AND key > ? ORDER BY key LIMIT ?",
-        (table, after, limit),
-    )
+_OF_GROUP = "tbl = ? AND key >= ? AND key < ? AND (key = ? OR key >= ?)"
+
+
+def _bounds(group: str | None) -> tuple[str, str, str, str]:
+    """The parameters of ``_OF_GROUP`` behind the table: a key is the group itself, or begins with it and a slash.
+
+    ``0`` is the character behind the slash; between the group and the slash there are keys of other groups.
+    """
+    if group is None:
+        return "", _LAST, "", ""
+    return group, f"{group}0", group, f"{group}/"
+
+
+_LAST = "\U0010ffff"
+"""Behind every key: no key begins with the last of all characters."""
+
+_SCAN = f"SELECT key, value, version, due FROM rows WHERE {_OF_GROUP} AND key > ? ORDER BY key LIMIT ?"  # noqa: S608 - constants
+_COUNT = f"SELECT count(*) FROM rows WHERE {_OF_GROUP} AND instr(value, ?)"  # noqa: S608 - constants
+
+
+def scan(table: str, group: str | None, after: str, limit: int, connection: sqlite3.Connection) -> list[Row]:
+    found = connection.execute(_SCAN, (table, *_bounds(group), after, limit))
     return [Row(*fields) for fields in found]
 
 
@@ -207,12 +220,8 @@ def overdue(table: str, now: float, limit: int, connection: sqlite3.Connection) 
     return [Row(*fields) for fields in found]
 
 
-def count(table: str, holding: bytes, connection: sqlite3.Connection) -> int:
-    statement = "SELECT count(*) FROM rows WHERE tbl = ?"
-    if holding:
-        (rows,) = connection.execute(f"{statement} AND instr(value, ?)", (table, holding)).fetchone()
-    else:
-        (rows,) = connection.execute(statement, (table,)).fetchone()
+def count(table: str, group: str | None, holding: bytes, connection: sqlite3.Connection) -> int:
+    (rows,) = connection.execute(_COUNT, (table, *_bounds(group), holding)).fetchone()
     return int(rows)
 
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
-from adapter.state.port import Row
+from adapter.state.port import Change, Put, Row, StoreListener, group_of_all
 from adapter.state.sql import LOG, Run, StoreOperation, brief_outcomes, outcomes, unavailable
 
 LOCK_TIMEOUT = 5.0
@@ -71,6 +71,7 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path, *, wal: bool = True, now: Callable[[], float] = time.monotonic) -> None:
+        self.listeners: list[StoreListener] = []
         self._path = path
         self._wal = wal
         self._now = now
@@ -120,17 +121,16 @@ class SqliteStore:
         row: Row = await self._submit(write, brief, log=ROW + len(value), whole=True)
         return row
 
-    async def put_all(
-        self,
-        table: str,
-        rows: Sequence[tuple[str, bytes, float | None]],
-        *,
-        instead_of: Sequence[str] = (),
-    ) -> None:
-        if rows or instead_of:
-            write = partial(sql.put_all, table, tuple(rows), tuple(instead_of))
-            log = ROW * (len(rows) + len(instead_of)) + sum(len(value) for _, value, _ in rows)
-            await self._submit(write, write, log=log, whole=len(rows) == 1 and not instead_of)
+    async def commit(self, changes: Sequence[Change]) -> list[Row]:
+        if not changes:
+            return []
+        group_of_all(changes)
+        if len(changes) == 1 and isinstance(only := changes[0], Put) and only.most is None:
+            return [await self.put(only.table, only.key, only.value, expected=only.expected, due=only.due)]
+        write = partial(sql.commit, tuple(changes))
+        log = ROW * len(changes) + sum(len(change.value) for change in changes if isinstance(change, Put))
+        rows: list[Row] = await self._submit(write, write, log=log)
+        return rows
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         brief = partial(sql.delete, table, key, expected, LONGEST)
@@ -143,17 +143,22 @@ class SqliteStore:
             write = partial(sql.touch, table, dict(dues))
             await self._submit(write, write, log=ROW * len(dues))
 
-    async def scan(self, table: str, *, after: str = "", limit: int = 500) -> list[Row]:
-        rows: list[Row] = await self._submit(partial(sql.scan, table, after, limit))
+    async def scan(
+        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
+    ) -> list[Row]:
+        rows: list[Row] = await self._submit(partial(sql.scan, table, group, after, limit))
         return rows
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         rows: list[Row] = await self._submit(partial(sql.overdue, table, now, limit))
         return rows
 
-    async def count(self, table: str, *, holding: bytes = b"") -> int:
-        rows: int = await self._submit(partial(sql.count, table, holding))
+    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
+        rows: int = await self._submit(partial(sql.count, table, group, holding))
         return rows
+
+    def announce(self, topic: str, body: bytes) -> None:
+        """Nobody else is told: one process uses the file."""
 
     # --- batches ----------------------------------------------------------------------------------------------
 

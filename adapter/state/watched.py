@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from adapter.errors import StoreUnavailable
-from adapter.state.port import Row, Store
+from adapter.state.port import Change, Put, Row, Store
 
 T = TypeVar("T")
 
@@ -29,6 +29,7 @@ class WatchedStore:
     """A Store that notes the outcome of every write. ``now`` is a clock that never goes back, in seconds."""
 
     def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
+        self.listeners = store.listeners
         self._store = store
         self._now = now
         self._failure: StoreUnavailable | None = None
@@ -92,15 +93,9 @@ class WatchedStore:
     ) -> Coroutine[Any, Any, Row]:
         return self._noted(self._store.put(table, key, value, expected=expected, due=due), len(value))
 
-    async def put_all(
-        self,
-        table: str,
-        rows: Sequence[tuple[str, bytes, float | None]],
-        *,
-        instead_of: Sequence[str] = (),
-    ) -> None:
-        size = sum(len(value) for _, value, _ in rows)
-        await self._noted(self._store.put_all(table, rows, instead_of=instead_of), size)
+    async def commit(self, changes: Sequence[Change]) -> list[Row]:
+        size = sum(len(change.value) for change in changes if isinstance(change, Put))
+        return await self._noted(self._store.commit(changes), size)
 
     def delete(self, table: str, key: str, *, expected: int | None = None) -> Coroutine[Any, Any, bool]:
         return self._noted(self._store.delete(table, key, expected=expected))
@@ -108,11 +103,16 @@ class WatchedStore:
     async def touch(self, table: str, dues: dict[str, float]) -> None:
         await self._noted(self._store.touch(table, dues))
 
-    async def scan(self, table: str, *, after: str = "", limit: int = 500) -> list[Row]:
-        return await self._store.scan(table, after=after, limit=limit)
+    async def scan(
+        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
+    ) -> list[Row]:
+        return await self._store.scan(table, group=group, after=after, limit=limit)
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         return await self._store.overdue(table, now, limit=limit)
 
-    async def count(self, table: str, *, holding: bytes = b"") -> int:
-        return await self._store.count(table, holding=holding)
+    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
+        return await self._store.count(table, group=group, holding=holding)
+
+    def announce(self, topic: str, body: bytes) -> None:
+        self._store.announce(topic, body)

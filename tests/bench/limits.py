@@ -24,6 +24,7 @@ import uvloop
 
 from adapter.files.shelf import Shelf
 from adapter.rules.files.file_records import FileKind, Place
+from adapter.state.port import ABSENT
 from adapter.state.sqlite import SqliteStore
 from tests.bench.fronts import START_TIMEOUT, FrontUnavailable, Running, end, free_port, nginx_argv
 from tests.bench.load import Address
@@ -128,7 +129,7 @@ async def shelf_alone(root: Path, count: int, size: int) -> dict[str, float]:
         with _timed(spent, "capturing"):
             assert await shelf.adopt(place, None)
         with _timed(spent, "row"):
-            await store.put_all("files", [(f"{number:08}", bytes(400), 1e10)])
+            await store.put("files", f"{number:08}", bytes(400), expected=ABSENT, due=1e10)
     await store.close()
     await shelf.close()
     shutil.rmtree(root)

@@ -76,7 +76,9 @@ async def _store_sessions(run: Run, room: Path, bearer: str, count: int) -> None
         (row,) = await store.scan(TABLE)
         for start in range(1, count, AT_ONCE):
             some = range(start, min(count, start + AT_ONCE))
-            await store.put_all(TABLE, [(secrets.token_hex(32), row.value, row.due) for _ in some])
+            await asyncio.gather(
+                *(store.put(TABLE, secrets.token_hex(32), row.value, due=row.due) for _ in some)
+            )
     finally:
         await store.close()
 

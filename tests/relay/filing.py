@@ -19,6 +19,7 @@ from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.quota import Limits, Policy
 from adapter.state.memory import MemoryStore
+from adapter.state.port import Change, Row
 from tests.relay.relaying import Clock
 
 ALICE = session_scope(b"secret", "a" * 64)
@@ -63,15 +64,9 @@ class SteppedStore(MemoryStore):
         super().__init__()
         self._steps = steps
 
-    async def put_all(
-        self,
-        table: str,
-        rows: Sequence[tuple[str, bytes, float | None]],
-        *,
-        instead_of: Sequence[str] = (),
-    ) -> None:
+    async def commit(self, changes: Sequence[Change]) -> list[Row]:
         await self._steps.take("rows")
-        await super().put_all(table, rows, instead_of=instead_of)
+        return await super().commit(changes)
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
         await self._steps.take("touch")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adapter.state.memory import MemoryStore
-from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, TableFull
 from adapter.state.sqlite import SqliteStore
 
 
@@ -93,56 +93,105 @@ async def test_of_fifty_creators_one_wins(store: Store) -> None:
     assert sum(isinstance(outcome, Row) for outcome in outcomes) == 1
 
 
+def creating(*rows: tuple[str, bytes]) -> list[Put]:
+    """Changes that create rows of one group of files."""
+    return [Put("files", f"s/{key}", value, expected=ABSENT) for key, value in rows]
+
+
+async def names(store: Store) -> list[tuple[str, bytes]]:
+    return [(row.key.removeprefix("s/"), row.value) for row in await store.scan("files")]
+
+
 async def test_many_rows_are_created_together(store: Store) -> None:
-    """Each has its value and due time and is at the first version."""
-    await store.put_all("files", [("a", b"1", 5.0), ("b", b"2", None)])
-    assert await store.scan("files") == [Row("a", b"1", 1, 5.0), Row("b", b"2", 1, None)]
-    await store.put_all("files", [])
+    """Each has its value and due time and is at the first version, also in different tables of the group."""
+    changes = [Put("files", "s/a", b"1", 5.0, ABSENT), Put("files", "s/b", b"2"), Put("scopes", "s", b"3")]
+    rows = await store.commit(changes)
+    assert rows == [Row("s/a", b"1", 1, 5.0), Row("s/b", b"2", 1, None), Row("s", b"3", 1, None)]
+    assert await store.scan("files") == rows[:2]
+    assert await store.commit([]) == []
+
+
+async def test_commit_of_several_groups_is_refused(store: Store) -> None:
+    """Rows of two groups may lie apart, so that no step could change both."""
+    with pytest.raises(ValueError, match="one group, not of 2"):
+        await store.commit([Put("files", "s/a", b"1"), Put("files", "t/a", b"2")])
+    assert await store.count("files") == 0
 
 
 @pytest.mark.parametrize("keys", [("b", "a", "c"), ("b", "c", "b")], ids=["there already", "named twice"])
 async def test_of_many_rows_all_are_created_or_none(store: Store, keys: tuple[str, ...]) -> None:
     """One that exists keeps all from being created, and neither undoes nor stops the writes beside them."""
-    await store.put("files", "a", b"first")
-    beside = [store.put("files", name, b"") for name in ("x", "y")]
+    await store.put("files", "s/a", b"first")
+    beside = [store.put("files", f"s/{name}", b"") for name in ("x", "y")]
     failed, *written = await asyncio.gather(
-        store.put_all("files", [(key, b"", None) for key in keys]), *beside, return_exceptions=True
+        store.commit(creating(*((key, b"") for key in keys))), *beside, return_exceptions=True
     )
     assert isinstance(failed, Conflict)
     assert all(isinstance(row, Row) for row in written)
-    assert [row.key for row in await store.scan("files")] == ["a", "x", "y"]
+    assert [name for name, _ in await names(store)] == ["a", "x", "y"]
 
 
 async def test_rows_take_the_place_of_others(store: Store) -> None:
-    """What goes and what comes change in one step, and a key may be among both."""
-    await store.put_all("files", [("a", b"1", None), ("b", b"2", None), ("c", b"3", None)])
-    await store.put_all("files", [("c", b"new", None), ("d", b"4", None)], instead_of=["a", "c", "absent"])
-    assert [(row.key, row.value) for row in await store.scan("files")] == [
-        ("b", b"2"),
-        ("c", b"new"),
-        ("d", b"4"),
-    ]
-    await store.put_all("files", [], instead_of=["b", "c"])
-    assert await store.count("files") == 1
+    """Each change sees what those before it have left, and absent rows are passed over."""
+    await store.commit(creating(("a", b"1"), ("b", b"2"), ("c", b"3")))
+    leaving = [Delete("files", f"s/{key}") for key in ("a", "c", "absent")]
+    rows = await store.commit([*leaving, *creating(("c", b"new"), ("d", b"4"))])
+    assert [(row.key, row.version) for row in rows] == [("s/c", 1), ("s/d", 1)]
+    assert await names(store) == [("b", b"2"), ("c", b"new"), ("d", b"4")]
+    await store.commit(
+        [Put("files", "s/b", b"x", expected=1), Delete("files", "s/b", 2), Delete("files", "s/c")]
+    )
+    assert await names(store) == [("d", b"4")]
 
 
-async def test_rows_that_cannot_come_drive_no_others_out(store: Store) -> None:
-    """A conflict leaves the rows that were to be replaced."""
-    await store.put_all("files", [("a", b"1", None), ("b", b"2", None)])
+@pytest.mark.parametrize(
+    "last",
+    [Put("files", "s/b", b"new", expected=ABSENT), Put("files", "s/b", b"new", expected=7),
+     Delete("files", "s/b", 7), Delete("files", "s/absent", 1)],
+    ids=["exists", "another version", "deleted at another version", "deleted though absent"],
+)  # fmt: skip
+async def test_rows_that_cannot_come_drive_no_others_out(store: Store, last: Put | Delete) -> None:
+    """A conflict leaves everything as it was."""
+    await store.commit(creating(("a", b"1"), ("b", b"2")))
     with pytest.raises(Conflict):
-        await store.put_all("files", [("b", b"new", None), ("c", b"3", None)], instead_of=["a"])
-    assert [row.value for row in await store.scan("files")] == [b"1", b"2"]
+        await store.commit([Delete("files", "s/a"), Put("files", "s/c", b"3"), last])
+    assert await store.scan("files") == [Row("s/a", b"1", 1, None), Row("s/b", b"2", 1, None)]
 
 
 async def test_of_two_that_create_the_same_rows_one_wins(store: Store) -> None:
-    """Two sets that share a single key never both come in."""
+    """Two commits that share a single key never both come in."""
     outcomes = await asyncio.gather(
-        store.put_all("files", [("a", b"1", None), ("shared", b"1", None)]),
-        store.put_all("files", [("shared", b"2", None), ("z", b"2", None)]),
+        store.commit(creating(("a", b"1"), ("shared", b"1"))),
+        store.commit(creating(("shared", b"2"), ("z", b"2"))),
         return_exceptions=True,
     )
-    assert [type(outcome) for outcome in outcomes] == [type(None), Conflict]
-    assert [row.value for row in await store.scan("files")] == [b"1", b"1"]
+    assert [type(outcome) for outcome in outcomes] == [list, Conflict]
+    assert await names(store) == [("a", b"1"), ("shared", b"1")]
+
+
+async def test_group_has_only_so_many_rows(store: Store) -> None:
+    """Of fifty rows that are created at once, as many come in as may be there; one that is there is written again."""
+    slots = [Put("slots", f"open/{n:02}", b"", expected=ABSENT, most=5) for n in range(50)]
+    await store.put("slots", "other/1", b"")
+    outcomes = await asyncio.gather(*(store.commit([slot]) for slot in slots), return_exceptions=True)
+    assert sum(isinstance(outcome, TableFull) for outcome in outcomes) == 45
+    assert await store.count("slots", group="open") == 5
+    (first, *_) = await store.scan("slots", group="open")
+    await store.commit([Put("slots", first.key, b"again", most=5)])
+    await store.delete("slots", first.key)
+    await store.commit([slots[49]._replace(key="open/later")])
+    assert await store.count("slots") == 6
+
+
+async def test_rows_of_one_group_are_scanned_and_counted(store: Store) -> None:
+    """A group is a whole key or the part before the first slash, and no other key that begins like it."""
+    keys = ["s", "s/", "s/a", "s/b/c", "s!", "s-1", "s0", "sa", "t", "s\x00", "/s"]
+    for key in keys:
+        await store.put("files", key, b"")
+    assert [row.key for row in await store.scan("files", group="s")] == ["s", "s/", "s/a", "s/b/c"]
+    assert [row.key for row in await store.scan("files", group="s", after="s/", limit=1)] == ["s/a"]
+    assert await store.count("files", group="s") == 4
+    assert await store.count("files", group="") == 1
 
 
 async def test_delete_says_whether_the_row_was_there(store: Store) -> None:
@@ -192,6 +241,14 @@ async def test_touch_moves_due_times_only(store: Store) -> None:
     assert await store.get("sessions", "absent") is None
     assert [row.key for row in await store.overdue("sessions", 200.0)] == ["a", "b"]
     await store.touch("sessions", {})
+
+
+async def test_touch_never_moves_back(store: Store) -> None:
+    """A row that is due later stays as it is: of two replicas, the one that saw its user last is right."""
+    await store.put("sessions", "a", b"", due=100.0)
+    await store.put("sessions", "undated", b"")
+    await store.touch("sessions", {"a": 50.0, "undated": 7.0})
+    assert [row.due for row in await store.scan("sessions")] == [100.0, 7.0]
 
 
 async def test_count_follows_writes_and_deletes(store: Store) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
-from adapter.state.port import Conflict, Row
+from adapter.state.port import ABSENT, Conflict, Delete, Put, Row
 from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore
 
 _WRITES_FOREVER = """
@@ -228,9 +228,11 @@ async def test_the_loop_does_only_what_is_brief(path: Path) -> None:
     long = ("sessions", "long", b"x" * 600_000)
     assert await done_on_the_loop(store.put("sessions", "a", b""))
     assert await done_on_the_loop(store.get("sessions", "a"))
-    assert await done_on_the_loop(store.put_all("sessions", [("b", b"", None)], instead_of=["a"]))
-    assert await done_on_the_loop(store.touch("sessions", {"b": 1.0}))
-    assert await done_on_the_loop(store.delete("sessions", "b"))
+    assert await done_on_the_loop(
+        store.commit([Delete("sessions", "a"), Put("sessions", "a", b"", expected=ABSENT)])
+    )
+    assert await done_on_the_loop(store.touch("sessions", {"a": 1.0}))
+    assert await done_on_the_loop(store.delete("sessions", "a"))
     assert not await done_on_the_loop(store.put(*long))
     assert await store.get("sessions", "long") == Row("long", long[2], 1, None)
     assert not await done_on_the_loop(store.touch("sessions", {f"{n}": 1.0 for n in range(1000)}))
@@ -412,7 +414,7 @@ async def test_a_row_of_many_that_no_file_can_hold_takes_the_others_along(path: 
     await store.open()
     good, bad = await asyncio.gather(
         store.put("files", "a", b""),
-        store.put_all("files", [("b", b"", None), ("\udcff", b"", None)]),
+        store.commit([Put("files", "s/b", b""), Put("files", "s/\udcff", b"")]),
         return_exceptions=True,
     )
     assert isinstance(good, Row)

@@ -6,6 +6,7 @@ memory, and rows are read once, at the start.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -127,7 +128,8 @@ class FileRegistry:
         )
         if missing:
             self._log.warning("files of earlier records are gone", files=len(missing))
-            await self._store.put_all(TABLE, (), instead_of=[records.pop(place)[0].key for place in missing])
+            gone = [records.pop(place)[0].key for place in missing]
+            await asyncio.gather(*(self._store.delete(TABLE, key) for key in gone))
         for row, record in sorted(records.values(), key=lambda pair: pair[1].created):
             self._index.count(record, self._index.last_access(record, row.due))
             self._index.show(record)

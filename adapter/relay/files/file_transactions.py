@@ -21,7 +21,7 @@ from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_index import FileIndex
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from adapter.rules.files.quota import Ledger
-from adapter.state.port import Store
+from adapter.state.port import ABSENT, Delete, Put, Store
 
 TABLE = "files"
 
@@ -68,6 +68,10 @@ class _Taken(NamedTuple):
 
 _Directory = tuple[FileKind, str, str]
 """A place but for its name: nothing else lies there."""
+
+
+def _gone(record: FileRecord) -> Delete:
+    return Delete(TABLE, record.key)
 
 
 class FileTransactions:
@@ -170,8 +174,7 @@ class FileTransactions:
             undo: list[Callable[[], None]] = []
             try:
                 self._exchange(victims, records, staged, undo)
-                rows = [(record.key, encode(record), self._index.expires_at(record)) for record in records]
-                await self._store.put_all(TABLE, rows, instead_of=[victim.key for victim in victims])
+                await self._store.commit([*map(_gone, victims), *map(self._new, records)])
             except BaseException:
                 for step in reversed(undo):
                     step()
@@ -183,6 +186,9 @@ class FileTransactions:
                 await self.remove(victim.place)
         finally:
             forget()
+
+    def _new(self, record: FileRecord) -> Put:
+        return Put(TABLE, record.key, encode(record), self._index.expires_at(record), expected=ABSENT)
 
     def _exchange(
         self,
@@ -286,7 +292,7 @@ class FileTransactions:
         for record in records:
             self._index.hide(record)
         try:
-            await self._store.put_all(TABLE, (), instead_of=[record.key for record in records])
+            await self._store.commit([*map(_gone, records)])
         except BaseException:
             for record in records:
                 self._index.show(record)
