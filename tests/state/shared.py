@@ -1,110 +1,149 @@
-"""One store in memory for several replicas of one test: each has its own view and hears what the others do."""
+"""Several replicas in one process: rows in memory that they share, and a store for each of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from operator import methodcaller
 
 from adapter.errors import StoreUnavailable
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Change, Row, StoreListener
 
+Hook = Callable[[str, str], Awaitable[None]]
+"""Called with the table and the key of a row before it is read or written; it may wait, or raise StoreUnavailable."""
+
 
 class SharedMemory:
-    """The rows that all views share. Words of one view reach the others at the next turn of the loop."""
+    """Rows that replicas share. ``echoes``: a replica also hears of its own writes, as some stores have it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, echoes: bool = False) -> None:
         self.rows = MemoryStore()
-        self.views: list[SharedView] = []
+        self.echoes = echoes
+        self.replicas: list[ReplicaStore] = []
 
-    def view(self) -> SharedView:
-        """The store of one more replica."""
-        view = SharedView(self)
-        self.views.append(view)
+    def replica(self) -> ReplicaStore:
+        """A store for one more replica."""
+        view = ReplicaStore(self)
+        self.replicas.append(view)
         return view
 
 
-class SharedView:
-    """A Store that tells the other views what it writes.
+class ReplicaStore:
+    """A Store that one replica uses, and that tells it of the others' writes in a later turn of the loop.
 
-    ``hears``: whether words of others arrive; while they do not, ``miss`` says so. ``fails``: each request fails.
-    ``requests`` counts them.
+    ``down``: it cannot be reached. ``deaf``: no word of others arrives; ``unsure`` is what it is told then from time to
+    time. ``swallows`` is the number of writes that are done although they seem to fail. ``calls`` counts the calls of
+    each method.
     """
 
-    def __init__(self, shared: SharedMemory) -> None:
-        self.listeners: list[StoreListener] = []
-        self.hears = True
-        self.fails = False
-        self.requests = 0
-        self._shared = shared
+    shared = True
 
-    def miss(self) -> None:
+    def __init__(self, memory: SharedMemory) -> None:
+        self.listeners: list[StoreListener] = []
+        self.down = False
+        self.deaf = False
+        self.swallows = 0
+        self.calls: Counter[str] = Counter()
+        self.before: Hook | None = None
+        self._under_way = 0
+        self._memory = memory
+
+    def __repr__(self) -> str:
+        return f"<ReplicaStore: {self._memory.rows!r}{', down' if self.down else ''}>"
+
+    async def open(self) -> None:
+        if self not in self._memory.replicas:
+            self._memory.replicas.append(self)
+
+    async def close(self) -> None:
+        while self._under_way:
+            await asyncio.sleep(0)
+        if self in self._memory.replicas:
+            self._memory.replicas.remove(self)
+
+    def unsure(self) -> None:
         """Tell the listeners that words may have been missed."""
         for listener in list(self.listeners):
             listener.rows_unknown()
 
-    async def open(self) -> None:
-        """Nothing to do."""
-
-    async def close(self) -> None:
-        """The rows stay."""
+    # --- rows -------------------------------------------------------------------------------------------------
 
     async def get(self, table: str, key: str) -> Row | None:
-        return await self._rows().get(table, key)
+        await self._begin("get", table, key)
+        return await self._memory.rows.get(table, key)
 
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
-        row = await self._rows().put(table, key, value, expected=expected, due=due)
-        self._tell(lambda listener: listener.row_changed(table, key))
+        await self._begin("put", table, key)
+        row = await self._memory.rows.put(table, key, value, expected=expected, due=due)
+        self._written((table, key))
         return row
 
     async def commit(self, changes: Sequence[Change]) -> list[Row]:
-        rows = await self._rows().commit(changes)
         for change in changes:
-            self._tell(lambda listener, change=change: listener.row_changed(change.table, change.key))  # type: ignore[misc]  # mypy infers no type for a default value here
+            await self._begin("commit", change.table, change.key)
+        rows = await self._memory.rows.commit(changes)
+        self._written(*((change.table, change.key) for change in changes))
         return rows
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        there = await self._rows().delete(table, key, expected=expected)
-        self._tell(lambda listener: listener.row_changed(table, key))
+        await self._begin("delete", table, key)
+        there = await self._memory.rows.delete(table, key, expected=expected)
+        if there:
+            self._written((table, key))
         return there
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
-        await self._rows().touch(table, dues)
+        await self._begin("touch", table, "")
+        await self._memory.rows.touch(table, dues)
 
     async def scan(
         self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
     ) -> list[Row]:
-        return await self._rows().scan(table, group=group, after=after, limit=limit)
+        await self._begin("scan", table, group or "")
+        return await self._memory.rows.scan(table, group=group, after=after, limit=limit)
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        return await self._rows().overdue(table, now, limit=limit)
+        await self._begin("overdue", table, "")
+        return await self._memory.rows.overdue(table, now, limit=limit)
 
     async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        return await self._rows().count(table, group=group, holding=holding)
+        await self._begin("count", table, group or "")
+        return await self._memory.rows.count(table, group=group, holding=holding)
 
     def announce(self, topic: str, body: bytes) -> None:
-        self._tell(lambda listener: listener.announced(topic, body))
+        assert len(body) <= 64 << 10
+        if not self.down:
+            self._tell_others(methodcaller("announced", topic, body))
 
-    def _rows(self) -> MemoryStore:
-        self.requests += 1
-        if self.fails:
-            raise StoreUnavailable()
-        return self._shared.rows
+    # --- words ------------------------------------------------------------------------------------------------
 
-    def _tell(self, word: Callable[[StoreListener], None]) -> None:
-        for view in self._shared.views:
-            if view is not self:
-                asyncio.get_running_loop().call_soon(view._hear, word)
+    async def _begin(self, method: str, table: str, key: str) -> None:
+        self.calls[method] += 1
+        self._under_way += 1
+        try:
+            # A round trip takes a turn of the loop, so that others may write in between.
+            await asyncio.sleep(0)
+            if self.before is not None:
+                await self.before(table, key)
+        finally:
+            self._under_way -= 1
+        if self.down:
+            raise StoreUnavailable("The shared store cannot be reached.")
 
-    def _hear(self, word: Callable[[StoreListener], None]) -> None:
-        if self.hears:
-            for listener in list(self.listeners):
-                word(listener)
+    def _written(self, *rows: tuple[str, str]) -> None:
+        for table, key in rows:
+            self._tell_others(methodcaller("row_changed", table, key))
+        if self.swallows:
+            self.swallows -= 1
+            raise StoreUnavailable("The connection broke before the answer.")
 
-
-async def heard() -> None:
-    """Wait until all words that were said before have arrived."""
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    def _tell_others(self, tell: Callable[[StoreListener], None]) -> None:
+        loop = asyncio.get_running_loop()
+        for replica in self._memory.replicas:
+            if not replica.deaf and (replica is not self or self._memory.echoes):
+                for listener in replica.listeners:
+                    loop.call_soon(tell, listener)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import BASELINES, DRIFTS, PINS, SEEN
@@ -22,20 +22,15 @@ class CatalogueListener:
     Of servers that are not ``pinned`` no row is ever read.
     """
 
-    def __init__(self, caches: Mapping[str, CatalogueCache], pinned: Callable[[str], bool]) -> None:
+    def __init__(self, caches: Mapping[str, CatalogueCache], pinned: Collection[str]) -> None:
         self._caches = caches
-        self._pinned = {server: cache for server, cache in caches.items() if pinned(server)}
-        self.is_alone = True
-        """Whether no word of any other process has come yet."""
+        self._pinned = {server: cache for server, cache in caches.items() if server in pinned}
 
     def __repr__(self) -> str:
-        return (
-            f"<CatalogueListener of {len(self._caches)} servers: {'alone' if self.is_alone else 'not alone'}>"
-        )
+        return f"<CatalogueListener of {len(self._caches)} servers>"
 
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener."""
-        self.is_alone = False
         if table in (BASELINES, SEEN) and key in self._pinned:
             self._pinned[key].doubt()
         elif table == DRIFTS and key in self._pinned:
@@ -47,7 +42,6 @@ class CatalogueListener:
 
     def rows_unknown(self) -> None:
         """See StoreListener."""
-        self.is_alone = False
         for cache in self._pinned.values():
             cache.doubt()
             cache.forget_met()

@@ -20,25 +20,31 @@ from adapter.state.memory import MemoryStore
 from tests.relay.guarding import CHANGED as LIST_CHANGED
 from tests.relay.guarding import CLICK, EVIL, SHOOT, Guarded, Refused, Shop, guarded
 from tests.relay.relaying import Clock
-from tests.state.shared import SharedMemory, SharedView, heard
+from tests.state.shared import ReplicaStore, SharedMemory
 
 
 class Replica:
     """A process with a guard, and its view of the store that it shares."""
 
-    def __init__(self, process: Guarded, view: SharedView) -> None:
+    def __init__(self, process: Guarded, view: ReplicaStore) -> None:
         self.process = process
         self.view = view
         self.cache = process.cache
         self.cache.tell = CatalogueTeller(view, "one")
-        self.listener = CatalogueListener({"one": self.cache}, lambda _: True)
+        self.listener = CatalogueListener({"one": self.cache}, ["one"])
         view.listeners.append(self.listener)
         self.review = PinReview({"one": process.baselines}, log.get_logger("test"))
 
 
+async def heard() -> None:
+    """Wait until all words that were said before have arrived."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def replica(shared: SharedMemory, shop: Shop, **more: Any) -> AsyncIterator[Replica]:
-    view = shared.view()
+    view = shared.replica()
     async with guarded(shop, store=view, **more) as process:
         yield Replica(process, view)
 
@@ -66,11 +72,11 @@ async def test_drift_counts_where_the_word_is_lost() -> None:
         here, there = await one.process.open(), await other.process.open()
         await one.process.list(here)
         await other.process.call(there, "click")
-        other.view.hears = False
+        other.view.deaf = True
         shop.tools = [EVIL]
         with pytest.raises(Refused):
             await one.process.list(here)
-        other.view.miss()
+        other.view.unsure()
         with pytest.raises(CatalogueDrifted):
             await other.process.call(there, "click")
 
@@ -82,14 +88,14 @@ async def test_doubts_cost_one_look_and_no_list() -> None:
         session = await one.process.open()
         await one.process.call(session, "click")
         lists = shop.lists
-        one.view.miss()
+        one.view.unsure()
         assert not one.process.tool_guard.skips("any", "click") and not one.cache.is_confirmed
-        before = one.view.requests
+        before = one.view.calls.total()
         await asyncio.gather(*(one.process.call(session, "click") for _ in range(5)))
         assert one.cache.is_confirmed and shop.lists == lists
-        assert one.view.requests - before == 2
+        assert one.view.calls.total() - before == 2
         await one.process.call(session, "click")
-        assert one.view.requests - before == 2
+        assert one.view.calls.total() - before == 2
 
 
 async def test_doubts_that_cannot_be_settled_refuse_calls() -> None:
@@ -98,11 +104,11 @@ async def test_doubts_that_cannot_be_settled_refuse_calls() -> None:
     async with replica(shared, shop) as one:
         session = await one.process.open()
         await one.process.call(session, "click")
-        one.view.miss()
-        one.view.fails = True
+        one.view.unsure()
+        one.view.down = True
         with pytest.raises(StoreUnavailable):
             await one.process.call(session, "click")
-        one.view.fails = False
+        one.view.down = False
         await one.process.call(session, "click")
     assert shop.calls == ["click", "click"]
 
@@ -120,13 +126,13 @@ async def test_what_is_accepted_on_one_counts_on_all(hears: bool) -> None:
         shop.tools = [CLICK, SHOOT]
         with pytest.raises(Refused):
             await other.process.list(there)
-        other.view.hears = hears
+        other.view.deaf = not hears
         status = await one.review.status("one")
         assert status.now is not None and status.remembered is not None
         assert (await one.review.accept("one", status.now.digest, "eva")).accepted
         await heard()
         if not hears:
-            other.view.miss()
+            other.view.unsure()
         assert len(await other.process.list(there)) == 2
         assert await other.review.remembered("one") is None
 
@@ -204,7 +210,7 @@ async def test_pin_of_another_replica_is_removed_with_its_session() -> None:
         session = await one.process.open()
         await one.process.list(session)
         (row,) = await shared.rows.scan(PINS)
-        await other.process.baselines.forget(row.key.rpartition("/")[2], unknown=not other.listener.is_alone)
+        await other.process.baselines.forget(row.key.rpartition("/")[2], unknown=other.view.shared)
         assert not await shared.rows.scan(PINS)
 
 
@@ -216,7 +222,7 @@ async def test_pins_are_in_doubt_with_everything_else() -> None:
         await one.process.list(session)
         (scope_id,) = one.cache.pins
         assert one.cache.pin(scope_id) is not None
-        one.view.miss()
+        one.view.unsure()
         assert one.cache.pin(scope_id) is None
         assert await one.process.baselines.pin_of(scope_id) is not None
         assert one.cache.pin(scope_id) is not None
@@ -225,13 +231,13 @@ async def test_pins_are_in_doubt_with_everything_else() -> None:
 async def test_words_about_others_are_not_ours() -> None:
     """Rows of other servers and tables, and other topics, change nothing; unpinned servers are never in doubt."""
     cache, unpinned = CatalogueCache(60, Clock()), CatalogueCache(60, Clock())
-    listener = CatalogueListener({"one": cache, "two": unpinned}, lambda server: server == "one")
-    assert listener.is_alone and "alone" in repr(listener)
+    listener = CatalogueListener({"one": cache, "two": unpinned}, ["one"])
+    assert "2 servers" in repr(listener)
     for table, key in ((SEEN, "two"), (PINS, "two/scope"), ("drifts", "two"), ("sessions", "one")):
         listener.row_changed(table, key)
     listener.announced("another topic", b"one")
     listener.announced(CHANGED, b"three")
-    assert cache.is_confirmed and cache.epoch == 0 and not listener.is_alone
+    assert cache.is_confirmed and cache.epoch == 0
     listener.rows_unknown()
     assert not cache.is_confirmed and unpinned.is_confirmed
     listener.announced(CHANGED, b"two")
