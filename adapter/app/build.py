@@ -12,6 +12,7 @@ from adapter.app.console import ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
 from adapter.app.files import FileParts, FileStages
 from adapter.app.relay import RelayParts, Runtime, build_relay, build_servers, build_sessions
+from adapter.app.state import build_snapshots, with_fallback
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
@@ -79,7 +80,9 @@ def build(
     """
     runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks())
     observation = build_observation(settings)
-    watched = WatchedStore(store or build_store(settings))
+    store = store or build_store(settings)
+    fallback = with_fallback(settings, store, runtime.log)
+    watched = WatchedStore(store) if fallback is None else WatchedStore(fallback, outage=fallback.reason)
     checks = SharedChecks(settings.validation, runtime.log)
     plans = build_plans(settings, runtime, observation, checks)
     sessions = build_sessions(settings, watched, runtime)
@@ -99,6 +102,10 @@ def build(
     tasks = (relay.deferred.expire, servers.tidy, files.parts.tidy, tools.tidy, console.tidy)
     interval = settings.core.cleanup_interval_seconds or float("inf")
     cleanup = Cleanup(sessions.sessions, sessions.upstream, servers.by_id, interval, runtime.log, tasks)
+    if fallback is not None:
+        fallback.on_return.append(files.parts.read_secrets)
+        # What is not known here looks as if it were gone.
+        cleanup.is_paused = lambda: fallback.outage is not None
     core = Core(watched, plans, checks, files.parts, relay, cleanup)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
@@ -121,5 +128,5 @@ def build_store(settings: Settings) -> Store:
         # Late: most adapters keep their state on disk.
         from adapter.state.memory import MemoryStore
 
-        return MemoryStore()
+        return build_snapshots(settings, log.get_logger("adapter")) or MemoryStore()
     return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)

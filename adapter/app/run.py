@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from adapter import log
 from adapter.app.build import App, build
 from adapter.app.edge import build_patience
+from adapter.app.state import refresh, warn_of_unowned
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.limits import ConnectionLimit, RareWarning
@@ -91,6 +92,8 @@ async def _recorded(app: App) -> AsyncIterator[None]:
 async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
+    if core.store.outage() is None:
+        await warn_of_unowned(app.settings, core.store, app.runtime.log)
     await core.files.open()
     await app.sessions.load(core.files.session_keys())
     tasks = core.relay.servers.watch()
@@ -154,6 +157,7 @@ def _settings(source: Source) -> Settings:
 
 @contextlib.asynccontextmanager
 async def _lifetime(app: App) -> AsyncIterator[None]:
+    await refresh(app.settings)
     async with awake(app):
         try:
             yield

@@ -16,6 +16,7 @@ from adapter import log
 from adapter.app.build import App, build
 from adapter.app.preflight import Obstacle, obstacles, warnings
 from adapter.app.run import running
+from adapter.app.state import refresh
 from adapter.edge.http.limits import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.settings.core import Core, is_loopback
@@ -133,6 +134,13 @@ async def _serve(settings: Settings, cautions: Iterable[Problem]) -> int:
     stop: asyncio.Future[int] = loop.create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _resolve, stop, 0)
+    try:
+        await refresh(settings)
+    except StoreUnavailable as error:
+        log.get_logger("adapter").error(
+            "the stored state cannot be deleted", why=str(error), setting="state_persistence"
+        )
+        return 1
     app = build(settings)
     _warn(settings, cautions, app.runtime.log)
     allow_descriptors(settings, app.runtime.log)

@@ -242,6 +242,20 @@ _SENTENCES = {
 }
 
 
+def tables(connection: sqlite3.Connection) -> list[str]:
+    found, name = [], ""
+    # One step in the index for each table, however many rows they have.
+    while (
+        name := connection.execute("SELECT min(tbl) FROM rows WHERE tbl > ?", (name,)).fetchone()[0]
+    ) is not None:
+        found.append(name)
+    return found
+
+
+def clear(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM rows")
+
+
 def unavailable(error: Exception) -> StoreUnavailable:
     """The failure of the catalogue for an error of sqlite3 or the operating system; its message holds no path."""
     code = getattr(error, "sqlite_errorcode", None)

@@ -159,6 +159,15 @@ class SqliteStore:
         rows: int = await self._submit(partial(sql.count, table, group, holding))
         return rows
 
+    async def tables(self) -> list[str]:
+        """The names of the tables that have rows."""
+        tables: list[str] = await self._submit(sql.tables)
+        return tables
+
+    async def clear(self) -> None:
+        """Delete every row of every table."""
+        await self._submit(sql.clear, log=MERGED)
+
     def announce(self, topic: str, body: bytes) -> None:
         """Nobody else is told: one process uses the file."""
 

@@ -31,7 +31,10 @@ UNREADABLE_REST = 3600.0
 
 @dataclass(slots=True)
 class Cleanup:
-    """Runs a round every ``interval`` seconds until cancelled: over the sessions, and of each of ``tasks``."""
+    """Runs a round every ``interval`` seconds until cancelled: over the sessions, and of each of ``tasks``.
+
+    No round begins while it ``is_paused``.
+    """
 
     sessions: Sessions
     upstream_sessions: UpstreamSessions
@@ -39,13 +42,15 @@ class Cleanup:
     interval: float
     log: FilteringBoundLogger
     tasks: tuple[Callable[[], Awaitable[None]], ...] = ()
+    is_paused: Callable[[], bool] = field(default=bool, init=False)
     _under_way: dict[Hashable, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         try:
             while True:
                 await asyncio.sleep(self.interval)
-                self._begin_round()
+                if not self.is_paused():
+                    self._begin_round()
         finally:
             under_way = list(self._under_way.values())
             for task in under_way:
