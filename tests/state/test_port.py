@@ -14,7 +14,7 @@ from adapter.state.sqlite import SqliteStore
 from tests.state.shared import SharedMemory
 
 
-@pytest.fixture(params=["memory", "shared memory", "sqlite", "sqlite without a log"])
+@pytest.fixture(params=["memory", "shared memory", "sqlite", "sqlite, shared", "sqlite without a log"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     path = tmp_path / "state" / "adapter.sqlite3"
     store: Store
@@ -25,6 +25,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             store = SharedMemory().replica()
         case "sqlite":
             store = SqliteStore(path)
+        case "sqlite, shared":
+            store = SqliteStore(path, shared=True)
         case _:
             store = SqliteStore(path, wal=False)
     await store.open()
