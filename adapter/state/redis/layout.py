@@ -46,7 +46,6 @@ class Layout:
         self.partitions = partitions
         self.format = f"{base}:{{0}}:format".encode()
         self.channels = [f"{base}:{{{number}}}:changes".encode() for number in range(partitions)]
-        self._numbers = {channel: number for number, channel in enumerate(self.channels)}
         self._base = base
         self._tables: dict[tuple[str, int], TableKeys] = {}
 
@@ -58,10 +57,6 @@ class Layout:
     def partition_of_key(self, key: str) -> int:
         """The partition of a row. Raises UnicodeEncodeError for a key that is no valid text."""
         return self.partition_of(group_of(key))
-
-    def partition_of_channel(self, channel: bytes) -> int | None:
-        """The partition whose changes are told on a channel; None for any other channel."""
-        return self._numbers.get(channel)
 
     def keys_of(self, table: str, partition: int) -> TableKeys:
         """The keys of a table in a partition. There are as many tables as the code has names for."""
@@ -135,9 +130,16 @@ def decoded_word(message: bytes) -> Word | None:
             case [str(origin), None]:
                 return Word(origin)
             case [str(origin), list(rows)]:
-                return Word(origin, [(str(table), str(key)) for table, key in rows])
+                return Word(origin, [_named(row) for row in rows])
             case [str(origin), str(topic), _]:
                 return Word(origin, topic=topic, body=body)
     except ValueError:
         pass
     return None
+
+
+def _named(row: object) -> tuple[str, str]:
+    match row:
+        case [str(table), str(key)]:
+            return table, key
+    raise ValueError("a row is named by its table and its key")

@@ -42,6 +42,7 @@ class RedisLink:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._answered = False
 
     def __repr__(self) -> str:
         state = "connected" if self._connection is not None else self._failure or "connecting"
@@ -141,8 +142,7 @@ class RedisLink:
                     self._settle_attempt(error)
                     self._failed()
                 else:
-                    await self._use(connection)
-                    if loop.time() - began > LONGEST_PAUSE:
+                    if await self._use(connection) or loop.time() - began > LONGEST_PAUSE:
                         pause = SHORTEST_PAUSE
                         continue
                 # Also where the server took the connection and closed it at once.
@@ -152,8 +152,9 @@ class RedisLink:
             self._break(LinkLost(LOST), hung=False)
             self._settle_attempt(StoreUnavailable(NOT_OPEN))
 
-    async def _use(self, connection: LinkConnection) -> None:
-        self._connection = connection
+    async def _use(self, connection: LinkConnection) -> bool:
+        """Read from the connection until it is lost. Tell whether the server gave an answer."""
+        self._connection, self._answered = connection, False
         self._settle_attempt(None)
         reading = self._reading = asyncio.get_running_loop().create_task(self._read(connection))
         try:
@@ -162,6 +163,7 @@ class RedisLink:
             reading.cancel()
             connection.abort()
             await connection.disconnect(nowait=True)
+        return self._answered
 
     def _settle_attempt(self, failure: StoreUnavailable | None) -> None:
         self._failure = failure
@@ -185,6 +187,7 @@ class RedisLink:
             if not self._pending:
                 self._break(LinkLost(LOST), hung=False)
                 return
+            self._answered = True
             _, waiting = self._pending.popleft()
             if not waiting.done():
                 if isinstance(answer, Exception):

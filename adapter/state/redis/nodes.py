@@ -54,7 +54,7 @@ class RedisNodes:
         dialer: Dialer,
         layout: Layout,
         times: RedisTimes,
-        hear: Callable[[bytes, bytes], None],
+        hear: Callable[[bytes], None],
         unknown: Callable[[], None],
     ) -> None:
         self._dialer = dialer

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from adapter.errors import StoreUnavailable
@@ -41,6 +41,8 @@ class RedisStore:
     No write is sent twice. All methods belong to the event loop that called ``open``. ``warn`` gets a sentence on
     settings of the server with which state may be lost, once for each ``open``.
     """
+
+    shared = True
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class RedisStore:
         keys = [self._layout.channels[partition]]
         for table in tables:
             keys += self._layout.keys_of(table, partition)
-        words = [change_word(self._origin, ((change.table, change.key) for change in changes))]
+        words: list[bytes] = []
         for change in changes:
             place = b"%d" % (2 + 3 * tables.index(change.table))
             expected = b"" if change.expected is None else b"%d" % change.expected
@@ -146,7 +148,8 @@ class RedisStore:
             else:
                 most = b"" if change.most is None else b"%d" % change.most
                 words += (place, b"p", name, change.value, encoded_due(change.due), expected, most)
-        done = await self._open_nodes().run(partition, scripts.COMMIT, keys, words)
+        word = change_word(self._origin, ((change.table, change.key) for change in changes))
+        done = await self._open_nodes().run(partition, scripts.COMMIT, keys, [word, *words])
         if not isinstance(done, list):
             raise (
                 TableFull("the group has as many rows as it may have")
@@ -214,22 +217,29 @@ class RedisStore:
             word = announcement_word(self._origin, topic, body)
             self._nodes.tell(partition, b"SPUBLISH", self._layout.channels[partition], word)
 
-    def _hear(self, _: bytes, message: bytes) -> None:
+    def _hear(self, message: bytes) -> None:
         word = decoded_word(message)
         if word is None or word.origin == self._origin:
             return
-        for listener in self.listeners:
-            if word.topic is not None:
-                listener.announced(word.topic, word.body)
-            elif word.rows is None:
-                listener.rows_unknown()
-            else:
-                for table, key in word.rows:
-                    listener.row_changed(table, key)
+        if word.topic is not None:
+            self._tell(methodcaller("announced", word.topic, word.body))
+        elif word.rows is None:
+            self._unknown()
+        else:
+            for row in word.rows:
+                self._tell(methodcaller("row_changed", *row))
 
     def _unknown(self) -> None:
-        for listener in self.listeners:
-            listener.rows_unknown()
+        self._tell(methodcaller("rows_unknown"))
+
+    def _tell(self, tell: Callable[[StoreListener], None]) -> None:
+        for listener in list(self.listeners):
+            try:
+                tell(listener)
+            except Exception as error:
+                # One listener's fault must not make all of them deaf.
+                context = {"message": "a listener of the state store failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
     def _open_nodes(self) -> RedisNodes:
         if self._nodes is None:

@@ -27,10 +27,10 @@ BEATS = 2.5
 
 
 class WordListener(NamedTuple):
-    """``hear`` gets the channel and the message. ``unknown`` is called when messages may have been missed, ``lost``
+    """``hear`` gets each message. ``unknown`` is called when messages may have been missed, ``lost``
     when the server has become silent or refuses to be heard."""
 
-    hear: Callable[[bytes, bytes], None]
+    hear: Callable[[bytes], None]
     unknown: Callable[[], None]
     lost: Callable[[], None]
 
@@ -122,8 +122,8 @@ class RedisSubscription:
             answer = await connection.read_response(disable_decoding=True)
             self._asked = False
             match answer:
-                case [b"smessage", bytes(channel), bytes(message)]:
-                    self._listener.hear(channel, message)
+                case [b"smessage", _, bytes(message)]:
+                    self._listener.hear(message)
                 case [b"ssubscribe", _, _]:
                     missing -= 1
                     if missing == 0:
