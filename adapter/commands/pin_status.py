@@ -91,8 +91,8 @@ async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[
     """
     kind = settings.state_persistence.type
     # A command that only reads, as in CI, creates no database.
-    exists = kind == "redis" or (kind == "disk" and settings.state_path.exists())
-    store = build_store(settings) if making or exists else MemoryStore()
+    there = kind == "redis" or (kind == "disk" and settings.state_path.exists())
+    store = build_store(settings) if making or there else MemoryStore()
     await store.open()
     try:
         yield Pins(store, time.time)
