@@ -29,6 +29,7 @@ from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
+    from adapter.app.shared_stages import SharedParts
     from adapter.app.tool_plans import Compiled
 
 
@@ -84,7 +85,8 @@ def build(
     fallback = with_fallback(settings, store, runtime.log)
     watched = WatchedStore(store) if fallback is None else WatchedStore(fallback, outage=fallback.reason)
     checks = SharedChecks(settings.validation, runtime.log)
-    plans = build_plans(settings, runtime, observation, checks)
+    shared = build_shared(settings, watched, runtime)
+    plans = build_plans(settings, runtime, observation, checks, shared)
     sessions = build_sessions(settings, watched, runtime)
     files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
     tools = ToolParts(settings, watched, runtime, sessions, files, plans)
@@ -99,9 +101,13 @@ def build(
         plans.require()
     branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
     front = build_front(settings, runtime, observation, relay, door, branches)
-    tasks = (relay.deferred.expire, servers.tidy, files.parts.tidy, tools.tidy, console.tidy)
+    tasks = [relay.deferred.expire, servers.tidy, files.parts.tidy, tools.tidy, console.tidy]
+    if shared is not None:
+        tasks.append(shared.tidy)
     interval = settings.core.cleanup_interval_seconds or float("inf")
-    cleanup = Cleanup(sessions.sessions, sessions.upstream, servers.by_id, interval, runtime.log, tasks)
+    cleanup = Cleanup(
+        sessions.sessions, sessions.upstream, servers.by_id, interval, runtime.log, tuple(tasks)
+    )
     if fallback is not None:
         fallback.on_return.append(files.parts.read_secrets)
         # What is not known here looks as if it were gone.
@@ -110,8 +116,25 @@ def build(
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
 
+def build_shared(settings: Settings, store: Store, runtime: Runtime) -> SharedParts | None:
+    """Build what stages share with other replicas; None where nobody else uses the store, or there are no stages."""
+    if not (store.shared and settings.asks_for_plans):
+        return None
+    # Late, as the plans.
+    from adapter.app.shared_stages import SharedParts
+
+    servers = settings.servers
+    caches = any(stages.cache.shared for entry in servers for stages in entry.stages.values())
+    caches = caches or any(tool.cache.shared for entry in servers for tool in entry.tools.define)
+    return SharedParts(store, runtime.background, caches=caches)
+
+
 def build_plans(
-    settings: Settings, runtime: Runtime, observation: Observation, checks: SharedChecks
+    settings: Settings,
+    runtime: Runtime,
+    observation: Observation,
+    checks: SharedChecks,
+    shared: SharedParts | None,
 ) -> Compiled | None:
     """Compile the plans of tools; None where the settings ask for none. Raises SettingsError."""
     if not settings.asks_for_plans:
@@ -119,7 +142,7 @@ def build_plans(
     # Late: the stages of plans and the tools that run here are a third of all code, and a proxy needs none of it.
     from adapter.app.tool_plans import compiled
 
-    return compiled(settings, runtime.log, observation.of_plans(), checks)
+    return compiled(settings, runtime.log, observation.of_plans(), checks, shared=shared)
 
 
 def build_store(settings: Settings) -> Store:

@@ -197,6 +197,14 @@ class FallbackStore:
                 self._leave(error)
         return await self._rows.count(table, group=group, holding=holding)
 
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        if self.outage is None:
+            try:
+                return await self._store.spend(table, key, most, window)
+            except StoreUnavailable as error:
+                self._leave(error)
+        return await self._rows.spend(table, key, most, window)
+
     def announce(self, topic: str, body: bytes) -> None:
         if self.outage is None:
             self._store.announce(topic, body)

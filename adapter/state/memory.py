@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.state.port import (
     ABSENT,
     Change,
@@ -28,6 +30,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.listeners: list[StoreListener] = []
         self._tables: dict[str, dict[str, Row]] = {}
+        self._spent: dict[tuple[str, int, float], SlidingWindow] = {}
 
     def __repr__(self) -> str:
         return f"<MemoryStore: {sum(map(len, self._tables.values()))} rows>"
@@ -98,6 +101,13 @@ class MemoryStore:
     async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
         rows = self._rows(table).values()
         return sum(holding in row.value and group in (None, group_of(row.key)) for row in rows)
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        rate = table, most, window
+        counted = self._spent.get(rate)
+        if counted is None:
+            counted = self._spent[rate] = SlidingWindow(most, window)
+        return counted.admit(key, time.monotonic()) or 0.0
 
     def announce(self, topic: str, body: bytes) -> None:
         """Nobody else is there to be told."""

@@ -147,6 +147,13 @@ class Store(Protocol):
     async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
         """The number of rows of one group, or of all; of those alone whose value has the bytes ``holding`` in it."""
 
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        """Count one use of ``key``, unless ``most`` were counted in the last ``window`` seconds, by the store's clock.
+
+        Reading and counting are one step, and one request. Returns 0.0 if it was counted, else the seconds until one
+        will be. What is counted is no row: it ends with its window, and no listener is told.
+        """
+
     def announce(self, topic: str, body: bytes) -> None:
         """Tell the listeners of all other processes, soon and without a promise: nothing is known of who hears it.
 

@@ -164,6 +164,11 @@ class SqliteStore:
         rows: int = await self._submit(partial(sql.count, table, group, holding))
         return rows
 
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        run = partial(sql.spend, table, key, most, window, time.time())
+        wait: float = await self._submit(run, run, log=ROW + most * sql.MOMENT)
+        return wait
+
     async def tables(self) -> list[str]:
         """The names of the tables that have rows."""
         tables: list[str] = await self._submit(sql.tables)

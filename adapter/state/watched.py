@@ -129,5 +129,8 @@ class WatchedStore:
     async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
         return await self._store.count(table, group=group, holding=holding)
 
+    def spend(self, table: str, key: str, most: int, window: float) -> Coroutine[Any, Any, float]:
+        return self._store.spend(table, key, most, window)
+
     def announce(self, topic: str, body: bytes) -> None:
         self._store.announce(topic, body)
