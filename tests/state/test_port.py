@@ -264,15 +264,6 @@ async def test_count_follows_writes_and_deletes(store: Store) -> None:
     assert await store.count("sessions") == 19
 
 
-async def test_rows_are_counted_by_what_they_hold(store: Store) -> None:
-    """Bytes of a value anywhere in it, and of no other table's."""
-    for key, value in (("a", b"open"), ("b", b"\x00it is open\xff"), ("c", b"ended"), ("d", b"")):
-        await store.put("sessions", key, value)
-    await store.put("pins", "a", b"open")
-    assert await store.count("sessions", holding=b"open") == 2
-    assert await store.count("sessions") == 4
-
-
 async def test_a_write_is_seen_by_the_next_read(store: Store) -> None:
     """Reads that are asked for together with a write see the state before or after it, in the order asked."""
     before, _, after = await asyncio.gather(
