@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from adapter.app.stdio import StdioUpstreams
     from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
+    from adapter.relay.shared_notifications import SharedNotifications
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -68,13 +69,17 @@ class Runtime(NamedTuple):
 
 
 class SessionParts(NamedTuple):
-    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams."""
+    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams.
+
+    ``shared_notifications`` is None where no other process uses the store.
+    """
 
     sessions: Sessions
     scopes: Scopes
     notifications: Notifications
     upstream: UpstreamSessions
     last_seen: LastSeen
+    shared_notifications: SharedNotifications | None
 
 
 def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> SessionParts:
@@ -91,10 +96,17 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
         ),
         runtime.clock,
     )
+    notifications = Notifications()
+    shared = None
+    if store.shared:
+        # Late: most stores are one process's own.
+        from adapter.relay.shared_notifications import SharedNotifications
+
+        shared = SharedNotifications(store, notifications, runtime.background, runtime.clock)
     return SessionParts(
         sessions,
         Scopes(store, per_principal=limits.scope == "principal"),
-        Notifications(),
+        notifications,
         UpstreamSessions(
             sessions,
             LateSessions(runtime.background, runtime.log),
@@ -103,6 +115,7 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
             log=runtime.log,
         ),
         LastSeen(sessions.cache, store, limits.idle_ttl_seconds, runtime.clock),
+        shared,
     )
 
 
@@ -387,6 +400,7 @@ def build_session_tasks(
     tasks = [CleanupTask("sessions", idle.tend), CleanupTask("parked answers", parts.deferred.expire)]
     if sessions.sessions.slots is not None:
         tasks.append(CleanupTask("session slots", sessions.sessions.slots.tidy))
-    if store.shared:
+    if sessions.shared_notifications is not None:
         tasks.append(CleanupTask("leases", lambda: tidy_leases(store, runtime.clock())))
+        tasks.append(CleanupTask("notices", sessions.shared_notifications.tidy))
     return tasks
