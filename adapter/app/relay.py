@@ -12,10 +12,10 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
-from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import Scopes
@@ -352,7 +352,7 @@ def build_relay(
     """Build the relay over these sessions and servers."""
     sessions, upstream_sessions = parts.sessions, parts.upstream
     tables = {name: server.stages for name, server in servers.by_id.items()}
-    deferred = DeferredAnswers(store, tables, ttl=PARKED_TTL, clock=runtime.clock)
+    deferred = DeferredAnswers(store, tables, runtime.background, ttl=PARKED_TTL, clock=runtime.clock)
     serves = settings.sessions.missing_id == "principal"
     kept = PrincipalSessions(sessions, store, runtime.clock, serves=serves)
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
@@ -389,6 +389,8 @@ def build_session_tasks(
 ) -> list[CleanupTask]:
     """The tasks of the cleanup that concern sessions."""
     sessions = parts.sessions
+    if store.shared:
+        sessions.last_seen.others.extend(each.write_used for each in parts.servers.shared)
     idle = IdleSessions(
         SessionExpiry(sessions.sessions, store, runtime.clock),
         sessions.last_seen,
@@ -397,7 +399,11 @@ def build_session_tasks(
         cleanup_interval(settings),
         runtime.log,
     )
-    tasks = [CleanupTask("sessions", idle.tend), CleanupTask("parked answers", parts.deferred.expire)]
+    tasks = [
+        CleanupTask("sessions", idle.tend),
+        CleanupTask("deferred answers", parts.deferred.expire),
+        CleanupTask("held answers", parts.deferred.forget_expired, alone=False),
+    ]
     if sessions.sessions.slots is not None:
         tasks.append(CleanupTask("session slots", sessions.sessions.slots.tidy))
     if sessions.shared_notifications is not None:
