@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from adapter import log
+from adapter.relay.files.signed_urls import TABLE as NONCES
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.storage import RedisState
@@ -12,6 +13,9 @@ from adapter.state.port import Store
 from adapter.state.redis.address import RedisAddress, RedisServer, parse_address
 
 DRIVERS = ("redis", "hiredis")
+
+EXPIRING = (NONCES,)
+"""Tables whose rows need no work when they expire."""
 
 
 def redis_address(state: RedisState) -> RedisAddress:
@@ -50,7 +54,7 @@ def build_redis_store(settings: Settings) -> Store:
     tls = RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_key_file, state.tls_insecure)
     dialer = Dialer(address, state.connect_timeout_seconds, tls)
     times = RedisTimes(state.timeout_seconds, cache, state.ping_seconds)
-    return RedisStore(dialer, Layout(state.key_base, state.partitions), times, _warn)
+    return RedisStore(dialer, Layout(state.key_base, state.partitions), times, _warn, EXPIRING)
 
 
 def _warn(sentence: str) -> None:
