@@ -33,13 +33,14 @@ def client_program() -> Path:
 
 
 @contextlib.contextmanager
-def single(*options: str) -> Iterator[Server]:
+def single(*options: str, tls: bool = False) -> Iterator[Server]:
     """A server with a password that a URL must encode, and an append-only file that is synced with every write."""
     with folder_for(None) as folder:
         port = free_port()
-        server = Server(
-            "redis", _command(port, folder, "--requirepass", PASSWORD, *options), folder, port, ""
-        )
+        argv = _command(port, folder, "--requirepass", PASSWORD, *options)
+        if tls:
+            argv += ["--port", "0", "--tls-port", str(port)]
+        server = Server("redis", argv, folder, port, "")
         with running(server):
             yield server
 
@@ -47,6 +48,23 @@ def single(*options: str) -> Iterator[Server]:
 def _command(port: int, folder: Path, *options: str) -> list[str]:
     argv = [str(server_program()), "--port", str(port), "--bind", HOST, "--save", "", "--dir", str(folder)]
     return [*argv, "--appendonly", "yes", "--appendfsync", "always", *options]
+
+
+@contextlib.contextmanager
+def sentinel(service: str, primary: Server) -> Iterator[Server]:
+    """A Sentinel that decides alone about a primary."""
+    with folder_for(None) as folder:
+        port = free_port()
+        file = folder / "sentinel.conf"
+        file.write_text(
+            f"port {port}\nbind {HOST}\nsentinel monitor {service} {HOST} {primary.port} 1\n"
+            f'sentinel auth-pass {service} "{PASSWORD}"\n'
+            f"sentinel down-after-milliseconds {service} 1000\nsentinel failover-timeout {service} 5000\n"
+        )
+        with running(
+            Server("redis", [str(server_program()), str(file), "--sentinel"], folder, port, "")
+        ) as server:
+            yield server
 
 
 @contextlib.contextmanager
