@@ -174,9 +174,7 @@ class RedisStore:
         fetch = partial(self._late, self._open_nodes(), table, encoded_due(now))
         return await first_rows(fetch, self._partitions(None), limit, _BY_DUE)
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        if holding:
-            return await self._count_holding(table, group, holding)
+    async def count(self, table: str, *, group: str | None = None) -> int:
         nodes = self._open_nodes()
         counts = []
         for number in self._partitions(group):
@@ -187,13 +185,6 @@ class RedisStore:
                 for low, high in key_ranges(group, ""):
                     counts.append(nodes.ask(number, b"ZLEXCOUNT", index, low, high, reads=True))
         return sum(await asyncio.gather(*counts))
-
-    async def _count_holding(self, table: str, group: str | None, holding: bytes) -> int:
-        found, after = 0, ""
-        while rows := await self.scan(table, group=group, after=after, limit=PAGE):
-            found += sum(holding in row.value for row in rows)
-            after = rows[-1].key
-        return found
 
     def _partitions(self, group: str | None) -> Sequence[int]:
         return range(self._layout.partitions) if group is None else (self._layout.partition_of(group),)
