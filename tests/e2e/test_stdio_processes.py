@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,14 @@ class RawSession:
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         await self.post("initialize", 0, params)
         await self.post("notifications/initialized", None, {})
+
+    def accepts(self, kinds: str) -> None:
+        """Name other media types in the requests that follow."""
+        self._headers["Accept"] = kinds
+
+    def listen(self) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Open a GET stream."""
+        return self._http.get(self._url, headers={**self._headers, "Accept": "text/event-stream"})
 
     async def stamp(self, text: str, number: int = 1) -> str:
         """Call the tool; the process id and the text."""
@@ -265,3 +274,21 @@ async def test_a_server_that_does_not_start_is_in_healthz(
         assert "exit code 7" in ping["last_error"] or "not started again" in ping["last_error"]
     finally:
         await running.stop()
+
+
+async def test_what_comes_beside_a_list_of_the_adapters_own_waits(
+    http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """A message that belongs to no request is not lost on the adapter's own: the next GET stream has it."""
+    note = (
+        '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "found"}}'
+    )
+    noting = STAMPING.replace('"tools/list":', f'"tools/list":\n        print({note!r}, flush=True)', 1)
+    async with serving(tmp_path, (sys.executable, ["-S", "-c", noting])) as front:
+        session = RawSession(http, front.url)
+        await session.open()
+        # The client may be sent no stream, so only the adapter's own list could be one.
+        session.accepts("application/json")
+        assert await session.stamp("hello")
+        async with asyncio.timeout(PATIENCE), session.listen() as stream:
+            assert note.encode() in await stream.content.readuntil(b"\n\n")
