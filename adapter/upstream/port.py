@@ -193,6 +193,13 @@ class Upstream(Protocol):
         """Drop every connection, idle or busy."""
 
 
+class ProcessUse(NamedTuple):
+    """``running`` processes of one server, also those that are being started or stopped, of at most ``most``."""
+
+    running: int
+    most: int
+
+
 def unreachable(why: str) -> UpstreamUnreachable:
     """The failure of a request that got no byte of answer; ``why`` continues "cannot be reached: "."""
     return UpstreamUnreachable(f"The upstream server cannot be reached: {why}. Try again when it is back.")

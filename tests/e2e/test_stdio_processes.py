@@ -99,10 +99,10 @@ async def none_left(place: Path, seconds: float) -> bool:
 class RawSession:
     """A session without an SDK, so that many are cheap."""
 
-    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, url: str, **fields: str) -> None:
         self._http = http
         self._url = url
-        self._headers = {"Accept": "application/json, text/event-stream"}
+        self._headers = {"Accept": "application/json, text/event-stream", **fields}
 
     async def post(self, method: str, number: int | None, params: dict[str, Any]) -> Any:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
@@ -292,3 +292,24 @@ async def test_what_comes_beside_a_list_of_the_adapters_own_waits(
         assert await session.stamp("hello")
         async with asyncio.timeout(PATIENCE), session.listen() as stream:
             assert note.encode() in await stream.content.readuntil(b"\n\n")
+
+
+async def test_health_tells_operators_how_many_processes_run(
+    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Callers with credentials read the number and the limit, others neither."""
+    token, given = "a-token-of-sixteen-letters", settings(tmp_path, stamping, max_processes=7)
+    front = Adapter(tmp_path, given | {"core": {"auth": {"enabled": True, "token": token}}})
+    try:
+        await front.start()
+        operator = {"Authorization": f"Bearer {token}"}
+        session = RawSession(http, front.url, **operator)
+        await session.open()
+        assert await session.stamp("hello")
+        address = front.url.replace("/mcp", "/healthz")
+        async with http.get(address, headers=operator) as told, http.get(address) as public:
+            known, shown = (await told.json())["servers"][0], (await public.json())["servers"][0]
+        assert known["processes"]["limit"] == 7 and 1 <= known["processes"]["running"] <= 2
+        assert "processes" not in shown
+    finally:
+        await front.stop()
