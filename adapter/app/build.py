@@ -11,7 +11,16 @@ from adapter import log
 from adapter.app.console import ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
 from adapter.app.files import FileParts, FileStages
-from adapter.app.relay import RelayParts, Runtime, build_relay, build_servers, build_sessions
+from adapter.app.relay import (
+    RelayParts,
+    Runtime,
+    build_leases,
+    build_relay,
+    build_servers,
+    build_session_tasks,
+    build_sessions,
+    cleanup_interval,
+)
 from adapter.app.state import build_snapshots, with_fallback
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
@@ -19,8 +28,8 @@ from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.router import Front
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server
-from adapter.relay.sessions.idle_sessions import Cleanup
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
@@ -101,17 +110,18 @@ def build(
         plans.require()
     branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
     front = build_front(settings, runtime, observation, relay, door, branches)
-    tasks = [relay.deferred.expire, servers.tidy, files.parts.tidy, tools.tidy, console.tidy]
+    tasks = [
+        *build_session_tasks(settings, watched, runtime, relay),
+        CleanupTask("shared sessions", servers.tidy, alone=False),
+        CleanupTask("files", files.parts.tidy, alone=False),
+        CleanupTask("pins", tools.tidy),
+        CleanupTask("console", console.tidy, alone=False),
+    ]
     if shared is not None:
-        tasks.append(shared.tidy)
-    interval = settings.core.cleanup_interval_seconds or float("inf")
-    cleanup = Cleanup(
-        sessions.sessions, sessions.upstream, servers.by_id, interval, runtime.log, tuple(tasks)
-    )
+        tasks.append(CleanupTask("shared results", shared.tidy))
     if fallback is not None:
         fallback.on_return.append(files.parts.read_secrets)
-        # What is not known here looks as if it were gone.
-        cleanup.is_paused = lambda: fallback.outage is not None
+    cleanup = Cleanup(cleanup_interval(settings), tuple(tasks), runtime.log, build_leases(settings, watched))
     core = Core(watched, plans, checks, files.parts, relay, cleanup)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 

@@ -64,6 +64,7 @@ class Health:
         details = self.guard.known(request.headers)
         tools = [await self._tools(server, details) for server in self.servers]
         failure = await self.store.failure()
+        active = await self._active()
         # Nothing is waited for from here on: what is told is how all of it was at one moment.
         servers = [
             {**self._server(server, details), **known}
@@ -77,7 +78,7 @@ class Health:
         if reason:
             body["degraded_reason"] = reason
         body["servers"] = servers
-        body["sessions"] = {"active": self.sessions.active}
+        body["sessions"] = {"active": active}
         body["persistence"] = {
             "type": self.terms.persistence,
             "status": "error" if failure else "degraded" if outage else "ok",
@@ -90,6 +91,12 @@ class Health:
             "seconds": round(time.time() - self.begun, 3),
         }
         return _json(503 if reason else 200, body)
+
+    async def _active(self) -> int:
+        try:
+            return await self.sessions.count()
+        except StoreUnavailable:
+            return self.sessions.active
 
     # --- one server -------------------------------------------------------------------------------------------
 
@@ -116,6 +123,8 @@ class Health:
             "mount_path": server.mount,
             "status": "ok" if status == "ok" else "degraded",
         }
+        if details and (use := server.process_use()) is not None:
+            shown["processes"] = {"running": use.running, "limit": use.most}
         watch = self.monitors.get(server.id)
         if watch is None:
             return {**shown, "detail": "upstream_ping_disabled"}

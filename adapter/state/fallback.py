@@ -17,7 +17,7 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
-from adapter.state.port import ABSENT, Change, Conflict, Delete, Put, Row, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store
 from adapter.state.remembered import RememberedRows, RowId
 
 TABLE = "health"
@@ -121,7 +121,7 @@ class FallbackStore:
             else:
                 self._know(table, key, row)
                 return row
-        return await self._rows.get(table, key)
+        return await self._here().get(table, key)
 
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
@@ -134,7 +134,7 @@ class FallbackStore:
             else:
                 self._know(table, key, row)
                 return row
-        return await self._rows.put(table, key, value, expected=expected, due=due)
+        return await self._here().put(table, key, value, expected=expected, due=due)
 
     async def commit(self, changes: Sequence[Change]) -> list[Row]:
         if self.outage is None:
@@ -148,7 +148,7 @@ class FallbackStore:
                     row = None if isinstance(change, Delete) else next(written)
                     self._know(change.table, change.key, row)
                 return rows
-        return await self._rows.commit(changes)
+        return await self._here().commit(changes)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         if self.outage is None:
@@ -159,7 +159,7 @@ class FallbackStore:
             else:
                 self._know(table, key, None)
                 return there
-        return await self._rows.delete(table, key, expected=expected)
+        return await self._here().delete(table, key, expected=expected)
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
         if self.outage is None:
@@ -167,7 +167,7 @@ class FallbackStore:
                 await self._store.touch(table, dues)
             except StoreUnavailable as error:
                 self._leave(error)
-        await self._rows.touch(table, dues)
+        await self._here().touch(table, dues)
 
     async def scan(
         self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
@@ -179,7 +179,7 @@ class FallbackStore:
                 )
             except StoreUnavailable as error:
                 self._leave(error)
-        return await self._rows.scan(table, group=group, after=after, limit=limit)
+        return await self._here().scan(table, group=group, after=after, limit=limit)
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         if self.outage is None:
@@ -187,15 +187,15 @@ class FallbackStore:
                 return await self._store.overdue(table, now, limit=limit)
             except StoreUnavailable as error:
                 self._leave(error)
-        return await self._rows.overdue(table, now, limit=limit)
+        return await self._here().overdue(table, now, limit=limit)
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
+    async def count(self, table: str, *, group: str | None = None) -> int:
         if self.outage is None:
             try:
-                return await self._store.count(table, group=group, holding=holding)
+                return await self._store.count(table, group=group)
             except StoreUnavailable as error:
                 self._leave(error)
-        return await self._rows.count(table, group=group, holding=holding)
+        return await self._here().count(table, group=group)
 
     async def spend(self, table: str, key: str, most: int, window: float) -> float:
         if self.outage is None:
@@ -203,7 +203,13 @@ class FallbackStore:
                 return await self._store.spend(table, key, most, window)
             except StoreUnavailable as error:
                 self._leave(error)
-        return await self._rows.spend(table, key, most, window)
+        return await self._here().spend(table, key, most, window)
+
+    def _here(self) -> RememberedRows:
+        """The rows that are known here. Raises StoreUnavailable for those who need to know all of them."""
+        if self.outage is not None and STORE_ONLY.get():
+            raise StoreUnavailable(self.outage.why)
+        return self._rows
 
     def announce(self, topic: str, body: bytes) -> None:
         if self.outage is None:

@@ -160,8 +160,8 @@ class SqliteStore:
         rows: list[Row] = await self._submit(partial(sql.overdue, table, now, limit))
         return rows
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        rows: int = await self._submit(partial(sql.count, table, group, holding))
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        rows: int = await self._submit(partial(sql.count, table, group))
         return rows
 
     async def spend(self, table: str, key: str, most: int, window: float) -> float:

@@ -85,11 +85,10 @@ class DeadStore(MemoryStore):
 
 
 async def test_adapter_starts_without_its_store_where_it_may(tmp_path: Path) -> None:
-    """``fallback_memory`` serves from memory, and no cleanup runs; ``fail_closed`` does not start."""
+    """``fallback_memory`` serves from memory; ``fail_closed`` does not start."""
     app = build(settings(tmp_path, unavailable_policy="fallback_memory"), store=DeadStore())
     async with awake(app):
         assert app.core.store.outage() == "fallback_memory_activated_during_startup"
-        assert app.core.cleanup.is_paused()
         await app.core.store.put("pins", "x", b"1")
     with pytest.raises(StoreUnavailable):
         async with awake(build(settings(tmp_path), store=DeadStore())):
@@ -100,7 +99,6 @@ async def test_fallback_is_only_there_where_it_is_asked_for(tmp_path: Path) -> N
     """Memory has nothing to fall back from, and without the policy no call goes through one more object."""
     for state in ({"type": "memory", "unavailable_policy": "fallback_memory"}, {"type": "disk"}):
         app = build(settings(tmp_path, **state))
-        assert not app.core.cleanup.is_paused()
         assert "Fallback" not in repr(app.core.store)
 
 

@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import StoreUnavailable
 from adapter.state.fallback import KEY, FallbackStore
 from adapter.state.memory import MemoryStore
-from adapter.state.port import ABSENT, Conflict, Delete, Put
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Delete, Put
 from adapter.state.remembered import LOCAL, RememberedRows
 from adapter.state.watched import WatchedStore
 from tests.state.shared import ReplicaStore, SharedMemory
@@ -295,6 +295,35 @@ async def test_many_rows_are_known_up_to_a_bound() -> None:
     assert {row.key for row in await rows.scan("t")} == {"b", "c", "d"}
     await store.put("t", "e", b"x" * 35)
     assert {row.key for row in await rows.scan("t")} == {"b", "e"} and "2 known" in repr(rows)
+
+
+async def test_work_that_needs_all_rows_gets_none_of_an_outage() -> None:
+    """A row that is not known looks as if it were gone, and a cleanup would delete what belongs to it."""
+    async with running() as process:
+        await process.store.put("t", "a", b"1")
+        process.inner.down = True
+
+        async def clean() -> None:
+            STORE_ONLY.set(True)
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await process.store.get("t", "a")
+            for work in (
+                process.store.scan("t"),
+                process.store.overdue("t", 9.0),
+                process.store.count("t"),
+                process.store.delete("t", "a"),
+                process.store.touch("t", {}),
+                process.store.spend("t", "a", 1, 1.0),
+            ):
+                with pytest.raises(StoreUnavailable):
+                    await work
+
+        await asyncio.create_task(clean())
+        assert await process.store.get("t", "a") is not None
+        assert await process.store.spend("t", "a", 1, 60.0) == 0.0
+        await process.back()
+        assert await process.store.spend("t", "a", 1, 60.0) == 0.0
 
 
 async def test_watched_store_tells_of_the_outage() -> None:

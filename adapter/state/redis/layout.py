@@ -95,6 +95,8 @@ def key_ranges(group: str | None, after: str) -> list[tuple[bytes, bytes]]:
     low = after.encode()
     if group is None:
         return [(b"(" + low, b"+")]
+    if "/" in group:
+        return []  # no row's group has one
     whole, inside, behind = group.encode(), f"{group}/".encode(), f"{group}0".encode()
     ranges = [(b"[" + whole, b"[" + whole)] if low < whole else []
     if low < inside:

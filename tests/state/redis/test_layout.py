@@ -45,7 +45,7 @@ def test_a_due_time_is_a_number() -> None:
         encoded_due(math.nan)
 
 
-@given(st.lists(PATHS), st.none() | st.sampled_from(["", "a", "a!", "ab", "é"]), PATHS)
+@given(st.lists(PATHS), st.none() | st.sampled_from(["", "a", "a!", "ab", "é", "a/", "/"]), PATHS)
 def test_ranges_hold_the_keys_of_a_group(keys: list[str], group: str | None, after: str) -> None:
     """The ranges hold just the keys above a key, of one group or of all, and come in order."""
     wanted = {key for key in keys if key > after and group in (None, group_of(key))}
