@@ -23,6 +23,8 @@ from adapter.state.port import (
 class MemoryStore:
     """A Store of one process and one event loop. No method awaits anything, so each is one atomic step."""
 
+    shared = False
+
     def __init__(self) -> None:
         self.listeners: list[StoreListener] = []
         self._tables: dict[str, dict[str, Row]] = {}

@@ -95,10 +95,14 @@ class StoreListener(Protocol):
 class Store(Protocol):
     """Rows in named tables. Every method raises StoreUnavailable if the store fails, and else only what it names.
 
-    A write that failed may have been done all the same. ``listeners`` are told of what other processes do.
+    A write that failed may have been done all the same. ``listeners`` are told of what other processes do. ``shared``:
+    other processes may use the same rows; where it is False nobody else does, and no work is done for others.
     """
 
     listeners: list[StoreListener]
+
+    @property
+    def shared(self) -> bool: ...
 
     async def open(self) -> None: ...
 

@@ -70,6 +70,8 @@ class SqliteStore:
     goes back, in seconds.
     """
 
+    shared = False
+
     def __init__(self, path: Path, *, wal: bool = True, now: Callable[[], float] = time.monotonic) -> None:
         self.listeners: list[StoreListener] = []
         self._path = path

@@ -77,6 +77,12 @@ class WatchedStore:
         return written
 
     # --- the store --------------------------------------------------------------------------------------------
+
+    @property
+    def shared(self) -> bool:
+        """See Store."""
+        return self._store.shared
+
     # Methods that only hand over return the coroutine: one less is resumed for each row.
 
     async def open(self) -> None:

@@ -11,15 +11,18 @@ import pytest
 from adapter.state.memory import MemoryStore
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, TableFull
 from adapter.state.sqlite import SqliteStore
+from tests.state.shared import SharedMemory
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite without a log"])
+@pytest.fixture(params=["memory", "shared memory", "sqlite", "sqlite without a log"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     path = tmp_path / "state" / "adapter.sqlite3"
     store: Store
     match request.param:
         case "memory":
             store = MemoryStore()
+        case "shared memory":
+            store = SharedMemory().replica()
         case "sqlite":
             store = SqliteStore(path)
         case _:
