@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from adapter.edge.replicas import replica_branch
+from adapter.errors import UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
-from adapter.relay.replicas.forwarding import Forwarding, OwnedUpstream
+from adapter.relay.replicas.forwarding import Forwarding
 from adapter.relay.replicas.home import Home
+from adapter.relay.replicas.owned_upstream import OwnedUpstream
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTerms, replica_id
 from adapter.settings.root import Settings
 from adapter.state.port import Store
@@ -42,6 +44,7 @@ class ReplicaParts:
         name = settings.core.replica.id or replica_id()
         self._settings = settings
         self._store = store
+        self._log = runtime.log
         self._local: dict[str, LocalUpstream[Any]] = {}
         self.replicas = Replicas(store, name, VERSION, runtime.clock, runtime.log, terms)
         self.replicas.on_displaced.append(self._displaced)
@@ -59,7 +62,7 @@ class ReplicaParts:
             return upstream
         self._local[server] = upstream
         upstream.server.sessions.owner = self.replicas.id
-        return OwnedUpstream(server, upstream, self.replicas, self._forwarding)
+        return OwnedUpstream(server, upstream, self.replicas, self._forwarding, self.home.left)
 
     async def join(self, bound: tuple[str, int] | None) -> None:
         """Let the others know that they find this replica where it is bound. Raises StoreUnavailable.
@@ -70,6 +73,12 @@ class ReplicaParts:
         address = advertised(self._settings.core.replica.address, bound)
         if address is not None:
             await self.replicas.join(address)
+        elif self._local:
+            self._log.warning(
+                "sessions of processes and of hosted tools cannot be used through other replicas: there is no "
+                "address at which they find this one",
+                setting="core.replica.address",
+            )
 
     async def leave(self) -> None:
         """Take no more requests for the sessions that live here."""
@@ -82,13 +91,17 @@ class ReplicaParts:
         await self._forwarding.close()
 
     def _connect(self, url: str) -> HttpUpstream:
+        """Raises UpstreamUnreachable for what is no URL."""
         limits = self._settings.core.upstream
-        return HttpUpstream(
-            url,
-            connect_timeout=CONNECT_SECONDS,
-            max_connections=limits.max_connections,
-            max_streams=limits.max_streams,
-        )
+        try:
+            return HttpUpstream(
+                url,
+                connect_timeout=CONNECT_SECONDS,
+                max_connections=limits.max_connections,
+                max_streams=limits.max_streams,
+            )
+        except ValueError as error:
+            raise UpstreamUnreachable(str(error)) from None
 
     def _displaced(self) -> None:
         for upstream in self._local.values():

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from adapter.app import App, build, running
-from adapter.relay.replicas.forwarding import OwnedUpstream
+from adapter.relay.replicas.owned_upstream import OwnedUpstream
 from adapter.relay.replicas.registry import Replicas
 from adapter.settings.root import Settings
 from adapter.upstream.local.upstream import LocalUpstream

@@ -22,7 +22,7 @@ from adapter.errors import (
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import JSON
 from adapter.relay.replicas.registry import Replicas
-from adapter.rules.access.replicas import ReplicaRecord, owner_of
+from adapter.rules.access.replicas import ReplicaRecord
 from adapter.state.port import Store
 from adapter.upstream.port import (
     Headers,
@@ -123,6 +123,8 @@ class Forwarding:
         self._background = background
         self._log = log
         self._peers: dict[str, tuple[str, Upstream]] = {}
+        # Each has been told of once.
+        self._unreached: set[str] = set()
         replicas.on_gone.append(self._gone)
 
     def __repr__(self) -> str:
@@ -146,6 +148,7 @@ class Forwarding:
                 self._leave_behind(owner, server, request, error)
                 break
             if reply is not None:
+                self._unreached.discard(owner)
                 return reply
             record = await self._replicas.find(owner, afresh=True)
         else:
@@ -229,13 +232,16 @@ class Forwarding:
 
     def _gone(self, owner: str) -> None:
         """Drop the connections to a replica; what is under way there ends as a broken answer."""
+        self._unreached.discard(owner)
         known = self._peers.pop(owner, None)
         if known is not None:
             self._background.run(known[1].close())
 
     def _leave_behind(self, owner: str, server: str, request: UpstreamRequest, error: AdapterError) -> None:
         """Tell a replica that may be alive all the same that a session of it goes on elsewhere."""
-        self._log.warning("another replica cannot be reached", replica=owner, why=str(error))
+        if owner not in self._unreached:
+            self._unreached.add(owner)
+            self._log.warning("another replica cannot be reached", replica=owner, why=str(error))
         session = header(request.headers, "mcp-session-id")
         self._store.announce(LEFT, orjson.dumps([owner, server, session]))
 
@@ -251,27 +257,3 @@ async def _failure_of(reply: UpstreamReply) -> AdapterError:
         return UpstreamBroken(_REFUSED)
     finally:
         reply.abort()
-
-
-class OwnedUpstream:
-    """An Upstream whose sessions live in the replica that opened them: ``home`` has those that live in this one."""
-
-    def __init__(self, server: str, home: Upstream, replicas: Replicas, forwarding: Forwarding) -> None:
-        self.home = home
-        self._server = server
-        self._replicas = replicas
-        self._forwarding = forwarding
-
-    def __repr__(self) -> str:
-        return f"<OwnedUpstream {self.home!r}>"
-
-    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        """See Upstream. Also raises StoreUnavailable."""
-        owner = owner_of(header(request.headers, "mcp-session-id"))
-        if owner is None or owner == self._replicas.id:
-            return await self.home.send(request, read_timeout)
-        return await self._forwarding.send(owner, self._server, request, read_timeout)
-
-    async def close(self) -> None:
-        """See Upstream."""
-        await self.home.close()

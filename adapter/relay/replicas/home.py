@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import orjson
@@ -24,6 +25,7 @@ from adapter.upstream.port import (
     UpstreamRequest,
     WholeReply,
     always,
+    header,
     never,
 )
 from adapter.wire.forwarding import (
@@ -41,6 +43,52 @@ _ENTRANCES: Mapping[str, Entrance] = {"mcp": "mcp", "http": "http"}
 
 _CLOSING = 10.0
 """Seconds in which a session that lives on elsewhere is to end here."""
+
+UNUSED = 60.0
+"""Seconds after which a session that another replica could not reach is ended here, unless it was used."""
+
+MOST_LEFT = 10_000
+"""Sessions that are waited for so long; the first of more ends at once."""
+
+
+class LeftSessions:
+    """Sessions that another replica could not reach and may have opened anew. ``end`` is called with the server and the
+    id of each that nobody uses for ``unused`` seconds.
+    """
+
+    def __init__(self, end: Callable[[str, str], None], unused: float = UNUSED) -> None:
+        self._end = end
+        self._unused = unused
+        self._waiting: dict[tuple[str, str], asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, server: str, session: str) -> None:
+        """Wait for the next use of a session."""
+        key = server, session
+        if key in self._waiting:
+            return
+        if len(self._waiting) >= MOST_LEFT:
+            self._over(next(iter(self._waiting)))
+        loop = asyncio.get_running_loop()
+        self._waiting[key] = loop.call_later(self._unused, self._over, key)
+
+    def used(self, server: str, session: str | None) -> None:
+        """Note that a session is used here, so it lives nowhere else."""
+        timer = None if session is None else self._waiting.pop((server, session), None)
+        if timer is not None:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        for timer in self._waiting.values():
+            timer.cancel()
+        self._waiting.clear()
+
+    def _over(self, key: tuple[str, str]) -> None:
+        self._waiting.pop(key).cancel()
+        self._end(*key)
 
 
 class MarkedReply(NamedTuple):
@@ -73,6 +121,7 @@ class Home:
         self._background = background
         self._log = log
         self._streams: set[UpstreamReply] = set()
+        self.left = LeftSessions(self._end_soon)
         self._leaving = False
         self._quiet_until: dict[str, float] = {}
 
@@ -114,6 +163,8 @@ class Home:
             request, upstream = self._request(head, content[seal.head_size :])
         except (ValueError, KeyError):
             return self.failed(seal, BadRequest("The replicas of the adapter have different settings."))
+        if self.left:
+            self.left.used(head.server, header(head.headers, "mcp-session-id"))
         try:
             reply = await upstream.send(request, head.read_timeout)
         except AdapterError as error:
@@ -134,6 +185,7 @@ class Home:
     def leave(self) -> None:
         """Take no more requests, and end streams that have no end of their own: their clients come back elsewhere."""
         self._leaving = True
+        self.left.close()
         for stream in list(self._streams):
             stream.abort()
 
@@ -174,16 +226,18 @@ class Home:
         """See StoreListener."""
 
     def announced(self, topic: str, body: bytes) -> None:
-        """End a session that another replica could not reach here, and has opened anew."""
+        """Note a session that another replica could not reach here, and is about to open anew."""
         if topic != LEFT:
             return
         try:
             owner, server, session = orjson.loads(body)
         except (ValueError, TypeError):  # another version's
             return
-        upstream = self._upstreams.get(server)
-        if owner == self._replicas.id and upstream is not None and isinstance(session, str):
-            self._background.run(self._end(upstream, session))
+        if owner == self._replicas.id and server in self._upstreams and isinstance(session, str):
+            self.left.add(server, session)
+
+    def _end_soon(self, server: str, session: str) -> None:
+        self._background.run(self._end(self._upstreams[server], session))
 
     async def _end(self, upstream: Upstream, session: str) -> None:
         request = UpstreamRequest("DELETE", [("Mcp-Session-Id", session)], repeatable=always)

@@ -10,8 +10,9 @@ from structlog import get_logger
 
 from adapter.errors import AdapterError, NotFound
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.replicas.forwarding import Forwarding, OwnedUpstream
-from adapter.relay.replicas.home import Home
+from adapter.relay.replicas.forwarding import Forwarding
+from adapter.relay.replicas.home import Home, LeftSessions
+from adapter.relay.replicas.owned_upstream import OwnedUpstream
 from adapter.relay.replicas.registry import Replicas, ReplicaTerms
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header, pour
 from adapter.wire.forwarding import SEAL
@@ -126,7 +127,7 @@ async def pair() -> AsyncIterator[Pair]:
     stores[0].listeners.append(home)
     forwarding = Forwarding(b, stores[1], lambda url: found.peer(url), background, log)
     home.key = forwarding.key = KEY
-    near = OwnedUpstream("raw", Played(), b, forwarding)
+    near = OwnedUpstream("raw", Played(), b, forwarding, LeftSessions(lambda *_: None))
     found = Pair(a, b, home, far, near, forwarding, stores[1], memory)
     await a.join("http://a:1")
     await b.join("http://b:1")
