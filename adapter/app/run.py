@@ -14,6 +14,7 @@ from adapter.app.build import App, build
 from adapter.app.edge import build_patience
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import ConnectionLimit, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
@@ -32,8 +33,9 @@ over HTTP is closed after the next start.
 
 
 @contextlib.asynccontextmanager
-async def running(app: App) -> AsyncIterator[tuple[str, int]]:
-    """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
+async def running(app: App, grace: Grace | None = None) -> AsyncIterator[tuple[str, int]]:
+    """Listen and serve; yields the address. On leaving, exchanges may finish within the ``grace``; None: within
+    ``core.shutdown_grace_seconds``.
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
@@ -44,10 +46,11 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
             await private.open(listener)
             yield listener.address
         finally:
+            grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
+            grace.begin()
             await private.leave()
             listener.close()
-            await asyncio.gather(app.front.drain(app.settings.core.shutdown_grace_seconds), private.close())
-            await listener.drop()
+            await asyncio.gather(_finish(listener, app.front, grace), private.close(grace))
 
 
 async def _listen(app: App, front: Front, host: str, port: int) -> Listener:
@@ -58,6 +61,13 @@ async def _listen(app: App, front: Front, host: str, port: int) -> Listener:
     limit = app.settings.core.max_connections
     places = ConnectionLimit(front, limit=limit, reserved=front.serve_reserved, on_full=full)
     return await Listener.open(places, host, port, build_patience(app.settings), app.bodies)
+
+
+async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
+    """Let what is under way on a port that is closed finish within the ``grace``."""
+    await listener.close_idle(grace)
+    await front.drain(grace)
+    await listener.drop()
 
 
 class _ReplicaListener:
@@ -87,13 +97,12 @@ class _ReplicaListener:
         if self._parts is not None:
             await self._parts.leave()
 
-    async def close(self) -> None:
-        """Let those under way finish for ``core.shutdown_grace_seconds``."""
+    async def close(self, grace: Grace) -> None:
+        """Let what is under way finish within the ``grace``."""
         if self._opened is not None:
             front, listener = self._opened
             listener.close()
-            await front.drain(self._app.settings.core.shutdown_grace_seconds)
-            await listener.drop()
+            await _finish(listener, front, grace)
 
 
 @contextlib.asynccontextmanager
@@ -131,8 +140,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
     await core.files.open()
-    await app.sessions.load(core.files.session_keys())
     tasks = core.relay.servers.watch()
+    tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))
     try:
@@ -150,7 +159,8 @@ async def _close(app: App) -> None:
     if core.replicas is not None:
         await core.replicas.close()
     with contextlib.suppress(StoreUnavailable):
-        await app.sessions.write_last_seen()
+        await core.relay.sessions.last_seen.write()
+    await app.sessions.close()
     await app.console.close(FAREWELL)
     await app.runtime.background.close()
     core.checks.close()
@@ -204,7 +214,7 @@ async def _lifetime(app: App) -> AsyncIterator[None]:
         finally:
             if parts is not None:
                 await parts.leave()
-            await app.front.drain(app.settings.core.shutdown_grace_seconds)
+            await app.front.drain(Grace(app.settings.core.shutdown_grace_seconds))
 
 
 class HostExplorer(NamedTuple):
