@@ -25,6 +25,7 @@ from adapter.wire.forwarding import (
     decode_failure,
     decode_head,
     digest_of,
+    disguised,
     encode_failure,
     encode_head,
     kind_of,
@@ -164,6 +165,14 @@ def test_a_mark_is_that_of_one_exchange() -> None:
     assert kind_of(found, OTHER_KEY, "n1", 200) is None
     assert kind_of(None, KEY, "n1", 200) is None
     assert kind_of("answer \udcff", KEY, "n1", 200) is None
+
+
+@given(st.text(st.characters(exclude_categories=[])), st.text(st.characters(exclude_categories=[])))
+def test_a_secret_in_disguise_differs_as_the_secret_does(one: str, other: str) -> None:
+    """Nobody learns it, and nobody without the key can compare it with a guess."""
+    assert (disguised(KEY, one) == disguised(KEY, other)) == (one == other)
+    assert disguised(KEY, one) != disguised(OTHER_KEY, one)
+    assert len(disguised(KEY, one)) == 64
 
 
 @pytest.mark.parametrize(

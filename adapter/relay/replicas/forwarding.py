@@ -22,6 +22,7 @@ from adapter.errors import (
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import JSON
 from adapter.relay.replicas.registry import Replicas
+from adapter.rules.access.principals import SESSION_ID, Caller
 from adapter.rules.access.replicas import ReplicaRecord
 from adapter.state.port import Store
 from adapter.upstream.port import (
@@ -46,6 +47,7 @@ from adapter.wire.forwarding import (
     Seal,
     decode_failure,
     digest_of,
+    disguised,
     encode_head,
     kind_of,
 )
@@ -197,7 +199,6 @@ class Forwarding:
         read_timeout: float | None,
     ) -> tuple[UpstreamRequest, str]:
         """The request as it travels, and its nonce."""
-        caller = request.caller
         head = encode_head(
             ForwardedHead(
                 server,
@@ -207,9 +208,7 @@ class Forwarding:
                 request.purpose.value,
                 request.repeatable(),
                 read_timeout,
-                ForwardedCaller(
-                    caller.principal, caller.entrance, caller.lower_fields(), sorted(caller.withheld)
-                ),
+                self._described(request.caller),
             )
         )
         content = head + request.body
@@ -220,6 +219,16 @@ class Forwarding:
             METHOD, fields, content, repeatable=request.repeatable, purpose=request.purpose
         )
         return sealed, nonce
+
+    def _described(self, caller: Caller) -> ForwardedCaller:
+        fields = caller.lower_fields()
+        # Results may be kept for callers with equal fields, so a secret must differ from others without being told.
+        secret = {
+            name: disguised(self.key, fields[name])
+            for name in (SESSION_ID, *caller.withheld)
+            if name in fields
+        }
+        return ForwardedCaller(caller.principal, caller.entrance, fields | secret, sorted(caller.withheld))
 
     def _peer(self, owner: str, address: str) -> Upstream:
         known = self._peers.get(owner)

@@ -22,7 +22,8 @@ from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, Whole
 from adapter.wire.forwarding import MARK, PATH, mark, read_seal
 from tests.relay.replicas.forwarders import KEY, Played, Wire, pair
 
-CALLER = Caller("ada:1", "http", {"X-Tenant": "t", "Authorization": "Bearer x"}, frozenset({"authorization"}))
+FIELDS = {"X-Tenant": "t", "Authorization": "Bearer x", "Mcp-Session-Id": "client's"}
+CALLER = Caller("ada:1", "http", FIELDS, frozenset({"authorization"}))
 CALL = UpstreamRequest("POST", [("X-A", "1"), ("Mcp-Session-Id", "a:token")], b'{"id":1}', CALLER, "q=1")
 
 
@@ -44,6 +45,19 @@ async def test_a_request_arrives_as_it_is() -> None:
         assert (arrived.caller.principal, arrived.caller.entrance) == ("ada:1", "http")
         assert arrived.caller.told_fields() == CALLER.told_fields() == {"x-tenant": "t"}
         assert [url for url, _ in found.peers] == ["http://a:1" + PATH]
+
+
+async def test_secrets_of_the_caller_do_not_travel() -> None:
+    """The adapter's own token and the id of the client's session differ from others there, and say nothing."""
+    async with pair() as found:
+        for token in ("x", "x", "y"):
+            caller = Caller("ada:1", "mcp", FIELDS | {"Authorization": f"Bearer {token}"}, CALLER.withheld)
+            await found.near.send(replace(CALL, caller=caller), 1.0)
+        first, second, third = (arrived.caller.lower_fields() for arrived, _ in found.far.seen)
+        assert first == second
+        assert first["authorization"] != third["authorization"]
+        assert "Bearer" not in str((first, third))
+        assert "client's" not in str((first, third))
 
 
 @pytest.mark.parametrize("session", [None, "b:token", "token"])
