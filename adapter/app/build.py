@@ -109,7 +109,7 @@ def build(
     if plans is not None:
         plans.require()
     branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
-    if replicas is not None and settings.core.replica.listen is None:
+    if replicas is not None and replicas.place is None:
         branches.append(replicas.branch)
     front = build_front(settings, runtime, observation, relay, door, branches)
     tasks = (

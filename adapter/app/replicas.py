@@ -35,13 +35,32 @@ CONNECT_SECONDS = 2.0
 class ReplicaParts:
     """The parts by which this process serves the sessions of others, and they its own.
 
-    ``join`` comes when the store is open and there is an address to be reached at.
+    ``join`` comes when the store is open and there is an address to be reached at. Unless this process is ``alone`` at
+    the public port, its name and the port for other replicas are its own: those of the settings are of all together.
+
+    ``place`` is where a listener for other replicas is to be bound (host, port), None for the public one.
     """
 
     def __init__(
-        self, settings: Settings, store: Store, runtime: Runtime, terms: ReplicaTerms = TERMS
+        self,
+        settings: Settings,
+        store: Store,
+        runtime: Runtime,
+        terms: ReplicaTerms = TERMS,
+        *,
+        alone: bool = True,
     ) -> None:
-        name = settings.core.replica.id or replica_id()
+        chosen = settings.core.replica
+        name = chosen.id or replica_id()
+        self.place = chosen.bound
+        self._address = chosen.address
+        if not alone:
+            name = f"{name[:47]}-{replica_id()}" if chosen.id else name
+            self.place = (settings.core.host if chosen.bound is None else chosen.bound[0]), 0
+            if settings.state_persistence.type == "disk":
+                # All processes are on this machine.
+                self.place, self._address = ("127.0.0.1", 0), None
+        self._alone = alone
         self._settings = settings
         self._store = store
         self._log = runtime.log
@@ -70,7 +89,7 @@ class ReplicaParts:
         ``bound`` is None inside a host's application, whose address only the settings know.
         """
         self._forwarding.key = self.home.key = await kept_secret(self._store, KEY)
-        address = advertised(self._settings.core.replica.address, bound)
+        address = advertised(self._address, bound, alone=self._alone)
         if address is not None:
             await self.replicas.join(address)
         elif self._local:
@@ -113,14 +132,14 @@ class ReplicaParts:
 # --- addresses --------------------------------------------------------------------------------------------------
 
 
-def advertised(address: str | None, bound: tuple[str, int] | None) -> str | None:
+def advertised(address: str | None, bound: tuple[str, int] | None, *, alone: bool = True) -> str | None:
     """The URL at which others reach a listener: as ``core.replica.address`` says, with what is bound for the rest.
 
-    None where neither tells.
+    None where neither tells. Unless this process is ``alone`` at that address, its port is the one that it has bound.
     """
     if address is not None:
         parts = urlsplit(address if "://" in address else f"http://{address}")
-        if "://" in address or parts.port is not None or bound is None:
+        if bound is None or (alone and ("://" in address or parts.port is not None)):
             return f"{parts.scheme}://{parts.netloc}"
         return f"http://{_in_url(parts.hostname or '')}:{bound[1]}"
     if bound is None:

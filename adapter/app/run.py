@@ -85,7 +85,7 @@ class _ReplicaListener:
         """Be found by other replicas. Raises OSError, StoreUnavailable."""
         if self._parts is None:
             return
-        place, address = self._app.settings.core.replica.bound, public.address
+        place, address = self._parts.place, public.address
         if place is not None:
             front = self._app.front.only(self._parts.branch)
             listener = await _listen(self._app, front, *place)

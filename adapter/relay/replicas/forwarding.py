@@ -178,7 +178,8 @@ class Forwarding:
         within = None if read_timeout is None else read_timeout + LATER
         try:
             reply = await self._peer(owner, record.address).send(sealed, within)
-        except UpstreamUnanswered:
+        except (UpstreamUnanswered, UpstreamBroken):
+            # Also of one that went silent, to which the connections were dropped.
             raise UpstreamUnanswered(_ENDED) from None
         kind = kind_of(header(reply.headers, MARK), self.key, nonce, reply.status)
         if kind == "answer":
