@@ -13,18 +13,24 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
-from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
+from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import Scopes
+from adapter.relay.lease import Lease
+from adapter.relay.lease import tidy as tidy_leases
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts, TransferRules
 from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
+from adapter.relay.sessions.idle_sessions import IdleSessions
+from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LATEST, LateSessions
+from adapter.relay.sessions.session_expiry import SessionExpiry
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import StageTable
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     from adapter.app.stdio import StdioUpstreams
     from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
+    from adapter.relay.shared_notifications import SharedNotifications
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -63,12 +70,17 @@ class Runtime(NamedTuple):
 
 
 class SessionParts(NamedTuple):
-    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams."""
+    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams.
+
+    ``shared_notifications`` is None where no other process uses the store.
+    """
 
     sessions: Sessions
     scopes: Scopes
     notifications: Notifications
     upstream: UpstreamSessions
+    last_seen: LastSeen
+    shared_notifications: SharedNotifications | None
 
 
 def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> SessionParts:
@@ -85,10 +97,17 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
         ),
         runtime.clock,
     )
+    notifications = Notifications()
+    shared = None
+    if store.shared:
+        # Late: most stores are one process's own.
+        from adapter.relay.shared_notifications import SharedNotifications
+
+        shared = SharedNotifications(store, notifications, runtime.background, runtime.clock)
     return SessionParts(
         sessions,
         Scopes(store, per_principal=limits.scope == "principal"),
-        Notifications(),
+        notifications,
         UpstreamSessions(
             sessions,
             LateSessions(runtime.background, runtime.log),
@@ -96,6 +115,8 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
             clock=runtime.clock,
             log=runtime.log,
         ),
+        LastSeen(sessions.cache, store, limits.idle_ttl_seconds, runtime.clock),
+        shared,
     )
 
 
@@ -335,7 +356,7 @@ def build_relay(
     """Build the relay over these sessions and servers."""
     sessions, upstream_sessions = parts.sessions, parts.upstream
     tables = {name: server.stages for name, server in servers.by_id.items()}
-    deferred = DeferredAnswers(store, tables, ttl=PARKED_TTL, clock=runtime.clock)
+    deferred = DeferredAnswers(store, tables, runtime.background, ttl=PARKED_TTL, clock=runtime.clock)
     serves = settings.sessions.missing_id == "principal"
     kept = PrincipalSessions(sessions, store, runtime.clock, serves=serves)
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
@@ -349,3 +370,47 @@ def build_relay(
         GetStreams(call_gate, upstream_sessions, deferred, parts.notifications),
     )
     return RelayParts(relay, parts, servers, deferred)
+
+
+# --- cleanup ----------------------------------------------------------------------------------------------------
+
+
+def cleanup_interval(settings: Settings) -> float:
+    """The seconds between two rounds of the cleanup."""
+    return settings.core.cleanup_interval_seconds or float("inf")
+
+
+def build_leases(settings: Settings, store: Store) -> Callable[[str], Lease] | None:
+    """Return the function that gives the lease of a task by its name; None where no other replica can be."""
+    if not store.shared:
+        return None
+    seconds = cleanup_interval(settings)
+    return lambda name: Lease(store, f"cleanup/{name}", seconds)
+
+
+def build_session_tasks(
+    settings: Settings, store: Store, runtime: Runtime, parts: RelayParts
+) -> list[CleanupTask]:
+    """The tasks of the cleanup that concern sessions."""
+    sessions = parts.sessions
+    if store.shared:
+        sessions.last_seen.others.extend(each.write_used for each in parts.servers.shared)
+    idle = IdleSessions(
+        SessionExpiry(sessions.sessions, store, runtime.clock),
+        sessions.last_seen,
+        sessions.upstream,
+        parts.servers.by_id,
+        cleanup_interval(settings),
+        runtime.log,
+    )
+    tasks = [
+        CleanupTask("sessions", idle.tend),
+        CleanupTask("deferred answers", parts.deferred.expire),
+        CleanupTask("held answers", parts.deferred.forget_expired, alone=False),
+    ]
+    if sessions.sessions.slots is not None:
+        tasks.append(CleanupTask("session slots", sessions.sessions.slots.tidy))
+    if sessions.shared_notifications is not None:
+        tasks.append(CleanupTask("leases", lambda: tidy_leases(store, runtime.clock())))
+        tasks.append(CleanupTask("notices", sessions.shared_notifications.tidy))
+    return tasks

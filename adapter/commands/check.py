@@ -40,6 +40,11 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     stages.loading.close()
     inspect(stages)
     locks(settings)
+    if settings.state_persistence.type == "redis":
+        # Late, as in ``app/build.py``: its address is read, and its driver looked for.
+        from adapter.app.redis_state import build_redis_store
+
+        build_redis_store(settings)
     return settings
 
 
@@ -66,12 +71,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reached(settings: Settings) -> Sequence[Reached]:
-    # Late: only --connect opens connections.
-    from adapter.commands.own_sessions import reach_all
-
     # What goes wrong is in the report.
     log.configure("critical")
-    return asyncio.run(reach_all(settings))
+    return asyncio.run(_reach(settings))
+
+
+async def _reach(settings: Settings) -> Sequence[Reached]:
+    # Late: only --connect opens connections.
+    from adapter.commands.own_sessions import reach_all
+    from adapter.commands.state_check import reach_state
+
+    state, servers = await asyncio.gather(reach_state(settings), reach_all(settings))
+    return servers if state is None else [state, *servers]
 
 
 def _report(

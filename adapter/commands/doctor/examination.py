@@ -18,6 +18,7 @@ from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.doctor.round_trip import RoundTrip, travel
 from adapter.commands.doctor.servers import AdapterAddress, clock_of, look_at, public_url
 from adapter.commands.progress_bar import count_of
+from adapter.commands.state_check import reach_state
 from adapter.commands.upload import authorization
 from adapter.errors import AdapterError
 from adapter.settings.root import Settings
@@ -89,6 +90,12 @@ async def _examined(
     yield right("port", f"the adapter runs on {_address(settings)}") if runs else machine.port(settings)
     for finding in machine.storage(settings, in_use=runs):
         yield finding
+    if (state := await reach_state(settings)) is not None:
+        yield (
+            right("state", state.detail)
+            if state.reachable
+            else wrong("state", state.detail, "See docs/state.md.")
+        )
     yield machine.clock()
     for server in servers:
         if (compared := await clock_of(server)) is not None:
