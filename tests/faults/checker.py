@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.faults.history import CALLS, ENDING, PERHAPS_ENDING, STORING, Fault, History, Operation, Told, Verb
+from tests.faults.history import CALLS, ENDING, STORING, Fault, History, Operation, Told, Verb
 
 AROUND = 1.0
 """Seconds before the first and after the last request of a violation, of which faults are shown."""
@@ -43,6 +44,8 @@ class Ledger:
         self.by_token = {operation.token: operation for operation in self.operations}
         # A request whose client was cancelled is not in the history; its execution proves nothing.
         self.executions = [each for each in history.executions if each.token in self.by_token]
+        changes = (each.begun for each in self.operations if each.verb is Verb.CHANGE)
+        self.first_change = min(changes, default=math.inf)
         self.of_session: dict[str, list[Operation]] = defaultdict(list)
         for operation in self.operations:
             self.of_session[operation.session].append(operation)
@@ -54,7 +57,10 @@ class Ledger:
 
     def may_have_ended(self, session: str, moment: float) -> bool:
         """Tell whether a request after which the session may have ended had begun by then."""
-        return any(each.verb in PERHAPS_ENDING and each.begun <= moment for each in self.of_session[session])
+        operations = self.of_session[session]
+        if operations and operations[0].pinned and self.first_change <= moment:
+            return True
+        return any(each.verb in ENDING and each.begun <= moment for each in operations)
 
     def stored(self, session: str, moment: float) -> int:
         """Bytes of all files that the session may have at most, if none was deleted."""
@@ -240,7 +246,7 @@ def excerpt(history: History, violation: Violation) -> str:
         if each in proof
         or each.file in files
         or each.credential in credentials
-        or (each.session in endings and each.verb in (*PERHAPS_ENDING, Verb.OPEN))
+        or (each.session in endings and each.verb in (*ENDING, Verb.OPEN))
     }
     begun, ended = proof[0].begun - AROUND, max(each.ended for each in proof) + AROUND
     faults = [fault for fault in history.faults if fault.ended >= begun and fault.begun <= ended]

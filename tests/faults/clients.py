@@ -58,10 +58,12 @@ class Recorder:
     calm: bool = False
     _tokens: Iterator[int] = field(default_factory=count)
 
-    def about(self, verb: Verb, session: str) -> Operation:
+    def about(self, verb: Verb, session: str, *, pinned: bool = False) -> Operation:
         """A request that is about to be made."""
         token = f"{session}.{next(self._tokens)}"
-        return Operation(verb, session, token, time.monotonic(), 0, Told.SILENT, calm=self.calm)
+        return Operation(
+            verb, session, token, time.monotonic(), 0, Told.SILENT, pinned=pinned, calm=self.calm
+        )
 
     async def note(self, about: Operation, work: Work) -> Operation:
         """Make a request and write down what came of it."""
@@ -128,7 +130,7 @@ class Visitor:
             if meaning.told is Told.REFUSED and meaning.code == REVOKED:
                 return replace(about, told=Told.DONE)
             if meaning.told is Told.DONE:
-                # The list was compared with nothing, because the upstream's session is a new one.
+                # The list was not read again yet, or another change has undone this one.
                 return replace(about, told=Told.REFUSED, detail="still listed")
             return _told(about, meaning)
 
@@ -235,7 +237,7 @@ class Visitor:
         return self._connection
 
     async def _note(self, verb: Verb, session: Session, work: Work, **known: str | int) -> Operation:
-        about = replace(self._recorder.about(verb, session.name), **known)  # type: ignore[arg-type]  # by name
+        about = replace(self._recorder.about(verb, session.name, pinned=session.mount == PINNED), **known)  # type: ignore[arg-type]  # by name
         seen = await self._recorder.note(about, work)
         if seen.told not in (Told.DONE, Told.GONE):
             # The adapter closes the connection with some refusals; a new one is always right.

@@ -22,7 +22,7 @@ class Verb(StrEnum):
     PRODUCE = "produce"
     DOWNLOAD = "download"
     CHANGE = "change"
-    """A call after which a definition of the upstream is another one: from then on a pinned session may end."""
+    """A call after which a definition of the upstream is another one, for all: pinned sessions may end from then on."""
     REVOKE = "revoke"
     """A list of tools after a pinned definition changed: the session ends with the answer."""
     END = "end"
@@ -36,9 +36,6 @@ STORING = frozenset({Verb.UPLOAD, Verb.PRODUCE})
 
 ENDING = frozenset({Verb.END, Verb.REVOKE})
 """Requests whose acknowledgement ends a session."""
-
-PERHAPS_ENDING = ENDING | {Verb.CHANGE}
-"""Requests after which a session may have ended, whatever their answer."""
 
 
 class Told(StrEnum):
@@ -66,7 +63,7 @@ class Operation:
 
     ``said``: the token, session id or SHA-256 in the answer. ``file``: the handle or URI that an answer named, or that
     the request is about; ``digest`` and ``size`` describe its content. ``credential``: an upload URL that is good for
-    one upload. ``calm``: made after the last fault was over.
+    one upload. ``pinned``: its session ends when a tool changes. ``calm``: made after the last fault was over.
     """
 
     verb: Verb
@@ -81,6 +78,7 @@ class Operation:
     size: int = 0
     credential: str = ""
     detail: str = ""
+    pinned: bool = False
     calm: bool = False
 
     def __str__(self) -> str:

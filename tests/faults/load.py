@@ -47,6 +47,7 @@ class Load:
     port: int
     seed: int
     recorder: Recorder
+    kept: int = KEPT
     open: list[Session] = field(default_factory=list)
     over: list[Session] = field(default_factory=list)
 
@@ -103,7 +104,7 @@ class Load:
             await visitor.revoke(session)
             if not session.ended:
                 await visitor.end(session)
-        elif len(self.open) < KEPT and chance.random() < 0.3:
+        elif len(self.open) < self.kept and chance.random() < 0.3:
             self.open.append(session)
             return
         else:

@@ -78,8 +78,19 @@ def test_session_that_is_lost() -> None:
     """An open session that is unknown is found; one that somebody has tried to end is not."""
     unknown = replace(CALL, told=Told.GONE, said="", begun=30, ended=31)
     assert broken(history(OPEN, unknown)) == ["sessions_kept"]
-    for verb in (Verb.END, Verb.CHANGE):
-        assert broken(history(OPEN, replace(END, verb=verb, told=Told.BROKEN), unknown)) == []
+    assert broken(history(OPEN, replace(END, told=Told.BROKEN), unknown)) == []
+
+
+def test_pinned_session_that_may_have_ended() -> None:
+    """A change of a tool, by whichever client, may end each pinned session, and no other one."""
+    change = replace(
+        CALL, session="b/1", token="t9", verb=Verb.CHANGE, told=Told.BROKEN, said="", begun=25, ended=26
+    )
+    unknown = replace(CALL, told=Told.GONE, said="", begun=30, ended=31)
+    pinned = [replace(each, pinned=True) for each in (OPEN, unknown)]
+    assert broken(history(*pinned)) == ["sessions_kept"]
+    assert broken(history(*pinned, change)) == []
+    assert broken(history(OPEN, unknown, change)) == ["sessions_kept"]
 
 
 def test_upload_that_is_lost() -> None:

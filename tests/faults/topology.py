@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,8 @@ from tests.faults.nodes import Node
 from tests.faults.surroundings import Clocks, Disk
 from tests.faults.wire import Wire
 from tests.ports import free_port
+
+Json = dict[str, Any]
 
 MOUNT, PINNED = "/mcp", "/pinned"
 """The two servers, both with the same upstream: at the second a changed definition ends the session."""
@@ -68,6 +70,7 @@ class Deployment:
     place: Path
     disk: Disk
     clocks: Clocks
+    more: Callable[[Json], Json]
     port: int = 0
     adapters: list[Node] = field(default_factory=list)
     others: list[Node] = field(default_factory=list)
@@ -90,7 +93,7 @@ class Deployment:
             await answers(f"http://127.0.0.1:{node.port}/readyz", node.running)
 
 
-def settings(deployment: Deployment, port: int, upstream: int, state: dict[str, Any]) -> dict[str, Any]:
+def settings(deployment: Deployment, port: int, upstream: int, state: Json) -> Json:
     """The settings of one replica."""
     url = f"http://127.0.0.1:{upstream}/mcp"
     ping = {"interval_seconds": 1, "timeout_seconds": 1, "open_cooldown_seconds": 1}
@@ -128,9 +131,11 @@ def settings(deployment: Deployment, port: int, upstream: int, state: dict[str, 
 
 
 @asynccontextmanager
-async def deployed(shape: Shape, place: Path) -> AsyncIterator[Deployment]:
-    """A deployment of this shape, ready to serve, until the block ends."""
-    deployment = Deployment(shape, place, Disk(place / "disk"), Clocks(place))
+async def deployed(
+    shape: Shape, place: Path, more: Callable[[Json], Json] = lambda settings: settings
+) -> AsyncIterator[Deployment]:
+    """A deployment of this shape, ready to serve, until the block ends; ``more`` may change the settings."""
+    deployment = Deployment(shape, place, Disk(place / "disk"), Clocks(place), more)
     async with AsyncExitStack() as stack:
         await deployment.disk.mount()
         stack.push_async_callback(deployment.disk.release)
@@ -174,7 +179,9 @@ async def _replica(
         store = await _wire(deployment.backs, stack, f"{name} to redis", redis.port)
         state = {"type": "redis", "redis": {"host": "127.0.0.1", "port": store.port}}
     config = deployment.place / f"{name}.json"
-    config.write_text(json.dumps(settings(deployment, port, back.port, state)))  # JSON is YAML too
+    config.write_text(
+        json.dumps(deployment.more(settings(deployment, port, back.port, state)))
+    )  # JSON is YAML too
 
     def command() -> Sequence[str | Path]:
         serve: list[str | Path] = [

@@ -5,7 +5,9 @@ there when the process is killed. Tools:
 
 * ``count`` answers the token, after ``pause`` seconds. ``stream`` does so by an event stream with progress.
 * ``digest`` reads the file at ``path``: ``TOKEN SHA256 SIZE``. ``write`` writes a drawing to ``filename``.
-* ``change`` changes a definition in the list of tools of this session.
+* ``change`` changes the definitions of all tools, for everybody, until the process ends.
+
+``GET /census`` answers the number of sessions that are open: ``{"sessions": 3}``.
 """
 
 from __future__ import annotations
@@ -34,12 +36,16 @@ def drawing(seed: int, size: int) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
+CHANGES = 8
+"""Definitions of the tools: as many as one run meets again and again, so that what is kept of them is bounded."""
+
+
 class CountingServer:
-    """The tools, and the sessions in which definitions have changed."""
+    """The tools, and how often their definitions have changed."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._changed: set[str] = set()
+        self._changes = 0
         self.upstream = RawUpstream(self._script, opening=self._open)
 
     async def _open(self, exchange: Exchange) -> None:
@@ -53,8 +59,10 @@ class CountingServer:
         session = exchange.head.get("mcp-session-id") or ""
         self.upstream.seen.clear()
         match message.get("method"):
+            case _ if exchange.head.first.startswith("GET /census"):
+                await exchange.json(orjson.dumps({"sessions": len(self.upstream.sessions)}))
             case "tools/list":
-                await self._result(exchange, {"tools": self._tools(session)})
+                await self._result(exchange, {"tools": self._tools()})
             case "tools/call":
                 await self._call(exchange, message["params"], session)
             case None if exchange.head.method == "GET":
@@ -65,12 +73,9 @@ class CountingServer:
                     % orjson.dumps(message.get("id"))
                 )
 
-    def _tools(self, session: str) -> list[dict[str, object]]:
-        changed = "Changed. " if session in self._changed else ""
-        return [
-            {"name": name, "description": f"{changed}The tool {name}.", "inputSchema": {"type": "object"}}
-            for name in TOOLS
-        ]
+    def _tools(self) -> list[dict[str, object]]:
+        text = f"The tool of change {self._changes}."
+        return [{"name": name, "description": text, "inputSchema": {"type": "object"}} for name in TOOLS]
 
     async def _call(self, exchange: Exchange, params: dict[str, Any], session: str) -> None:
         name, given = params["name"], params.get("arguments", {})
@@ -88,7 +93,7 @@ class CountingServer:
                 Path(given["filename"]).write_bytes(drawing(given["seed"], given["bytes"]))
                 text = f"{token} written"
             case "change":
-                self._changed.add(session)
+                self._changes = (self._changes + 1) % CHANGES
                 text = token
             case _:
                 text = token
