@@ -26,6 +26,12 @@ SLACK_DESCRIPTORS = 8
 """Connections to upstreams that are kept for the next call; their number depends on the last seconds of the load."""
 
 
+SLACK_THREADS = 6
+"""Threads that pools start when all their threads are busy at the same moment. They are bounded, and stay."""
+
+SLACKS = {"descriptors": SLACK_DESCRIPTORS, "threads": SLACK_THREADS}
+
+
 @dataclass(frozen=True)
 class Holding:
     """``rss`` is in bytes, all else is a number: of the adapters, their disk, their state and the upstream."""
@@ -97,7 +103,7 @@ def grown(before: Holding, middle: Holding, after: Holding) -> list[str]:
     names = []
     for each in fields(Holding):
         first = middle if each.name in ("rss", "keys") else before
-        slack = {"rss": SLACK_RSS * before.processes, "descriptors": SLACK_DESCRIPTORS}.get(each.name, 0)
+        slack = SLACK_RSS * before.processes if each.name == "rss" else SLACKS.get(each.name, 0)
         if getattr(after, each.name) > getattr(first, each.name) + slack:
             names.append(each.name)
     return names

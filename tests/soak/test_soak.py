@@ -27,7 +27,7 @@ async def test_nothing_grows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"processes": 3}, {"threads": 10}, {"files": 1}, {"keys": 4}, {"upstream_sessions": 1}]
+    "more", [{"processes": 3}, {"threads": 16}, {"files": 1}, {"keys": 4}, {"upstream_sessions": 1}]
 )
 def test_one_more_of_anything_counts(more: dict[str, int]) -> None:
     """One thing that is left behind is growth."""
