@@ -14,6 +14,7 @@ from adapter.app.build import App, build
 from adapter.app.edge import build_patience
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import ConnectionLimit, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
@@ -32,8 +33,9 @@ over HTTP is closed after the next start.
 
 
 @contextlib.asynccontextmanager
-async def running(app: App) -> AsyncIterator[tuple[str, int]]:
-    """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
+async def running(app: App, grace: Grace | None = None) -> AsyncIterator[tuple[str, int]]:
+    """Listen and serve; yields the address. On leaving, exchanges may finish within the ``grace``; None: within
+    ``core.shutdown_grace_seconds``.
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
@@ -42,8 +44,11 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
         try:
             yield listener.address
         finally:
+            grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
+            grace.begin()
             listener.close()
-            await app.front.drain(app.settings.core.shutdown_grace_seconds)
+            await listener.close_idle(grace)
+            await app.front.drain(grace)
             await listener.drop()
 
 
@@ -92,8 +97,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
     await core.files.open()
-    await app.sessions.load(core.files.session_keys())
     tasks = core.relay.servers.watch()
+    tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))
     try:
@@ -109,7 +114,8 @@ async def _close(app: App) -> None:
     core = app.core
     await core.relay.servers.leave(FAREWELL)
     with contextlib.suppress(StoreUnavailable):
-        await app.sessions.write_last_seen()
+        await core.relay.sessions.last_seen.write()
+    await app.sessions.close()
     await app.console.close(FAREWELL)
     await app.runtime.background.close()
     core.checks.close()
@@ -158,7 +164,7 @@ async def _lifetime(app: App) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await app.front.drain(app.settings.core.shutdown_grace_seconds)
+            await app.front.drain(Grace(app.settings.core.shutdown_grace_seconds))
 
 
 class HostExplorer(NamedTuple):
