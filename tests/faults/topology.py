@@ -111,9 +111,12 @@ def settings(deployment: Deployment, port: int, upstream: int, state: Json) -> J
     }
     if deployment.shape.workers > 1:
         core["workers"] = deployment.shape.workers
+    storage: Json = {"root": str(deployment.disk.place / "data"), "orphan_sweeper_grace_seconds": 2}
+    if deployment.shape.replicas > 1:
+        storage["lock_mode"] = "none"
     return {
         "core": core,
-        "storage": {"root": str(deployment.disk.place / "data"), "orphan_sweeper_grace_seconds": 2},
+        "storage": storage,
         "state_persistence": state,
         "sessions": {"max_total_session_size": QUOTA},
         "uploads": {"ttl_seconds": TTL, "max_file_bytes": 1 << 20},
