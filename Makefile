@@ -35,8 +35,8 @@ reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models, 
 	$(BIN)/mcp-adapter config reference > docs/settings.md
 	$(BIN)/python -m tests.traceability
 
-conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras
-	$(BIN)/python -m tests.e2e.conformance
+conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras: --replicas --workers
+	$(BIN)/python -m tests.e2e.conformance $(ARGS)
 
 faults: $(VENV)/.dev  ## 200 random faults under load, and whether every promise was kept: --faults --seed --replicas --workers
 	$(BIN)/python -m tests.faults $(ARGS)

@@ -32,14 +32,20 @@ http {{
 """As much as the image of nginx has around a file of conf.d."""
 
 
+def nginx() -> str:
+    """The path of nginx, which Debian keeps off the PATH of most users. Raises Missing."""
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if program is None:
+        raise Missing("nginx is not installed (Debian's package is called nginx)")
+    return program
+
+
 def balancer_argv(place: Path, port: int, replicas: Sequence[int]) -> list[str]:
     """Write nginx's files into ``place``; how to start it, so that it listens on ``port`` of 127.0.0.1.
 
     ``replicas`` are the ports of the replicas. Raises Missing where nginx is not installed.
     """
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-    if program is None:
-        raise Missing("nginx is not installed (Debian's package is called nginx)")
+    program = nginx()
     (place / "default.conf").write_text(rendered(SHIPPED.read_text(), port, replicas))
     # Started by root, its worker would become a user who may not write below `place`.
     user = "user root;" if os.geteuid() == 0 else ""

@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.e2e.balancer import balancer_argv
 from tests.e2e.processes import answers
+from tests.e2e.replicas import redis_argv
 from tests.faults.nodes import Node
 from tests.faults.surroundings import Clocks, Disk
 from tests.faults.wire import Wire
@@ -166,9 +167,7 @@ async def _upstream(deployment: Deployment, stack: AsyncExitStack) -> Node:
 async def _redis(deployment: Deployment, stack: AsyncExitStack) -> Node:
     port, place = free_port(), deployment.place / "redis"
     place.mkdir()
-    # Each write is on disk before its answer leaves, so that a killed server has lost nothing.
-    durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
-    argv = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place), *durable]
+    argv = redis_argv(port, place)
     return await _started(deployment.others, stack, Node("redis", port, _log(deployment), lambda: argv))
 
 
