@@ -80,8 +80,10 @@ class Injection:
         deployment, targets = self.deployment, []
         each = 1 / len(deployment.adapters)
         for node in deployment.adapters:
-            targets += self._process(node, 3 * each)
-            if deployment.shape.workers > 1:
+            of_one_host = deployment.shape.workers > 1
+            # A fault of the whole host leaves nobody to prove anything with; most are those of single workers.
+            targets += self._process(node, 1 if of_one_host else 3 * each)
+            if of_one_host:
                 targets += self._workers(node)
             if deployment.clocks.library is not None:
                 targets.append(Target("jump of the clock", node.name, 2 * each, self._jump(node)))
