@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import secrets
 import statistics
 import subprocess
@@ -31,7 +32,7 @@ from tests.bench.fronts import (
     free_port,
     upstream_running,
 )
-from tests.bench.load import Address
+from tests.bench.load import Address, Client
 from tests.bench.report import table
 from tests.bench.scenarios import SCENARIOS, Scenario, measure
 from tests.e2e.provision import Missing
@@ -63,14 +64,15 @@ WAIT = 10.0
 
 
 class Extent(NamedTuple):
-    """``share`` of each scenario's count in each of the ``rounds``."""
+    """``share`` of each scenario's count in each of the ``rounds``; ``sessions`` to be open in Redis."""
 
     rounds: int
     share: float
+    sessions: int
 
 
-FULL = Extent(8, 0.5)
-QUICK = Extent(1, 0.02)
+FULL = Extent(8, 0.5, 800)
+QUICK = Extent(1, 0.02, 20)
 
 Costs = dict[str, dict[str, list[float]]]
 """CPU µs of a unit by scenario and state, round by round."""
@@ -88,19 +90,71 @@ class Target(NamedTuple):
         return [self.measure, value, f"{self.most:.2f}"]
 
 
-async def measured(extent: Extent) -> tuple[Costs, dict[str, str]]:
-    """The costs, and for each state that could not be measured the reason."""
+class Held(NamedTuple):
+    """One open session in Redis: ``size`` in bytes, the ``steps`` (scripts) in which it was opened and ended, and the
+    ``cpu`` µs that Redis needed for them.
+    """
+
+    size: float
+    steps: float
+    cpu: float
+
+
+class Measured(NamedTuple):
+    """``missing`` says for each state that could not be measured why. ``held`` is None without Redis."""
+
+    costs: Costs
+    missing: dict[str, str]
+    held: Held | None
+
+
+async def measured(extent: Extent) -> Measured:
+    """Everything, in turns."""
     end_tidily_when_terminated()
     scenarios = [each for each in SCENARIOS if each.name in (CALL, MANY, SESSION)]
     with tempfile.TemporaryDirectory(prefix="bench-") as room:
         async with AsyncExitStack() as stack:
-            fronts, missing = await _fronts(stack, Path(room))
+            fronts, missing, redis = await _fronts(stack, Path(room))
             costs: Costs = {each.name: {name: [] for name in fronts} for each in scenarios}
             for _ in range(extent.rounds):
                 for scenario in scenarios:
                     for name, front in fronts.items():
                         costs[scenario.name][name].append(await _cost(scenario, front, extent))
-    return costs, missing
+            held = await _held_by_redis(fronts[REDIS], redis, extent.sessions) if REDIS in fronts else None
+    return Measured(costs, missing, held)
+
+
+async def _held_by_redis(front: Running, port: int, count: int) -> Held:
+    before = await _info(port)
+    clients = [await Client.connect(front.address) for _ in range(count)]
+    try:
+        for client in clients:
+            await client.initialize()
+        full = await _info(port)
+        for client in clients:
+            await client.delete()
+    finally:
+        for client in clients:
+            client.close()
+    after = await _info(port)
+    size = full["used_memory"] - before["used_memory"]
+    steps, cpu = (after[name] - before[name] for name in ("calls", "usec"))
+    return Held(size / count, steps / count, cpu / count)
+
+
+async def _info(port: int) -> dict[str, int]:
+    """Memory that Redis uses, and the number and CPU µs of the scripts that it has run."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"INFO everything\r\n")
+    size = int((await reader.readline())[1:])
+    text = (await reader.readexactly(size)).decode()
+    writer.close()
+    await writer.wait_closed()
+    scripts = re.search(r"cmdstat_evalsha:calls=(\d+),usec=(\d+)", text)
+    memory = re.search(r"used_memory:(\d+)", text)
+    assert memory is not None
+    calls, usec = (int(number) for number in scripts.groups()) if scripts is not None else (0, 0)
+    return {"used_memory": int(memory[1]), "calls": calls, "usec": usec}
 
 
 async def _cost(scenario: Scenario, front: Running, extent: Extent) -> float:
@@ -109,10 +163,11 @@ async def _cost(scenario: Scenario, front: Running, extent: Extent) -> float:
     return sample.cpu
 
 
-async def _fronts(stack: AsyncExitStack, place: Path) -> tuple[dict[str, Running], dict[str, str]]:
+async def _fronts(stack: AsyncExitStack, place: Path) -> tuple[dict[str, Running], dict[str, str], int]:
     upstream = await stack.enter_async_context(upstream_running(place))
     fronts: dict[str, Running] = {}
     missing: dict[str, str] = {}
+    port = 0
     for name, state in STATES.items():
         room = place / name.replace(" ", "-")
         room.mkdir()
@@ -123,7 +178,7 @@ async def _fronts(stack: AsyncExitStack, place: Path) -> tuple[dict[str, Running
             fronts[name] = await stack.enter_async_context(_adapter(name, state, upstream, room))
         except (FrontUnavailable, Missing) as reason:
             missing[name] = str(reason)
-    return fronts, missing
+    return fronts, missing, port
 
 
 @asynccontextmanager
@@ -188,7 +243,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.shared_state", description=__doc__)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    costs, missing = uvloop.run(measured(QUICK if quick else FULL))
+    costs, missing, held = uvloop.run(measured(QUICK if quick else FULL))
     titles = {each.name: each.title for each in SCENARIOS}
     names = list(next(iter(costs.values())))
     rows = [
@@ -199,6 +254,11 @@ def main() -> int:
     print(table([["CPU µs", *names], *rows]))
     print()
     print(table([["", "median", "at most"], *(target.row() for target in found)]))
+    if held is not None:
+        print(
+            f"\na session in Redis: {held.size:.0f} bytes while it is open; {held.steps:.1f} scripts from its begin "
+            f"to its end, which take Redis {held.cpu:.0f} µs"
+        )
     for name, reason in missing.items():
         print(f"not measured: {name}: {reason}")
     above = any(target.value is not None and target.value > target.most for target in found)
