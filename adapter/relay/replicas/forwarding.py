@@ -6,8 +6,10 @@ The other gives it to its own upstream and to nothing else, so it cannot be forw
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
+from typing import TypeVar
 
 import orjson
 from structlog.typing import FilteringBoundLogger
@@ -63,11 +65,22 @@ LATER = 5.0
 
 LONGEST_FAILURE = 1 << 16
 
+LONG = 1 << 18
+"""Bytes of which a digest takes longer than half a millisecond."""
+
 _OF_THE_HOP = frozenset(
     {"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding", "vary", MARK}
 )
 _ENDED = "The replica of the adapter that had this session ended before it answered; the call may have run."
 _REFUSED = "The replica of the adapter that has this session cannot take the call; it may have run."
+
+
+T = TypeVar("T")
+
+
+async def beside(work: Callable[[bytes], T], content: bytes) -> T:
+    """The outcome of reading all of some content; of a long one it is found in a thread."""
+    return work(content) if len(content) <= LONG else await asyncio.to_thread(work, content)
 
 
 class ForwardedReply(Pouring):
@@ -174,7 +187,7 @@ class Forwarding:
         read_timeout: float | None,
     ) -> UpstreamReply | None:
         """The answer of the owner, None where it did not take the request."""
-        sealed, nonce = self._sealed(owner, record, server, request, read_timeout)
+        sealed, nonce = await self._sealed(owner, record, server, request, read_timeout)
         within = None if read_timeout is None else read_timeout + LATER
         try:
             reply = await self._peer(owner, record.address).send(sealed, within)
@@ -191,7 +204,7 @@ class Forwarding:
             raise UpstreamUnanswered(_REFUSED)
         return None
 
-    def _sealed(
+    async def _sealed(
         self,
         owner: str,
         record: ReplicaRecord,
@@ -214,7 +227,7 @@ class Forwarding:
         )
         content = head + request.body
         nonce = secrets.token_hex(12)
-        seal = Seal(owner, record.challenge, nonce, len(head), len(content), digest_of(content))
+        seal = Seal(owner, record.challenge, nonce, len(head), len(content), await beside(digest_of, content))
         fields = [(SEAL, seal.signed(self.key)), ("Content-Type", "application/octet-stream")]
         sealed = UpstreamRequest(
             METHOD, fields, content, repeatable=request.repeatable, purpose=request.purpose
