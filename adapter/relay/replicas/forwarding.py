@@ -69,7 +69,7 @@ LONG = 1 << 18
 """Bytes of which a digest takes longer than half a millisecond."""
 
 _OF_THE_HOP = frozenset(
-    {"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding", "vary", MARK}
+    {"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding", MARK}
 )
 _ENDED = "The replica of the adapter that had this session ended before it answered; the call may have run."
 _REFUSED = "The replica of the adapter that has this session cannot take the call; it may have run."
@@ -117,6 +117,10 @@ class ForwardedReply(Pouring):
         await pour(self._reply, sink, read_timeout)
 
 
+class _Unreached(Exception):
+    """The owner itself cannot be reached, whatever its upstream would say."""
+
+
 class Forwarding:
     """Sends requests to the replicas that own their sessions. ``connect`` gives the upstream at a URL.
 
@@ -159,8 +163,8 @@ class Forwarding:
                 break
             try:
                 reply = await self._exchange(owner, record, server, request, read_timeout)
-            except UpstreamUnreachable as error:
-                self._leave_behind(owner, server, request, error)
+            except _Unreached as unreached:
+                self._leave_behind(owner, server, request, str(unreached))
                 break
             if reply is not None:
                 self._unreached.discard(owner)
@@ -186,11 +190,13 @@ class Forwarding:
         request: UpstreamRequest,
         read_timeout: float | None,
     ) -> UpstreamReply | None:
-        """The answer of the owner, None where it did not take the request."""
+        """The answer of the owner, None where it did not take the request. Raises _Unreached, and as ``send``."""
         sealed, nonce = await self._sealed(owner, record, server, request, read_timeout)
         within = None if read_timeout is None else read_timeout + LATER
         try:
             reply = await self._peer(owner, record.address).send(sealed, within)
+        except UpstreamUnreachable as error:
+            raise _Unreached(str(error)) from None
         except (UpstreamUnanswered, UpstreamBroken):
             # Also of one that went silent, to which the connections were dropped.
             raise UpstreamUnanswered(_ENDED) from None
@@ -260,11 +266,11 @@ class Forwarding:
         if known is not None:
             self._background.run(known[1].close())
 
-    def _leave_behind(self, owner: str, server: str, request: UpstreamRequest, error: AdapterError) -> None:
+    def _leave_behind(self, owner: str, server: str, request: UpstreamRequest, why: str) -> None:
         """Tell a replica that may be alive all the same that a session of it goes on elsewhere."""
         if owner not in self._unreached:
             self._unreached.add(owner)
-            self._log.warning("another replica cannot be reached", replica=owner, why=str(error))
+            self._log.warning("another replica cannot be reached", replica=owner, why=why)
         session = header(request.headers, "mcp-session-id")
         self._store.announce(LEFT, orjson.dumps([owner, server, session]))
 
