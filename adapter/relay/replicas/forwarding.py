@@ -142,8 +142,7 @@ class Forwarding:
         self._background = background
         self._log = log
         self._peers: dict[str, tuple[str, Upstream]] = {}
-        # Each has been told of once.
-        self._unreached: set[str] = set()
+        self._failing: set[str] = set()
         replicas.on_gone.append(self._gone)
 
     def __repr__(self) -> str:
@@ -167,11 +166,13 @@ class Forwarding:
                 self._leave_behind(owner, server, request, str(unreached))
                 break
             if reply is not None:
-                self._unreached.discard(owner)
+                self._failing.discard(owner)
                 return reply
             record = await self._replicas.find(owner, afresh=True)
         else:
-            self._log.error("another replica refuses what is forwarded to it", replica=owner)
+            self._tell_once(
+                owner, "another replica refuses what is forwarded to it", setting="core.replica.address"
+            )
         return WholeReply(404, [JSON], failure(SessionUnknown(), b"null"))
 
     async def close(self) -> None:
@@ -261,18 +262,22 @@ class Forwarding:
 
     def _gone(self, owner: str) -> None:
         """Drop the connections to a replica; what is under way there ends as a broken answer."""
-        self._unreached.discard(owner)
+        self._failing.discard(owner)
         known = self._peers.pop(owner, None)
         if known is not None:
             self._background.run(known[1].close())
 
     def _leave_behind(self, owner: str, server: str, request: UpstreamRequest, why: str) -> None:
         """Tell a replica that may be alive all the same that a session of it goes on elsewhere."""
-        if owner not in self._unreached:
-            self._unreached.add(owner)
-            self._log.warning("another replica cannot be reached", replica=owner, why=why)
+        self._tell_once(owner, "another replica cannot be reached", why=why)
         session = header(request.headers, "mcp-session-id")
         self._store.announce(LEFT, orjson.dumps([owner, server, session]))
+
+    def _tell_once(self, owner: str, event: str, **facts: str) -> None:
+        """Log what is wrong with a replica, until it takes a request again or has gone."""
+        if owner not in self._failing:
+            self._failing.add(owner)
+            self._log.warning(event, replica=owner, **facts)
 
 
 async def _failure_of(reply: UpstreamReply) -> AdapterError:

@@ -195,7 +195,9 @@ class Replicas:
                 self._forget(replica)
                 return None
             sighting = self.sightings.meet(replica, Found(record, row.version), time.monotonic())
-        return None if sighting.found.record.leaving else sighting.found.record
+        found = sighting.found.record
+        # One whose address is now this one's ended without a word a moment ago.
+        return None if found.leaving or found.address == self._record.address else found
 
     async def look(self) -> None:
         """Look at the rows of all, and delete those of replicas that have gone. Raises StoreUnavailable."""

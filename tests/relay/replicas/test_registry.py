@@ -97,6 +97,17 @@ async def test_a_replica_whose_row_is_missed_has_gone() -> None:
     await b.close()
 
 
+async def test_a_replica_at_this_address_was_here_before() -> None:
+    """It ended without a word, and this one was started in its place under another id."""
+    memory = SharedMemory()
+    before, after = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    await before.join("http://here")
+    await after.join("http://here")
+    assert await after.find("a") is None
+    await before.close()
+    await after.close()
+
+
 async def test_a_replica_that_leaves_is_found_no_more() -> None:
     """It takes no requests while it finishes what it has."""
     memory = SharedMemory()
