@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from structlog import get_logger
 
+from adapter.app.build import build
 from adapter.app.relay import Runtime
 from adapter.app.replicas import ReplicaParts, advertised
 from adapter.relay.background import BackgroundTasks
@@ -91,3 +93,19 @@ def test_any_address_is_the_hosts_own(anywhere: str) -> None:
     assert url.endswith(":8932")
     assert "0.0.0.0" not in url
     assert "[::]" not in url
+
+
+async def test_a_host_without_an_address_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Inside a host's application only the settings know the address; without it sessions are not shared."""
+    place = {"transport": "stdio", "command": "cat"}
+    entry = {"id": "raw", "mount_path": "/mcp", "upstream": place}
+    settings = {"core": {"port": 0}, "storage": {"root": str(tmp_path)}, "servers": [entry]}
+    store = SharedMemory().replica()
+    app = build(Settings.model_validate(settings), store=store)
+    parts = app.core.replicas
+    assert parts is not None
+    await parts.join(None)
+    assert "core.replica.address" in capfd.readouterr().err
+    await parts.leave()
+    await parts.close()
+    assert await store.scan("replicas") == []

@@ -12,10 +12,8 @@ from typing import Any
 import orjson
 
 from adapter.app import App, build, running
-from adapter.relay.replicas.owned_upstream import OwnedUpstream
 from adapter.relay.replicas.registry import Replicas
 from adapter.settings.root import Settings
-from adapter.upstream.local.upstream import LocalUpstream
 from tests.edge.conftest import merged
 from tests.edge.raw import RawClient, read_chunk
 from tests.state.shared import ReplicaStore, SharedMemory
@@ -42,10 +40,9 @@ class Replica:
     @property
     def processes(self) -> int:
         """The children that it has."""
-        upstream = self.app.servers["raw"].upstream
-        assert isinstance(upstream, OwnedUpstream)
-        assert isinstance(upstream.home, LocalUpstream)
-        return int(upstream.home.server.use.running)
+        use = self.app.servers["raw"].process_use()
+        assert use is not None, "its server consists of processes"
+        return use.running
 
     async def exchanges(self, number: int) -> None:
         """Wait until so many exchanges are under way in it."""

@@ -6,8 +6,10 @@ The other gives it to its own upstream and to nothing else, so it cannot be forw
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
+from typing import TypeVar
 
 import orjson
 from structlog.typing import FilteringBoundLogger
@@ -63,11 +65,22 @@ LATER = 5.0
 
 LONGEST_FAILURE = 1 << 16
 
+LONG = 1 << 18
+"""Bytes of which a digest takes longer than half a millisecond."""
+
 _OF_THE_HOP = frozenset(
-    {"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding", "vary", MARK}
+    {"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding", MARK}
 )
 _ENDED = "The replica of the adapter that had this session ended before it answered; the call may have run."
 _REFUSED = "The replica of the adapter that has this session cannot take the call; it may have run."
+
+
+T = TypeVar("T")
+
+
+async def beside(work: Callable[[bytes], T], content: bytes) -> T:
+    """The outcome of reading all of some content; of a long one it is found in a thread."""
+    return work(content) if len(content) <= LONG else await asyncio.to_thread(work, content)
 
 
 class ForwardedReply(Pouring):
@@ -104,6 +117,10 @@ class ForwardedReply(Pouring):
         await pour(self._reply, sink, read_timeout)
 
 
+class _Unreached(Exception):
+    """The owner itself cannot be reached, whatever its upstream would say."""
+
+
 class Forwarding:
     """Sends requests to the replicas that own their sessions. ``connect`` gives the upstream at a URL.
 
@@ -125,8 +142,7 @@ class Forwarding:
         self._background = background
         self._log = log
         self._peers: dict[str, tuple[str, Upstream]] = {}
-        # Each has been told of once.
-        self._unreached: set[str] = set()
+        self._failing: set[str] = set()
         replicas.on_gone.append(self._gone)
 
     def __repr__(self) -> str:
@@ -146,15 +162,17 @@ class Forwarding:
                 break
             try:
                 reply = await self._exchange(owner, record, server, request, read_timeout)
-            except UpstreamUnreachable as error:
-                self._leave_behind(owner, server, request, error)
+            except _Unreached as unreached:
+                self._leave_behind(owner, server, request, str(unreached))
                 break
             if reply is not None:
-                self._unreached.discard(owner)
+                self._failing.discard(owner)
                 return reply
             record = await self._replicas.find(owner, afresh=True)
         else:
-            self._log.error("another replica refuses what is forwarded to it", replica=owner)
+            self._tell_once(
+                owner, "another replica refuses what is forwarded to it", setting="core.replica.address"
+            )
         return WholeReply(404, [JSON], failure(SessionUnknown(), b"null"))
 
     async def close(self) -> None:
@@ -173,11 +191,13 @@ class Forwarding:
         request: UpstreamRequest,
         read_timeout: float | None,
     ) -> UpstreamReply | None:
-        """The answer of the owner, None where it did not take the request."""
-        sealed, nonce = self._sealed(owner, record, server, request, read_timeout)
+        """The answer of the owner, None where it did not take the request. Raises _Unreached, and as ``send``."""
+        sealed, nonce = await self._sealed(owner, record, server, request, read_timeout)
         within = None if read_timeout is None else read_timeout + LATER
         try:
             reply = await self._peer(owner, record.address).send(sealed, within)
+        except UpstreamUnreachable as error:
+            raise _Unreached(str(error)) from None
         except (UpstreamUnanswered, UpstreamBroken):
             # Also of one that went silent, to which the connections were dropped.
             raise UpstreamUnanswered(_ENDED) from None
@@ -191,7 +211,7 @@ class Forwarding:
             raise UpstreamUnanswered(_REFUSED)
         return None
 
-    def _sealed(
+    async def _sealed(
         self,
         owner: str,
         record: ReplicaRecord,
@@ -214,7 +234,7 @@ class Forwarding:
         )
         content = head + request.body
         nonce = secrets.token_hex(12)
-        seal = Seal(owner, record.challenge, nonce, len(head), len(content), digest_of(content))
+        seal = Seal(owner, record.challenge, nonce, len(head), len(content), await beside(digest_of, content))
         fields = [(SEAL, seal.signed(self.key)), ("Content-Type", "application/octet-stream")]
         sealed = UpstreamRequest(
             METHOD, fields, content, repeatable=request.repeatable, purpose=request.purpose
@@ -242,18 +262,22 @@ class Forwarding:
 
     def _gone(self, owner: str) -> None:
         """Drop the connections to a replica; what is under way there ends as a broken answer."""
-        self._unreached.discard(owner)
+        self._failing.discard(owner)
         known = self._peers.pop(owner, None)
         if known is not None:
             self._background.run(known[1].close())
 
-    def _leave_behind(self, owner: str, server: str, request: UpstreamRequest, error: AdapterError) -> None:
+    def _leave_behind(self, owner: str, server: str, request: UpstreamRequest, why: str) -> None:
         """Tell a replica that may be alive all the same that a session of it goes on elsewhere."""
-        if owner not in self._unreached:
-            self._unreached.add(owner)
-            self._log.warning("another replica cannot be reached", replica=owner, why=str(error))
+        self._tell_once(owner, "another replica cannot be reached", why=why)
         session = header(request.headers, "mcp-session-id")
         self._store.announce(LEFT, orjson.dumps([owner, server, session]))
+
+    def _tell_once(self, owner: str, event: str, **facts: str) -> None:
+        """Log what is wrong with a replica, until it takes a request again or has gone."""
+        if owner not in self._failing:
+            self._failing.add(owner)
+            self._log.warning(event, replica=owner, **facts)
 
 
 async def _failure_of(reply: UpstreamReply) -> AdapterError:

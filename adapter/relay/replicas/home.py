@@ -13,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, BadRequest, InternalError, NotFound
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import JSON
-from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE
+from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, beside
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.principals import Caller, Entrance
 from adapter.upstream.port import (
@@ -156,7 +156,7 @@ class Home:
 
     async def serve(self, seal: Seal, content: bytes) -> MarkedReply:
         """The answer to an admitted request. Raises NotFound for another content than the sealed one."""
-        if not seal.covers(content):
+        if not await beside(seal.covers, content):
             raise self._refused("it has another content than was sealed")
         try:
             head = decode_head(content[: seal.head_size])

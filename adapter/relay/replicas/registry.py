@@ -192,10 +192,12 @@ class Replicas:
             row = await self._store.get(TABLE, replica)
             record = None if row is None else _read(row)
             if row is None or record is None:
-                self.sightings.forget(replica)
+                self._forget(replica)
                 return None
             sighting = self.sightings.meet(replica, Found(record, row.version), time.monotonic())
-        return None if sighting.found.record.leaving else sighting.found.record
+        found = sighting.found.record
+        # One whose address is now this one's ended without a word a moment ago.
+        return None if found.leaving or found.address == self._record.address else found
 
     async def look(self) -> None:
         """Look at the rows of all, and delete those of replicas that have gone. Raises StoreUnavailable."""
@@ -205,12 +207,15 @@ class Replicas:
         for replica in silent:
             with contextlib.suppress(Conflict):
                 await self._store.delete(TABLE, replica, expected=rows[replica].version)
-                self.sightings.forget(replica)
                 self._log.warning("a replica has gone without a word", replica=replica)
                 gone.append(replica)
         for replica in gone:
-            for listener in self.on_gone:
-                listener(replica)
+            self._forget(replica)
+
+    def _forget(self, replica: str) -> None:
+        self.sightings.forget(replica)
+        for listener in self.on_gone:
+            listener(replica)
 
     async def _rows(self) -> dict[str, Found]:
         found: dict[str, Found] = {}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from adapter.relay.replicas.registry import TABLE
+from adapter.rules.access.replicas import decode_replica, encode_replica
 from tests.edge.raw import error_of, read_chunk
 from tests.edge.replicating import PATIENCE, Replica, call, site, tool
 
@@ -67,6 +69,22 @@ async def test_a_replica_that_comes_back_under_its_id(tmp_path: Path) -> None:
             assert after != before
             assert (await call(third, "who"))["result"]["pid"] == after
             assert (a.processes, b.processes) == (0, 1)
+
+
+async def test_an_address_that_is_none_is_one_that_cannot_be_reached(tmp_path: Path) -> None:
+    """Its replica may be of another version; its sessions are opened anew."""
+    async with site(tmp_path) as found:
+        a, b = await found.start("a"), await found.start("b")
+        async with a.client() as first:
+            await first.initialize()
+            before = (await call(first, "who"))["result"]["pid"]
+            row = await found.memory.rows.get(TABLE, "a")
+            assert row is not None
+            record = replace(decode_replica(row.value), address="nonsense://[")
+            await found.memory.rows.put(TABLE, "a", encode_replica(record))
+            await b.registry.look()
+            async with b.client(first.session) as second:
+                assert (await call(second, "who"))["result"]["pid"] != before
 
 
 COUNTING = """

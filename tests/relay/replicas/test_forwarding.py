@@ -200,7 +200,9 @@ async def test_a_replica_that_always_refuses_is_told_of() -> None:
         found.home.key = bytes(32)
         with capture_logs() as logged:
             assert (await found.near.send(CALL, 1.0)).status == 404
-        assert [each["log_level"] for each in logged] == ["warning", "error"]
+            assert (await found.near.send(CALL, 1.0)).status == 404
+        refusals = [each["event"] for each in logged if "replica" in each]
+        assert refusals == ["another replica refuses what is forwarded to it"]
         assert found.far.seen == []
 
 

@@ -81,6 +81,33 @@ async def test_a_replica_that_is_not_known_yet_is_read() -> None:
     await b.close()
 
 
+async def test_a_replica_whose_row_is_missed_has_gone() -> None:
+    """Whoever looks for it learns it first, and tells as at any look."""
+    memory = SharedMemory()
+    a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    gone: list[str] = []
+    b.on_gone.append(gone.append)
+    await a.join("http://a")
+    await b.join("http://b")
+    await a.close()
+    assert await b.find("a") is not None
+    assert gone == []
+    assert await b.find("a", afresh=True) is None
+    assert gone == ["a"]
+    await b.close()
+
+
+async def test_a_replica_at_this_address_was_here_before() -> None:
+    """It ended without a word, and this one was started in its place under another id."""
+    memory = SharedMemory()
+    before, after = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    await before.join("http://here")
+    await after.join("http://here")
+    assert await after.find("a") is None
+    await before.close()
+    await after.close()
+
+
 async def test_a_replica_that_leaves_is_found_no_more() -> None:
     """It takes no requests while it finishes what it has."""
     memory = SharedMemory()
