@@ -48,10 +48,11 @@ def warnings(settings: Settings) -> Iterator[Obstacle]:
     """Find everything that may make the start fail, or a later one."""
     files = any(server.adapters for server in settings.servers)
     root = settings.storage.root
-    if files and settings.storage.lock_mode in ("auto", "file") and _locked(root):
+    if files and (lock := settings.root_lock) is not None and _locked(root, shared=lock == "shared"):
         why = f"waiting for it to end; stop it, or set another storage.root than {root}"
         yield Obstacle("another adapter uses storage.root", why, "storage.root")
-    if settings.state_persistence.type == "disk" and (other := _user_of(settings.state_path)):
+    own_state = settings.state_persistence.type == "disk" and not settings.shares_state
+    if own_state and (other := _user_of(settings.state_path)):
         why = f"sessions of both mix: stop it, or set another storage.root than {root}"
         yield Obstacle(f"the process {other} uses the same state file", why, "storage.root")
     if os.geteuid() == 0 and (files or settings.state_persistence.type == "disk") and (owner := _owner(root)):
@@ -129,14 +130,14 @@ def _unusable(directory: Path) -> str | None:
         return f"{directory} cannot be written ({error.strerror or error}): mount a disk that can"
 
 
-def _locked(root: Path) -> bool:
-    """Tell whether another process holds the lock of the store of files."""
+def _locked(root: Path, *, shared: bool) -> bool:
+    """Tell whether another process holds the lock of the store of files, one that is not ``shared`` with it."""
     try:
         number = os.open(root / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(number, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:

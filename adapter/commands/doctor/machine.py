@@ -58,13 +58,16 @@ def _write_and_rename(root: Path) -> None:
 
 
 def _lock(root: Path, settings: Settings, in_use: bool) -> Finding:
-    if settings.storage.lock_mode == "none":
+    if settings.root_lock is None:
         return warning(
-            "storage", "storage.lock_mode is none.", "Make sure that no other adapter uses this folder."
+            "storage",
+            f"storage.lock_mode is {settings.storage.lock_mode}.",
+            "Make sure that no adapter with another state store uses this folder.",
         )
+    kind = fcntl.LOCK_SH if settings.root_lock == "shared" else fcntl.LOCK_EX
     number = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(number, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         if in_use:
             return right("storage", "the running adapter holds its lock")
@@ -81,7 +84,7 @@ def _lock(root: Path, settings: Settings, in_use: bool) -> Finding:
         )
     finally:
         os.close(number)
-    if in_use:
+    if in_use and kind == fcntl.LOCK_EX:
         return wrong(
             "storage",
             "the running adapter does not hold the lock of this folder.",
