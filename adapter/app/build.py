@@ -130,10 +130,15 @@ def build_plans(
 
 
 def build_store(settings: Settings) -> Store:
-    """Build the store that ``state_persistence`` describes."""
+    """Build the store that ``state_persistence`` describes. Raises SettingsError."""
     if settings.state_persistence.type == "memory":
         # Late: most adapters keep their state on disk.
         from adapter.state.memory import MemoryStore
 
         return MemoryStore()
+    if settings.state_persistence.type == "redis":
+        # Late: its driver is an extra of the package.
+        from adapter.app.redis_state import build_redis_store
+
+        return build_redis_store(settings)
     return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -274,7 +275,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         half_open_probes=ping.half_open_probe_allowance,
         start_cooldown=START_COOLDOWN,
     )
-    return Server(
+    server = Server(
         id=entry.id,
         mount=entry.mount_path,
         upstream=UPSTREAMS[upstream.transport](settings, entry, parts),
@@ -287,6 +288,9 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
     )
+    if parts.processes is not None:
+        server.process_use = partial(parts.processes.use_of, entry.id)
+    return server
 
 
 def _transfer_rules(upstream: UpstreamSettings, answer_limit: int) -> TransferRules:

@@ -14,6 +14,7 @@ from adapter.app.build import App, build
 from adapter.app.edge import build_patience
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import ConnectionLimit, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
@@ -32,8 +33,9 @@ over HTTP is closed after the next start.
 
 
 @contextlib.asynccontextmanager
-async def running(app: App) -> AsyncIterator[tuple[str, int]]:
-    """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
+async def running(app: App, grace: Grace | None = None) -> AsyncIterator[tuple[str, int]]:
+    """Listen and serve; yields the address. On leaving, exchanges may finish within the ``grace``; None: within
+    ``core.shutdown_grace_seconds``.
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
@@ -42,8 +44,11 @@ async def running(app: App) -> AsyncIterator[tuple[str, int]]:
         try:
             yield listener.address
         finally:
+            grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
+            grace.begin()
             listener.close()
-            await app.front.drain(app.settings.core.shutdown_grace_seconds)
+            await listener.close_idle(grace)
+            await app.front.drain(grace)
             await listener.drop()
 
 
@@ -159,7 +164,7 @@ async def _lifetime(app: App) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await app.front.drain(app.settings.core.shutdown_grace_seconds)
+            await app.front.drain(Grace(app.settings.core.shutdown_grace_seconds))
 
 
 class HostExplorer(NamedTuple):

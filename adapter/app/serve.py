@@ -16,6 +16,7 @@ from adapter import log
 from adapter.app.build import App, build
 from adapter.app.preflight import Obstacle, obstacles, warnings
 from adapter.app.run import running
+from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import RESERVE
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.settings.core import Core, is_loopback
@@ -100,12 +101,16 @@ def settle() -> None:
     gc.enable()
 
 
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+"""The signals that ask for a stop."""
+
 STORE_INTERVAL = 5.0
 """Seconds between two looks at the state store, beside those of who asks for health."""
 
 
 def serve(settings: Settings, cautions: Iterable[Problem]) -> int:
-    """Serve until SIGINT or SIGTERM; ``cautions`` are warnings about the settings, for the log.
+    """Serve until SIGINT or SIGTERM, of which a second one ends the time that running requests get; ``cautions`` are
+    warnings about the settings, for the log.
 
     Returns the exit status: 0, or 1 if the adapter could not start or go on.
     """
@@ -131,14 +136,15 @@ def _report(obstacle: Obstacle, logger: FilteringBoundLogger) -> None:
 async def _serve(settings: Settings, cautions: Iterable[Problem]) -> int:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _resolve, stop, 0)
+    grace = Grace(settings.core.shutdown_grace_seconds)
+    for number in STOPPING:
+        loop.add_signal_handler(number, _stop, loop, stop, grace)
     app = build(settings)
     _warn(settings, cautions, app.runtime.log)
     allow_descriptors(settings, app.runtime.log)
     hide_from_programs(settings, app.runtime.log)
     try:
-        async with running(app) as (host, port):
+        async with running(app, grace) as (host, port):
             settle()
             app.runtime.log.info(
                 "serving",
@@ -192,6 +198,16 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
         elif failure is None and failed:
             app.runtime.log.warning("the state store can be written again")
         failed = failure is not None
+
+
+def _stop(loop: asyncio.AbstractEventLoop, stop: asyncio.Future[int], grace: Grace) -> None:
+    """Stop at the first signal, cut what is under way at the second, and let the third end the process."""
+    if not stop.done():
+        stop.set_result(0)
+        return
+    grace.cut()
+    for number in STOPPING:
+        loop.remove_signal_handler(number)
 
 
 def _resolve(stop: asyncio.Future[int], status: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,11 +11,24 @@ import pytest
 
 from adapter.state.memory import MemoryStore
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, TableFull
+from adapter.state.redis.layout import Layout
+from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
+from tests.state.redis.servers import dialer
 from tests.state.shared import SharedMemory
 
+KINDS = [
+    "memory",
+    "shared memory",
+    "sqlite",
+    "sqlite, shared",
+    "sqlite without a log",
+    "redis",
+    "redis cluster",
+]
 
-@pytest.fixture(params=["memory", "shared memory", "sqlite", "sqlite without a log"])
+
+@pytest.fixture(params=KINDS)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     path = tmp_path / "state" / "adapter.sqlite3"
     store: Store
@@ -25,8 +39,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             store = SharedMemory().replica()
         case "sqlite":
             store = SqliteStore(path)
-        case _:
+        case "sqlite, shared":
+            store = SqliteStore(path, shared=True)
+        case "sqlite without a log":
             store = SqliteStore(path, wal=False)
+        case kind:
+            nodes = request.getfixturevalue("redis_server" if kind == "redis" else "redis_cluster")
+            store = RedisStore(dialer(nodes), Layout(f"test:{secrets.token_hex(8)}", 7))
     await store.open()
     yield store
     await store.close()

@@ -288,6 +288,15 @@ class ConnectionTimers:
 
 def _has_left(transport: asyncio.Transport) -> bool:
     """Return True if the peer of a transport has gone."""
+    return _signals(transport, _LEFT)
+
+
+def has_arrived(transport: asyncio.Transport) -> bool:
+    """Return True if the peer of a transport has sent something that nobody has read yet."""
+    return not transport.is_closing() and _signals(transport, select.POLLIN) and not _has_left(transport)
+
+
+def _signals(transport: asyncio.Transport, signs: int) -> bool:
     watched = select.poll()
-    watched.register(transport.get_extra_info("socket").fileno(), _LEFT)
+    watched.register(transport.get_extra_info("socket").fileno(), signs)
     return bool(watched.poll(0))

@@ -7,6 +7,7 @@ import socket
 
 from adapter.edge.http.bodies import TERMS, BodyTerms
 from adapter.edge.http.connection import ClientConnection
+from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import PATIENCE, ConnectionLimit, Handler, Patience
 
 BACKLOG = 1024
@@ -21,9 +22,12 @@ LEAVING_SECONDS = 2.0
 FLUSH_SECONDS = 0.02
 """Time between two looks for last answers that have not left yet."""
 
+IDLE_SECONDS = 0.5
+"""Time without a request after which a connection is closed at a stop: its client is busy with something else."""
+
 
 class Listener:
-    """Open until ``close`` (no new connections) and ``drop`` (no connections at all)."""
+    """Open until ``close`` (no new connections), ``close_idle`` and ``drop`` (no connections at all)."""
 
     def __init__(self, listening: asyncio.Server, connections: ConnectionLimit) -> None:
         self._listening = listening
@@ -61,10 +65,25 @@ class Listener:
         return host, port
 
     def close(self) -> None:
-        """Accept no new connection; close idle ones now and the others after their answers."""
+        """Accept no new connection, and none but one more request on each that is open."""
         self._listening.close()
         for connection in self._connections:
             connection.retire()
+
+    async def close_idle(self, grace: Grace) -> None:
+        """Close the connections that are idle, one that was used a moment ago after a moment.
+
+        Its client is about to send its next request, and learns from the answer that the connection ends. A request
+        that crosses a plain close on its way is lost, and clients do not repeat a POST (RFC 9110, 9.2.2).
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + IDLE_SECONDS
+        while loop.time() < until and not grace.over and any(each.silent for each in self._connections):
+            for connection in self._connections:
+                connection.close_if_idle(loop.time() - IDLE_SECONDS)
+            await asyncio.sleep(FLUSH_SECONDS)
+        for connection in self._connections:
+            connection.close_if_idle(loop.time())
 
     async def drop(self) -> None:
         """Give last answers a moment to leave, break off what is left, wait until the exchanges on it have ended."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from adapter.edge.http.bodies import Body
+from adapter.errors import AdapterError
 from adapter.wire.signed_urls import parameters
 
 
@@ -116,7 +117,7 @@ class Request:
     ``peer`` is the address at the other end of the connection, a proxy's where there is one; None if it has none.
     """
 
-    __slots__ = ("body", "headers", "method", "path", "peer", "reply", "target", "task")
+    __slots__ = ("body", "headers", "last_words", "method", "path", "peer", "reply", "target", "task")
 
     def __init__(
         self,
@@ -137,6 +138,8 @@ class Request:
         self.peer = peer
         self.task: asyncio.Task[None] | None = None
         """The task that answers it, while it does."""
+        self.last_words: Callable[[AdapterError], bytes] | None = None
+        """The bytes that complete an answer which has begun and fails; None if no bytes can."""
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path}>"
