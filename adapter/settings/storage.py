@@ -25,10 +25,12 @@ class SessionsSettings(Section):
     """Number, lifetime and size of sessions."""
 
     max_active: Count | None = Field(
-        default=None, description="Maximum number of open sessions; null sets no limit."
+        default=None,
+        description="Maximum number of open sessions of all replicas together; null sets no limit.",
     )
     max_in_flight_per_session: Count | None = Field(
-        default=None, description="Maximum number of unanswered requests of one session; null sets no limit."
+        default=None,
+        description="Maximum number of unanswered requests of one session at each replica; null sets no limit.",
     )
     idle_ttl_seconds: SecondsOrZero | None = Field(
         default=None,
