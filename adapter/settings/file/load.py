@@ -62,7 +62,6 @@ def _is(*words: str) -> Callable[[Any], bool]:
 MISSING = (
     Missing("state_persistence.reconciliation.mode", _is("always"), "reconciling records with files"),
     Missing("state_persistence.reconciliation.legacy_server_id", bool, "reconciling records with files"),
-    Missing("storage.lock_mode", _is("redis"), "locks in Redis"),
 )
 
 

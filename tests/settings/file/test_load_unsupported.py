@@ -15,7 +15,6 @@ SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp
 ASKING = [
     ("state_persistence.reconciliation.mode", "always"),
     ("state_persistence.reconciliation.legacy_server_id", "a"),
-    ("storage.lock_mode", "redis"),
 ]
 NOT_ASKING = [
     ("servers.0.upstream.transport", "sse"),
@@ -75,6 +74,14 @@ def test_memory_with_a_file_has_snapshots() -> None:
         "state_persistence.disk.local_path": "x",
     }
     assert load(None, environ={}, overrides=overrides).snapshot_path == Path("x")
+
+
+def test_lock_of_a_store_that_is_not_used_is_refused() -> None:
+    """It would lock nothing: the compare-and-set of the store is what keeps replicas apart."""
+    with pytest.raises(
+        SettingsError, match=r"^storage\.lock_mode: redis needs state_persistence\.type redis"
+    ):
+        with_setting("storage.lock_mode", "redis")
 
 
 def test_each_missing_feature_is_tried_here() -> None:
