@@ -13,7 +13,7 @@ from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, TableF
 from adapter.state.sqlite import SqliteStore
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite without a log"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite, shared", "sqlite without a log"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     path = tmp_path / "state" / "adapter.sqlite3"
     store: Store
@@ -22,6 +22,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             store = MemoryStore()
         case "sqlite":
             store = SqliteStore(path)
+        case "sqlite, shared":
+            store = SqliteStore(path, shared=True)
         case _:
             store = SqliteStore(path, wal=False)
     await store.open()
