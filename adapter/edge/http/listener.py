@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from adapter.edge.http.bodies import TERMS, BodyTerms
 from adapter.edge.http.connection import ClientConnection
 from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import PATIENCE, ConnectionLimit, Handler, Patience
+
+if TYPE_CHECKING:
+    # Only processes that share a port have any.
+    from adapter.edge.http.shared_sockets import SharedSockets
 
 BACKLOG = 1024
 
@@ -26,10 +32,19 @@ IDLE_SECONDS = 0.5
 """Time without a request after which a connection is closed at a stop: its client is busy with something else."""
 
 
+class Listening(Protocol):
+    """The sockets that connections come from."""
+
+    @property
+    def sockets(self) -> Sequence[Any]: ...
+
+    def close(self) -> None: ...
+
+
 class Listener:
     """Open until ``close`` (no new connections), ``close_idle`` and ``drop`` (no connections at all)."""
 
-    def __init__(self, listening: asyncio.Server, connections: ConnectionLimit) -> None:
+    def __init__(self, listening: Listening, connections: ConnectionLimit) -> None:
         self._listening = listening
         self._connections = connections
 
@@ -56,8 +71,18 @@ class Listener:
             backlog=BACKLOG,
             reuse_address=True,
         )
-        _notice_dead_peers(listening)
+        _notice_dead_peers(listening.sockets)
         return cls(listening, places)
+
+    @classmethod
+    def share(
+        cls, places: ConnectionLimit, door: SharedSockets, patience: Patience, terms: BodyTerms
+    ) -> Listener:
+        """Accept connections from sockets that other processes accept from too."""
+        _notice_dead_peers(door.sockets)
+        listener = cls(door, places)
+        door.accept(lambda: ClientConnection(places, patience, terms), places)
+        return listener
 
     @property
     def address(self) -> tuple[str, int]:
@@ -82,11 +107,16 @@ class Listener:
             for connection in self._connections:
                 connection.close_if_idle(loop.time() - IDLE_SECONDS)
             await asyncio.sleep(FLUSH_SECONDS)
+        self._close_idle_now()
+
+    def _close_idle_now(self) -> None:
+        now = asyncio.get_running_loop().time()
         for connection in self._connections:
-            connection.close_if_idle(loop.time())
+            connection.close_if_idle(now)
 
     async def drop(self) -> None:
         """Give last answers a moment to leave, break off what is left, wait until the exchanges on it have ended."""
+        self._close_idle_now()
         for _ in range(round(LEAVING_SECONDS / FLUSH_SECONDS)):
             if not any(each.leaving for each in self._connections):
                 break
@@ -100,8 +130,8 @@ class Listener:
             await asyncio.wait(running, timeout=LEAVING_SECONDS)
 
 
-def _notice_dead_peers(listening: asyncio.Server) -> None:
-    for sock in listening.sockets:
+def _notice_dead_peers(sockets: Iterable[Any]) -> None:
+    for sock in sockets:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _PROBES:
             if hasattr(socket, option):
