@@ -56,6 +56,7 @@ class _Chain:
 
     def __init__(self) -> None:
         self.ship: Ship | None = None
+        self.identity: dict[str, object] = {}
         self.configure("info", console=False)
 
     def configure(self, level: str, *, console: bool) -> None:
@@ -65,6 +66,7 @@ class _Chain:
         if console:
             last = [_for_terminal, structlog.dev.ConsoleRenderer(exception_formatter=plain)]
         self.processors: list[Processor] = [
+            *([self._identify] if self.identity else []),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -73,6 +75,13 @@ class _Chain:
             self._ship,
             *last,
         ]
+
+    def _identify(
+        self, _logger: object, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        """Processor: says which process wrote the line."""
+        event.update(self.identity)
+        return event
 
     def _ship(
         self, _logger: object, _method: str, event: MutableMapping[str, Any]
@@ -114,6 +123,11 @@ def configure(level: str, *, console: bool | None = None) -> None:
         foreign = logging.getLogger(name)
         foreign.handlers[:] = [_Foreign(logging.WARNING)]
         foreign.propagate = False
+
+
+def identify(**fields: object) -> None:
+    """Add fields to every line of this process, for logs of several. To be called before ``configure``."""
+    _chain.identity = fields
 
 
 def ship_to(ship: Ship | None) -> None:
@@ -160,6 +174,8 @@ class CallLog:
 
     def write(self, record: Mapping[str, object]) -> None:
         """Appends one line; values that are not JSON are written as text."""
+        if _chain.identity:
+            record = {**record, **_chain.identity}
         try:
             line = orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
         except orjson.JSONEncodeError:

@@ -22,6 +22,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.idle_sessions import Cleanup
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
@@ -122,4 +123,5 @@ def build_store(settings: Settings) -> Store:
         from adapter.state.memory import MemoryStore
 
         return MemoryStore()
-    return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)
+    wal = settings.state_persistence.disk.wal.enabled
+    return SqliteStore(settings.state_path, wal=wal, shared=worker_count(settings.core.workers) > 1)

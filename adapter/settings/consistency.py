@@ -210,6 +210,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
+    yield from _unshared(settings)
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from pipeline_problems(settings)
@@ -340,3 +341,19 @@ def _dangling_references(settings: Settings) -> Iterator[Problem]:
         yield Problem("state_persistence.reconciliation.legacy_server_id", f"no server has the id {legacy}")
     if state.type == "redis" and state.redis.host is None:
         yield Problem("state_persistence.redis.host", "is required when state_persistence.type is redis")
+
+
+def _unshared(settings: Settings) -> Iterator[Problem]:
+    """Find parts that one process keeps to itself, where several serve."""
+    if settings.core.workers == 1:
+        return
+    if settings.state_persistence.type == "memory":
+        sentence = "memory is for one process: set disk or redis, or core.workers to 1"
+        yield Problem("state_persistence.type", sentence)
+    for index, server in enumerate(settings.servers):
+        if server.upstream.transport != "streamable_http":
+            sentence = f"sessions of {server.upstream.transport} servers belong to one process: set core.workers to 1"
+            yield Problem(f"servers[{index}].upstream.transport", sentence)
+        if server.adapters:
+            sentence = "one process keeps the list of stored files: set core.workers to 1"
+            yield Problem(f"servers[{index}].adapters", sentence)

@@ -84,6 +84,8 @@ async def _examined(
     yield right("port", f"the adapter runs on {_address(settings)}") if runs else machine.port(settings)
     for finding in machine.storage(settings, in_use=runs):
         yield finding
+    for finding in machine.workers(settings):
+        yield finding
     yield machine.clock()
     for server in servers:
         if (compared := await clock_of(server)) is not None:
