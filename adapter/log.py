@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, BinaryIO, cast
 
 import orjson
@@ -198,14 +198,26 @@ class CallLog:
         if not lines:
             return
         try:
-            self._stream.write(lines)
-            self._stream.flush()
+            for piece in _pieces(bytes(lines)) if _chain.identity else (lines,):
+                self._stream.write(piece)
+                self._stream.flush()
         except (OSError, ValueError) as error:
             get_logger(__name__).warning("call log lost lines", error=error)
 
     def close(self) -> None:
         """Write the buffer and stop the timer; the stream stays open for its owner."""
         self.flush()
+
+
+def _pieces(lines: bytes) -> Iterator[bytes]:
+    """The lines in pieces that a pipe takes as a whole each (PIPE_BUF), where several processes write to it."""
+    start = 0
+    while start < len(lines):
+        end = lines.rfind(b"\n", start, start + _LONGEST_LINE) + 1
+        # A line is longer by the fields of its process at most; it goes alone.
+        end = end or lines.find(b"\n", start) + 1 or len(lines)
+        yield lines[start:end]
+        start = end
 
 
 def _short_line(record: Mapping[str, object]) -> bytes:

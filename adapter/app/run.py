@@ -72,8 +72,7 @@ async def running(
             grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
             grace.begin()
             listener.close()
-            await listener.close_idle(grace)
-            await app.front.drain(grace)
+            await app.front.drain(grace, listener.close_idle)
             await listener.drop()
 
 

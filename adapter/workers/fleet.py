@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from adapter.edge.http.seats import EMPTY, SEATS, Seats
 from adapter.workers.serve_plan import ServePlan
-from adapter.workers.worker import CUT, READY, STOP, Assignment, become_worker
+from adapter.workers.worker import CUT, LEAVE, READY, STOP, Assignment, become_worker
 
 START_SECONDS = 120.0
 """Time that a worker gets until it serves."""
@@ -58,9 +58,9 @@ class WorkerProcess:
             self.kill_at = None
         return True
 
-    def stop(self, kill_at: float) -> None:
-        """Ask it to stop, and let it live until ``kill_at`` at most."""
-        self._tell(STOP)
+    def stop(self, kill_at: float, *, replaced: bool = False) -> None:
+        """Ask it to stop, and let it live until ``kill_at`` at most. ``replaced``: another serves in its place."""
+        self._tell(LEAVE if replaced else STOP)
         self.stopping = True
         self.kill_at = kill_at
 
@@ -136,13 +136,16 @@ class Fleet:
         self._forget()
 
     def ended(self) -> list[tuple[WorkerProcess, int]]:
-        """The workers that have ended since the last time, with their exit status, below 0 for a signal."""
+        """The workers that have ended since the last time, with their exit status, below 0 for a signal.
+
+        In a container this process is the parent of all that have lost theirs, so it reaps what is no worker too.
+        """
         found = []
-        for worker in self:
-            pid, status = os.waitpid(worker.pid, os.WNOHANG)
-            if pid:
+        while (ended := _reaped()) is not None:
+            pid, status = ended
+            worker = self._workers.pop(pid, None)
+            if worker is not None:
                 found.append((worker, os.waitstatus_to_exitcode(status)))
-                del self._workers[worker.pid]
                 self.seats.put(worker.seat, EMPTY)
         return found
 
@@ -160,6 +163,15 @@ class Fleet:
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+
+
+def _reaped() -> tuple[int, int] | None:
+    """A child that has ended, and its status; None if there is none."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, status) if pid else None
 
 
 def _end_as(work: Callable[[], int]) -> NoReturn:

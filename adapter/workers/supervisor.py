@@ -106,6 +106,10 @@ class WorkerSupervisor:
         self._selector.close()
         self._inbox.forget()
 
+    def _forget_everything(self) -> None:
+        self._fleet.forget_all()
+        _close(self._sockets)
+
     def _patience(self) -> float | None:
         """The seconds until something is due; None: for ever."""
         times = [slot.not_before for slot in self._slots.values() if slot.worker is None and self._begun]
@@ -131,20 +135,26 @@ class WorkerSupervisor:
         self._roll_on()
         now = self._now()
         for number, slot in self._slots.items():
-            replaced = self._rolling is not None and self._rolling.incoming is not None
-            if slot.worker is not None or slot.not_before > now or (replaced and self._is_incoming(number)):
+            if slot.worker is not None or slot.not_before > now or self._is_incoming(number):
                 continue
             if not self._begun and len(self._fleet):
                 return
             slot.worker = self._begin(number, self._plan, self._sockets)
+            if slot.worker is None:
+                slot.not_before = now + LONGEST_DELAY
 
     def _is_incoming(self, number: int) -> bool:
         incoming = self._rolling.incoming if self._rolling is not None else None
         return incoming is not None and incoming.number == number
 
-    def _begin(self, number: int, plan: ServePlan, sockets: Sequence[socket.socket]) -> WorkerProcess:
+    def _begin(self, number: int, plan: ServePlan, sockets: Sequence[socket.socket]) -> WorkerProcess | None:
+        """Start a worker; None where the system allows no further process now."""
         first = not self._begun or (self._rolling is not None and not self._rolling.taken)
-        worker = self._fleet.begin(number, plan, sockets, self._now(), first=first)
+        try:
+            worker = self._fleet.begin(number, plan, sockets, self._now(), first=first)
+        except OSError as error:
+            self._log().error("a worker cannot be started", number=number, why=error.strerror or str(error))
+            return None
         self._selector.register(worker.channel, selectors.EVENT_READ, partial(self._heard, worker))
         return worker
 
@@ -170,7 +180,7 @@ class WorkerSupervisor:
         slot.worker, old = worker, slot.worker
         slot.failures = 0
         if old is not None:
-            self._stop(old)
+            self._stop(old, replaced=True)
             rolling.leaving = old
 
     # --- ends ---------------------------------------------------------------------------------------------------
@@ -199,7 +209,7 @@ class WorkerSupervisor:
         if slot is not None:
             slot.failures = 1 if lived >= STEADY_SECONDS else slot.failures + 1
             slot.not_before = now + delay_after(slot.failures)
-            self._log().error(
+            self._log().warning(
                 "a worker has ended and is started again",
                 number=worker.number,
                 process=worker.pid,
@@ -246,8 +256,8 @@ class WorkerSupervisor:
             else:
                 worker.kill()
 
-    def _stop(self, worker: WorkerProcess) -> None:
-        worker.stop(self._now() + self._plan.grace + STOP_SECONDS)
+    def _stop(self, worker: WorkerProcess, *, replaced: bool = False) -> None:
+        worker.stop(self._now() + self._plan.grace + STOP_SECONDS, replaced=replaced)
 
     # --- rolling ------------------------------------------------------------------------------------------------
 
@@ -256,7 +266,11 @@ class WorkerSupervisor:
         if self._reading is not None or self._rolling is not None:
             self._roll_again = True
             return
-        self._reading = PlanReading(self._read_again, self._fleet.forget_all)
+        try:
+            self._reading = PlanReading(self._read_again, self._forget_everything)
+        except OSError as error:
+            self._log().error("the settings cannot be read", why=error.strerror or str(error))
+            return
         self._selector.register(self._reading, selectors.EVENT_READ, self._plan_read)
 
     def _plan_read(self) -> None:
@@ -286,12 +300,16 @@ class WorkerSupervisor:
         if rolling is None or rolling.waits or rolling.not_before > self._now():
             return
         if rolling.numbers:
-            rolling.incoming = self._begin(rolling.numbers.popleft(), rolling.plan, rolling.sockets)
+            rolling.incoming = self._begin(rolling.numbers[0], rolling.plan, rolling.sockets)
+            if rolling.incoming is None:
+                rolling.not_before = self._now() + LONGEST_DELAY
+            else:
+                rolling.numbers.popleft()
             return
         for number in [each for each in self._slots if each > rolling.plan.workers]:
             worker = self._slots.pop(number).worker
             if worker is not None:
-                self._stop(worker)
+                self._stop(worker, replaced=True)
         self._rolling = None
         self._log().info("all workers have been replaced", workers=rolling.plan.workers)
         if self._roll_again:

@@ -29,8 +29,15 @@ READY = b"r"
 STOP = b"s"
 """Its supervisor says this to have it stop within the grace; so does the end of the channel."""
 
+LEAVE = b"l"
+"""The same, and there is no hurry, because another worker serves in its place."""
+
 CUT = b"c"
 """Its supervisor says this to have it stop without grace."""
+
+
+LEAVING_IDLE_SECONDS = 5.0
+"""Time without a request after which a worker that leaves closes a connection."""
 
 
 class Assignment(NamedTuple):
@@ -92,6 +99,8 @@ class Supervised:
             words = b""
         if not words:
             loop.remove_reader(self._assignment.channel.fileno())
+        if LEAVE in words:
+            self._grace.idle_seconds = LEAVING_IDLE_SECONDS
         if CUT in words:
             self._grace.cut()
         self._stop()

@@ -28,8 +28,8 @@ LEAVING_SECONDS = 2.0
 FLUSH_SECONDS = 0.02
 """Time between two looks for last answers that have not left yet."""
 
-IDLE_SECONDS = 0.5
-"""Time without a request after which a connection is closed at a stop: its client is busy with something else."""
+ARRIVING_SECONDS = 1.0
+"""Time for a request that has begun to arrive at a stop."""
 
 
 class Listening(Protocol):
@@ -92,31 +92,30 @@ class Listener:
     def close(self) -> None:
         """Accept no new connection, and none but one more request on each that is open."""
         self._listening.close()
-        for connection in self._connections:
-            connection.retire()
+        self._connections.retire()
 
     async def close_idle(self, grace: Grace) -> None:
-        """Close the connections that are idle, one that was used a moment ago after a moment.
+        """Close the connections that are idle, one that was used a moment ago after a moment (``grace.idle_seconds``).
 
         Its client is about to send its next request, and learns from the answer that the connection ends. A request
         that crosses a plain close on its way is lost, and clients do not repeat a POST (RFC 9110, 9.2.2).
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + IDLE_SECONDS
-        while loop.time() < until and not grace.over and any(each.silent for each in self._connections):
-            for connection in self._connections:
-                connection.close_if_idle(loop.time() - IDLE_SECONDS)
+        began = now = loop.time()
+        while now < began + grace.idle_seconds + ARRIVING_SECONDS and not grace.over:
+            silent = [each for each in self._connections if each.silent]
+            if not silent:
+                return
+            patient = now < began + grace.idle_seconds
+            for connection in silent:
+                connection.close_if_idle(now - grace.idle_seconds if patient else now)
             await asyncio.sleep(FLUSH_SECONDS)
-        self._close_idle_now()
-
-    def _close_idle_now(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for connection in self._connections:
-            connection.close_if_idle(now)
+            now = loop.time()
 
     async def drop(self) -> None:
         """Give last answers a moment to leave, break off what is left, wait until the exchanges on it have ended."""
-        self._close_idle_now()
+        for connection in self._connections:
+            connection.close_if_idle(asyncio.get_running_loop().time())
         for _ in range(round(LEAVING_SECONDS / FLUSH_SECONDS)):
             if not any(each.leaving for each in self._connections):
                 break

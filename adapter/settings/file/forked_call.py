@@ -5,6 +5,7 @@ What it imports and keeps in memory ends with the child.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import traceback
 from collections.abc import Callable
@@ -34,7 +35,9 @@ class ForkedCall:
         """Wait for the answer; b"" after a failure, which the child has written to stderr. May be called once."""
         with os.fdopen(self._answer, "rb") as pipe:
             answer = pipe.read()
-        os.waitpid(self._child, 0)
+        # A process that reaps all its children may have been first.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._child, 0)
         return answer
 
 
