@@ -11,15 +11,24 @@ from adapter import log
 from adapter.app.console import ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
 from adapter.app.files import FileParts, FileStages
-from adapter.app.relay import RelayParts, Runtime, build_relay, build_servers, build_sessions
+from adapter.app.relay import (
+    RelayParts,
+    Runtime,
+    build_leases,
+    build_relay,
+    build_servers,
+    build_session_tasks,
+    build_sessions,
+    cleanup_interval,
+)
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.router import Front
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server
-from adapter.relay.sessions.idle_sessions import Cleanup
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
 from adapter.settings.cores import worker_count
@@ -97,9 +106,14 @@ def build(
         plans.require()
     branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
     front = build_front(settings, runtime, observation, relay, door, branches)
-    tasks = (relay.deferred.expire, servers.tidy, files.parts.tidy, tools.tidy, console.tidy)
-    interval = settings.core.cleanup_interval_seconds or float("inf")
-    cleanup = Cleanup(sessions.sessions, sessions.upstream, servers.by_id, interval, runtime.log, tasks)
+    tasks = (
+        *build_session_tasks(settings, watched, runtime, relay),
+        CleanupTask("shared sessions", servers.tidy, alone=False),
+        CleanupTask("files", files.parts.tidy, alone=False),
+        CleanupTask("pins", tools.tidy),
+        CleanupTask("console", console.tidy, alone=False),
+    )
+    cleanup = Cleanup(cleanup_interval(settings), tasks, runtime.log, build_leases(settings, watched))
     core = Core(watched, plans, checks, files.parts, relay, cleanup)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
@@ -117,11 +131,16 @@ def build_plans(
 
 
 def build_store(settings: Settings) -> Store:
-    """Build the store that ``state_persistence`` describes."""
+    """Build the store that ``state_persistence`` describes. Raises SettingsError."""
     if settings.state_persistence.type == "memory":
         # Late: most adapters keep their state on disk.
         from adapter.state.memory import MemoryStore
 
         return MemoryStore()
+    if settings.state_persistence.type == "redis":
+        # Late: its driver is an extra of the package.
+        from adapter.app.redis_state import build_redis_store
+
+        return build_redis_store(settings)
     wal = settings.state_persistence.disk.wal.enabled
     return SqliteStore(settings.state_path, wal=wal, shared=worker_count(settings.core.workers) > 1)

@@ -5,7 +5,7 @@ console shows what is kept.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -99,12 +99,6 @@ class FileParts:
         if self.active:
             await self.registry.open()
             await self.rounds.open()
-
-    def session_keys(self) -> Iterator[str]:
-        """Yield the keys of the sessions that hold files."""
-        if self.active:
-            keys = (scope.session_key for scope in self.registry.scopes())
-            yield from (key for key in keys if key is not None)
 
     async def close(self) -> None:
         """Write what is still waiting. Raises StoreUnavailable."""

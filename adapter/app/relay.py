@@ -17,13 +17,19 @@ from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
+from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import Scopes
+from adapter.relay.lease import Lease
+from adapter.relay.lease import tidy as tidy_leases
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts, TransferRules
 from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
+from adapter.relay.sessions.idle_sessions import IdleSessions
+from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LATEST, LateSessions
+from adapter.relay.sessions.session_expiry import SessionExpiry
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import StageTable
@@ -68,6 +74,7 @@ class SessionParts(NamedTuple):
     scopes: Scopes
     notifications: Notifications
     upstream: UpstreamSessions
+    last_seen: LastSeen
 
 
 def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> SessionParts:
@@ -95,6 +102,7 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
             clock=runtime.clock,
             log=runtime.log,
         ),
+        LastSeen(sessions.cache, store, limits.idle_ttl_seconds, runtime.clock),
     )
 
 
@@ -345,3 +353,40 @@ def build_relay(
         GetStreams(call_gate, upstream_sessions, deferred, parts.notifications),
     )
     return RelayParts(relay, parts, servers, deferred)
+
+
+# --- cleanup ----------------------------------------------------------------------------------------------------
+
+
+def cleanup_interval(settings: Settings) -> float:
+    """The seconds between two rounds of the cleanup."""
+    return settings.core.cleanup_interval_seconds or float("inf")
+
+
+def build_leases(settings: Settings, store: Store) -> Callable[[str], Lease] | None:
+    """Return the function that gives the lease of a task by its name; None where no other replica can be."""
+    if not store.shared:
+        return None
+    seconds = cleanup_interval(settings)
+    return lambda name: Lease(store, f"cleanup/{name}", seconds)
+
+
+def build_session_tasks(
+    settings: Settings, store: Store, runtime: Runtime, parts: RelayParts
+) -> list[CleanupTask]:
+    """The tasks of the cleanup that concern sessions."""
+    sessions = parts.sessions
+    idle = IdleSessions(
+        SessionExpiry(sessions.sessions, store, runtime.clock),
+        sessions.last_seen,
+        sessions.upstream,
+        parts.servers.by_id,
+        cleanup_interval(settings),
+        runtime.log,
+    )
+    tasks = [CleanupTask("sessions", idle.tend), CleanupTask("parked answers", parts.deferred.expire)]
+    if sessions.sessions.slots is not None:
+        tasks.append(CleanupTask("session slots", sessions.sessions.slots.tidy))
+    if store.shared:
+        tasks.append(CleanupTask("leases", lambda: tidy_leases(store, runtime.clock())))
+    return tasks

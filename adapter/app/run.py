@@ -111,8 +111,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
     await core.files.open()
-    await app.sessions.load(core.files.session_keys())
     tasks = core.relay.servers.watch()
+    tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))
     try:
@@ -128,7 +128,8 @@ async def _close(app: App) -> None:
     core = app.core
     await core.relay.servers.leave(FAREWELL)
     with contextlib.suppress(StoreUnavailable):
-        await app.sessions.write_last_seen()
+        await core.relay.sessions.last_seen.write()
+    await app.sessions.close()
     await app.console.close(FAREWELL)
     await app.runtime.background.close()
     core.checks.close()

@@ -64,6 +64,7 @@ class Health:
         details = self.guard.known(request.headers)
         tools = [await self._tools(server, details) for server in self.servers]
         failure = await self.store.failure()
+        active = await self._active()
         # Nothing is waited for from here on: what is told is how all of it was at one moment.
         servers = [
             {**self._server(server, details), **known}
@@ -76,7 +77,7 @@ class Health:
         if reason:
             body["degraded_reason"] = reason
         body["servers"] = servers
-        body["sessions"] = {"active": self.sessions.active}
+        body["sessions"] = {"active": active}
         body["persistence"] = {
             "type": self.terms.persistence,
             "status": "error" if failure else "ok",
@@ -88,6 +89,12 @@ class Health:
             "seconds": round(time.time() - self.begun, 3),
         }
         return _json(503 if reason else 200, body)
+
+    async def _active(self) -> int:
+        try:
+            return await self.sessions.count()
+        except StoreUnavailable:
+            return self.sessions.active
 
     # --- one server -------------------------------------------------------------------------------------------
 

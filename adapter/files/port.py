@@ -3,7 +3,7 @@ but where a tool is to be given one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -165,8 +165,16 @@ class FileStore(Protocol):
     async def remove_scope(self, scope: str) -> None:
         """Remove everything of a scope, allocated places too. Harmless when there is nothing."""
 
-    async def sweep(self, known: Callable[[Place], bool], before: float) -> int:
-        """Remove what nobody knows and what has not changed since ``before`` (Unix seconds); how many files."""
+    async def renew(self) -> float:
+        """Show other processes that what is being written here is in use: a sweep goes by the last change of its
+        directory. Returns the time by the clock of the file system, in Unix seconds.
+        """
+
+    async def sweep(self, known: Callable[[Place], Awaitable[bool]], before: float) -> int:
+        """Remove what nobody knows and what has not changed since ``before`` (Unix seconds); how many files.
+
+        Also raises what ``known`` raises.
+        """
 
     async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
         """Find which of these (with their sizes) are not there whole."""

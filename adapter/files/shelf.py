@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TypeAlias
@@ -254,14 +254,25 @@ class Shelf:
             self._allocated.pop(way).close()
         await self._disk.do(self._remove_scope, scope)
 
-    async def sweep(self, known: Callable[[Place], bool], before: float) -> int:
+    async def renew(self) -> float:
+        return await self._disk.do(self._renew, list(self._allocated.values()))
+
+    def _renew(self, allocated: Sequence[Descriptor]) -> float:
+        for claim in allocated:
+            with contextlib.suppress(OSError), claim as directory:
+                os.utime(directory)
+        with areas.entered(self._root.base, self._root.staging, make=True) as directory:
+            os.utime(directory)
+            return os.fstat(directory).st_ctime
+
+    async def sweep(self, known: Callable[[Place], Awaitable[bool]], before: float) -> int:
         """``known`` is called on the event loop; a file it knows, or one in a place that a living process is at
         work in, stays whatever its age."""
         count = await self._disk.do(sweep.sweep_staging, self._root.base, before)
         for kind, scope in await self._disk.do(sweep.scopes, self._root.base):
             found = await self._disk.do(sweep.leftovers, self._root.base, kind, scope, before)
             for leftover in found:
-                if leftover.place is None or not known(leftover.place):
+                if leftover.place is None or not await known(leftover.place):
                     count += await self._disk.do(sweep.remove, self._root.base, leftover, before)
             await self._disk.do(sweep.remove_if_bare, self._root.base, kind, scope, before)
         return count

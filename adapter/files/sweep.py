@@ -32,15 +32,13 @@ def sweep_staging(root: int, before: float) -> int:
     with entered(root, (STAGING,)) as staging:
         for name in _own_names(staging):
             with contextlib.suppress(OSError), entered(staging, (name,)) as directory:
-                if claimed(directory):
+                # A process elsewhere, which no lock shows, changes its directory again and again.
+                if claimed(directory) or not _changed(os.fstat(directory)) < before:
                     continue
-                was_old = _changed(os.fstat(directory)) < before
                 for file in names(directory):
                     if _is_old(directory, file, before):
                         count += remove_entry(directory, file)
-                        was_old = True
-                if was_old:
-                    remove_if_empty(staging, name)
+                remove_if_empty(staging, name)
     return count
 
 

@@ -12,6 +12,7 @@ from adapter.settings.section import Problem
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.settings.storage import RedisState
 
 NOTHING_KEPT = (
     "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"
@@ -339,8 +340,21 @@ def _dangling_references(settings: Settings) -> Iterator[Problem]:
     legacy = state.reconciliation.legacy_server_id
     if legacy is not None and legacy not in {server.id for server in settings.servers}:
         yield Problem("state_persistence.reconciliation.legacy_server_id", f"no server has the id {legacy}")
-    if state.type == "redis" and state.redis.host is None:
-        yield Problem("state_persistence.redis.host", "is required when state_persistence.type is redis")
+    if state.type == "redis":
+        yield from _redis_address(state.redis)
+
+
+def _redis_address(redis: RedisState) -> Iterator[Problem]:
+    if redis.url is None and redis.host is None:
+        yield Problem(
+            "state_persistence.redis.host", "or redis.url is required when state_persistence.type is redis"
+        )
+    if redis.url is not None:
+        for key in ("host", "port", "db", "username", "password", "tls"):
+            if key in redis.model_fields_set and getattr(redis, key):
+                yield Problem(f"state_persistence.redis.{key}", "is in redis.url: remove one of them")
+    if redis.cluster and redis.db:
+        yield Problem("state_persistence.redis.db", "must be 0: a cluster has no other database")
 
 
 def _unshared(settings: Settings) -> Iterator[Problem]:

@@ -23,6 +23,8 @@ from adapter.state.port import (
 class MemoryStore:
     """A Store of one process and one event loop. No method awaits anything, so each is one atomic step."""
 
+    shared = False
+
     def __init__(self) -> None:
         self.listeners: list[StoreListener] = []
         self._tables: dict[str, dict[str, Row]] = {}
@@ -93,9 +95,9 @@ class MemoryStore:
         )
         return [row for *_, row in heapq.nsmallest(limit, late, key=lambda entry: entry[:2])]
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        rows = self._rows(table).values()
-        return sum(holding in row.value and group in (None, group_of(row.key)) for row in rows)
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        rows = self._rows(table)
+        return len(rows) if group is None else sum(group_of(key) == group for key in rows)
 
     def announce(self, topic: str, body: bytes) -> None:
         """Nobody else is there to be told."""

@@ -95,10 +95,14 @@ class StoreListener(Protocol):
 class Store(Protocol):
     """Rows in named tables. Every method raises StoreUnavailable if the store fails, and else only what it names.
 
-    A write that failed may have been done all the same. ``listeners`` are told of what other processes do.
+    A write that failed may have been done all the same. ``listeners`` are told of what other processes do. ``shared``:
+    other processes may use the same rows; where it is False nobody else does, and no work is done for others.
     """
 
     listeners: list[StoreListener]
+
+    @property
+    def shared(self) -> bool: ...
 
     async def open(self) -> None: ...
 
@@ -140,8 +144,8 @@ class Store(Protocol):
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         """Rows with ``due <= now``, the longest overdue first."""
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        """The number of rows of one group, or of all; of those alone whose value has the bytes ``holding`` in it."""
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        """The number of rows of one group, or of all."""
 
     def announce(self, topic: str, body: bytes) -> None:
         """Tell the listeners of all other processes, soon and without a promise: nothing is known of who hears it.

@@ -67,6 +67,7 @@ class SqliteStore:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.listeners: list[StoreListener] = []
+        self.shared = shared
         self._path = path
         self._wal = wal
         self._now = now
@@ -159,8 +160,8 @@ class SqliteStore:
         rows: list[Row] = await self._submit(partial(sql.overdue, table, now, limit))
         return rows
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        rows: int = await self._submit(partial(sql.count, table, group, holding))
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        rows: int = await self._submit(partial(sql.count, table, group))
         return rows
 
     def announce(self, topic: str, body: bytes) -> None:

@@ -77,6 +77,12 @@ class WatchedStore:
         return written
 
     # --- the store --------------------------------------------------------------------------------------------
+
+    @property
+    def shared(self) -> bool:
+        """See Store."""
+        return self._store.shared
+
     # Methods that only hand over return the coroutine: one less is resumed for each row.
 
     async def open(self) -> None:
@@ -111,8 +117,8 @@ class WatchedStore:
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         return await self._store.overdue(table, now, limit=limit)
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        return await self._store.count(table, group=group, holding=holding)
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        return await self._store.count(table, group=group)
 
     def announce(self, topic: str, body: bytes) -> None:
         self._store.announce(topic, body)

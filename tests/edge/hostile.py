@@ -240,7 +240,7 @@ class Scene:
         for area in (self.root / "uploads", self.root / "artifacts"):
             kind = FileKind.UPLOAD if area.name == "uploads" else FileKind.ARTIFACT
             for scope in area.iterdir():
-                for record in filing.registry.list(scope.name, kind):
+                for record in await filing.registry.list(scope.name, kind):
                     found[filing.files.path_of(record.place)] += 1
         return found
 

@@ -71,7 +71,7 @@ async def test_a_kill_at_any_moment_leaves_only_whole_files(tmp_path: Path) -> N
     for path in placed:
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
 
-    def known(place: Place) -> bool:
+    async def known(place: Place) -> bool:
         return place.name in said
 
     shelf = Shelf(root)

@@ -13,7 +13,11 @@ LATER = 3600
 """Seconds ahead of now: with this as the end of the grace, everything is old."""
 
 
-def nobody(place: Place) -> bool:
+async def whoever_made_one(place: Place) -> bool:
+    return place == artifact()
+
+
+async def nobody(place: Place) -> bool:
     return False
 
 
@@ -33,7 +37,7 @@ async def test_what_is_known_stays(shelf: Shelf, root: Path) -> None:
     (beside.parent / "tree" / "deep").mkdir(parents=True)
     (beside.parent / "link").symlink_to("/etc/passwd")
     await put(shelf, upload(), b"unknown")
-    await shelf.sweep(lambda place: place == artifact(), time.time() + LATER)
+    await shelf.sweep(whoever_made_one, time.time() + LATER)
     assert await got(shelf, artifact(), measure) == b"known"
     assert [path.name for path in beside.parent.iterdir()] == [artifact().name]
     assert not Path(shelf.path_of(upload())).exists()

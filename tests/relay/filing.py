@@ -6,14 +6,15 @@ import asyncio
 import hashlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.port import CaptureLimit, ContentSource, Measure, Staging
 from adapter.relay.files.file_registry import FileLimits, FileRegistry, NewFile
-from adapter.relay.files.file_transactions import TABLE, Spend
+from adapter.relay.files.head_writer import TABLE
+from adapter.relay.files.incoming_files import Spend
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
@@ -194,8 +195,11 @@ class MemoryFiles:
         for place in [place for place in self.placed if place.scope == scope]:
             del self.placed[place]
 
-    async def sweep(self, known: Callable[[Place], bool], before: float) -> int:
-        unknown = [place for place in self.placed if not known(place)]
+    async def renew(self) -> float:
+        return 0.0
+
+    async def sweep(self, known: Callable[[Place], Awaitable[bool]], before: float) -> int:
+        unknown = [place for place in self.placed if not await known(place)]
         for place in unknown:
             del self.placed[place]
         return len(unknown)
@@ -246,6 +250,8 @@ class Filing:
         self.files.stagings.clear()
         self.registry = self._registry()
         await self.registry.open()
+        for scope in (ALICE, BOB):
+            await self.registry.know(scope.id)
 
     async def begin(self, *contents: bytes, scope: Scope = ALICE) -> UploadBatch:
         """A batch whose files, ``0.bin`` and so on, have wholly arrived."""
@@ -280,11 +286,13 @@ class Filing:
     async def is_found(self, record: FileRecord) -> bool:
         return await self.registry.find(record.scope, record.kind, record.id) is not None
 
-    def held(self, scope: Scope = ALICE) -> list[FileRecord]:
-        return [record for kind in FileKind for record in self.registry.list(scope.id, kind)]
+    async def held(self, scope: Scope = ALICE) -> list[FileRecord]:
+        return [record for kind in FileKind for record in await self.registry.list(scope.id, kind)]
 
     async def agrees(self) -> bool:
         """Whether rows, files and bytes counted are the same set, and nothing is staged or reserved."""
+        for scope in (ALICE, BOB):
+            await self.registry.know(scope.id)
         rows = {row.key for row in await self.store.scan(TABLE, limit=10_000)}
         files = {f"{place.scope}/{place.kind.value}/{place.id}" for place in self.files.placed}
         counted = sum(map(len, self.files.placed.values()))

@@ -219,8 +219,8 @@ class Tools:
         record = await self.uploaded(data, name)
         return upload_handle(record.scope, record.id)
 
-    def artifacts(self) -> list[FileRecord]:
-        return self.registry.list(self.scope.id, FileKind.ARTIFACT)
+    async def artifacts(self) -> list[FileRecord]:
+        return await self.registry.list(self.scope.id, FileKind.ARTIFACT)
 
     def on_disk(self) -> list[str]:
         """All that lies in the areas of files, below the root."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,22 +11,41 @@ import pytest
 
 from adapter.state.memory import MemoryStore
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, TableFull
+from adapter.state.redis.layout import Layout
+from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
+from tests.state.redis.servers import dialer
+from tests.state.shared import SharedMemory
+
+KINDS = [
+    "memory",
+    "shared memory",
+    "sqlite",
+    "sqlite, shared",
+    "sqlite without a log",
+    "redis",
+    "redis cluster",
+]
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite, shared", "sqlite without a log"])
+@pytest.fixture(params=KINDS)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     path = tmp_path / "state" / "adapter.sqlite3"
     store: Store
     match request.param:
         case "memory":
             store = MemoryStore()
+        case "shared memory":
+            store = SharedMemory().replica()
         case "sqlite":
             store = SqliteStore(path)
         case "sqlite, shared":
             store = SqliteStore(path, shared=True)
-        case _:
+        case "sqlite without a log":
             store = SqliteStore(path, wal=False)
+        case kind:
+            nodes = request.getfixturevalue("redis_server" if kind == "redis" else "redis_cluster")
+            store = RedisStore(dialer(nodes), Layout(f"test:{secrets.token_hex(8)}", 7))
     await store.open()
     yield store
     await store.close()
@@ -259,15 +279,6 @@ async def test_count_follows_writes_and_deletes(store: Store) -> None:
     await store.put("sessions", "0", b"again")
     await store.delete("sessions", "1")
     assert await store.count("sessions") == 19
-
-
-async def test_rows_are_counted_by_what_they_hold(store: Store) -> None:
-    """Bytes of a value anywhere in it, and of no other table's."""
-    for key, value in (("a", b"open"), ("b", b"\x00it is open\xff"), ("c", b"ended"), ("d", b"")):
-        await store.put("sessions", key, value)
-    await store.put("pins", "a", b"open")
-    assert await store.count("sessions", holding=b"open") == 2
-    assert await store.count("sessions") == 4
 
 
 async def test_a_write_is_seen_by_the_next_read(store: Store) -> None:

@@ -104,7 +104,7 @@ class ConsoleData:
             case "sessions":
                 return self._belongings.sessions_for(viewer)
             case "files":
-                return self._belongings.files_for(viewer)
+                return await self._belongings.files_for(viewer)
             case "exchanges":
                 return [exchange.shown() for exchange in self._recent.last(viewer.whose)]
             case "config":

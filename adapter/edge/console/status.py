@@ -72,6 +72,9 @@ class Viewers:
 MOST_SESSIONS = 1000
 """Sessions that are shown, those that were used last."""
 
+MOST_SCOPES = 200
+"""Scopes of others that an operator is shown."""
+
 MOST_FILES = 1000
 """Files of one scope that are shown, those that came last."""
 
@@ -155,37 +158,42 @@ class Belongings:
             "own": session.principal == viewer.principal,
         }
 
-    def files_for(self, viewer: Viewer) -> dict[str, Any]:
+    async def files_for(self, viewer: Viewer) -> dict[str, Any]:
         """The files of the viewer's own scopes; for an operator also the sizes of other scopes, without names."""
-        own = self._own_scopes(viewer)
-        shown = [self._own(scope) for scope in own]
+        own = await self._own_scopes(viewer)
+        shown = [self._own(scope_id, records) for scope_id, records in own.items()]
         if viewer.operator:
-            others = (scope.id for scope in self.registry.scopes() if scope.id not in own)
-            shown += [{**self._totals(scope), "own": False, "files": []} for scope in others]
+            for scope in await self.registry.scopes(MOST_SCOPES):
+                if scope.id not in own:
+                    records = await self._records(scope.id)
+                    shown.append({**self._totals(scope.id, records), "own": False, "files": []})
         return {"scopes": shown}
 
-    def _own_scopes(self, viewer: Viewer) -> dict[str, None]:
-        """The ids of the principal's scope and of those of its open sessions, if they hold anything."""
+    async def _own_scopes(self, viewer: Viewer) -> dict[str, list[FileRecord]]:
+        """The files of the principal's scope and of those of its open sessions, by their ids, if they hold anything."""
         principal = viewer.principal
         mine = [session for session in self.sessions.opened() if session.principal == principal]
         found = [self.scopes.of(None, principal), *(self.scopes.of(session, principal) for session in mine)]
-        return {scope.id: None for scope in found if self.registry.used(scope.id) or self._records(scope.id)}
+        held = {scope.id: await self._records(scope.id) for scope in found}
+        return {
+            scope_id: records for scope_id, records in held.items() if records or self.registry.used(scope_id)
+        }
 
-    def _own(self, scope_id: str) -> dict[str, Any]:
-        records = sorted(self._records(scope_id), key=lambda record: record.created, reverse=True)
+    def _own(self, scope_id: str, held: list[FileRecord]) -> dict[str, Any]:
+        records = sorted(held, key=lambda record: record.created, reverse=True)
         files = [self._file(record) for record in records[:MOST_FILES]]
-        return {**self._totals(scope_id), "own": True, "files": files}
+        return {**self._totals(scope_id, held), "own": True, "files": files}
 
-    def _totals(self, scope_id: str) -> dict[str, Any]:
+    def _totals(self, scope_id: str, held: list[FileRecord]) -> dict[str, Any]:
         return {
             "scope": scope_id,
             "used": self.registry.used(scope_id),
             "quota": self.quota,
-            "count": len(self._records(scope_id)),
+            "count": len(held),
         }
 
-    def _records(self, scope_id: str) -> list[FileRecord]:
-        return [record for kind in FileKind for record in self.registry.list(scope_id, kind)]
+    async def _records(self, scope_id: str) -> list[FileRecord]:
+        return [record for kind in FileKind for record in await self.registry.list(scope_id, kind)]
 
     def _file(self, record: FileRecord) -> dict[str, Any]:
         if record.kind is FileKind.UPLOAD:

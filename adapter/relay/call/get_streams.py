@@ -103,6 +103,16 @@ class GetStreams:
     async def listen(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         """Open a stream, or resume one. Raises AdapterError."""
         ask.server.require_healthy()
+        if session is None:
+            return await self._listen(ask, None)
+        # Another process may end the session before there is a stream to end.
+        session.opening_streams += 1
+        try:
+            return await self._listen(ask, session)
+        finally:
+            session.opening_streams -= 1
+
+    async def _listen(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         read_timeout = ask.server.timeouts.request
         stages = ask.server.stages
         if session is not None and ask.sender.last_event_id is not None and not stages.empty:

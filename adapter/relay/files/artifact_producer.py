@@ -223,7 +223,7 @@ class Producer:
 
     async def _keep(self, call: Call, captured: Captured, capture: _Capture) -> None:
         # What one result tells of is there together: a file is not evicted for the next one.
-        call.defer(self._registry.hold(captured.record))
+        call.defer(await self._registry.hold(captured.record))
         capture.kept.append(captured)
         capture.shown.append(await self._view.shown(captured.record, call.origin.base))
 

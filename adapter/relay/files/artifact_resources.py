@@ -95,26 +95,26 @@ class ResourceList:
         if behind is None:
             id_bytes = call.envelope.id_bytes
             return error_response(id_bytes, INVALID_PARAMS, "This cursor is not from resources/list.")
-        page, rest = self._page(call, behind)
+        page, rest = await self._page(call, behind)
         return _listed(call, "resources", page, rest)
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         missing = has_no_such_method(response)
         if not missing and next_cursor(response) is not None:
             return response
-        page, rest = self._page(call, None)
+        page, rest = await self._page(call, None)
         own = [document.listed() for document in self._documents] + page
         if missing:
             return _listed(call, "resources", own, rest)
         return ended_with(response, "resources", own, rest, modern=call.modern)
 
-    def _page(self, call: Call, behind: _Position | None) -> tuple[list[dict[str, Any]], str | None]:
+    async def _page(self, call: Call, behind: _Position | None) -> tuple[list[dict[str, Any]], str | None]:
         """Artifacts of this server behind that position, and the cursor of what follows."""
         if not self._exposed:
             return [], None
         records = [
             record
-            for record in self._registry.list(call.scope.id, FileKind.ARTIFACT)
+            for record in await self._registry.list(call.scope.id, FileKind.ARTIFACT)
             if record.exposed and record.server == self._server
         ]
         records.sort(key=_position)

@@ -1,12 +1,11 @@
 """The files that scopes hold: found, read and kept from expiring; brought in by batches and by tools.
 
-One process at a time writes to a root, which the file store's lock sees to; so what is held is known here in
-memory, and rows are read once, at the start.
+The rows in the state store are the truth. A scope's files are read when it is first used, and what is known of them is
+confirmed when another replica may have changed them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,17 +16,32 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import FileGone, StorageFull
 from adapter.files.port import FileStore, Measure, OpenFile, Staging
 from adapter.relay.background import run_to_completion
+from adapter.relay.files.file_cleanup import FileCleanup
+from adapter.relay.files.file_holds import FileHolds, Release
 from adapter.relay.files.file_index import FileIndex
-from adapter.relay.files.file_transactions import TABLE, FileTransactions, IncomingFile, Staged
+from adapter.relay.files.file_transactions import FileTransactions
+from adapter.relay.files.head_writer import TABLE, HeadWriter
+from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, Staged
+from adapter.relay.files.replica_keeper import ReplicaKeeper
+from adapter.relay.files.replica_leases import RENEWAL
+from adapter.relay.files.scope_cache import ScopeCache
+from adapter.relay.files.storage_share import StorageShare
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place, decode
+from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place, record_key
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.media_types import media_type
 from adapter.rules.files.quota import Ledger, Limits
-from adapter.state.port import Row, Store
+from adapter.state.port import Store
 
 Records: TypeAlias = list[FileRecord]
+
+PAUSE = 1.0
+"""Seconds after which other replicas learn that a file is in use no longer."""
+
+SOON = 3 * RENEWAL
+"""Seconds before the time in its row at which the use of a file is written down at once, where replicas share it: the
+cleanup of another one goes by that time."""
 
 
 class NewFile(NamedTuple):
@@ -75,11 +89,27 @@ class FileRegistry:
         self._files = files
         self._limits = limits
         self._ledger = Ledger(limits.quota)
+        replica = secrets.token_hex(8)
+        self._share = StorageShare(store, self._ledger, replica)
         ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
-        self._index = FileIndex(self._ledger, ttls, clock)
+        self._index = index = FileIndex(self._ledger, ttls, clock, self._share.leases.is_dead)
         self.on_gone: list[Callable[[FileRecord], None]] = []
         """Called with the record of each file that is held no longer."""
-        self._transactions = FileTransactions(store, files, self._index, log, self._tell_gone)
+        writer = HeadWriter(store, index, replica, clock)
+        self._scopes = ScopeCache(store, files, index, writer, replica, log, self._tell_gone)
+        self._places = FilePlaces(files, log)
+        self._transactions = FileTransactions(
+            self._scopes, writer, self._share, self._places, index, log, self._tell_gone
+        )
+        self._holds = FileHolds(self._scopes, index, self._transactions, writer, self._share.leases)
+        self._cleanup = FileCleanup(store, files, index, writer, self._places, log)
+        self._keeper = ReplicaKeeper(
+            [self._holds.tend],
+            [self._share.tend, self._renew_bytes, self.write_last_access],
+            PAUSE,
+            round(RENEWAL / PAUSE),
+            log,
+        )
         self._queue = UploadQueue(limits.quota.scope_bytes, limits.queue_wait)
         self._batches: dict[str, set[UploadBatch]] = {}
         self._clock = clock
@@ -90,76 +120,109 @@ class FileRegistry:
 
     @property
     def total(self) -> int:
-        """Bytes of all files that are held."""
+        """Bytes of all files that are known here."""
         return self._ledger.total
 
     def used(self, scope_id: str) -> int:
-        """Bytes of the files that the scope holds."""
+        """Bytes of the files that the scope holds, as they are known here: ``list`` and ``find`` come first."""
         return self._ledger.used(scope_id)
 
-    def scopes(self) -> list[Scope]:
-        """The scopes that hold anything."""
-        return self._index.scopes()
+    async def scopes(self, most: int) -> list[Scope]:
+        """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
+        return await self._cleanup.first_scopes(most)
+
+    @property
+    def on_read(self) -> list[Callable[[str], Awaitable[None]]]:
+        """Called with the id of each scope whose files were read, before anybody uses them."""
+        return self._scopes.on_read
+
+    @property
+    def claims(self) -> list[Callable[[Place], Awaitable[bool]]]:
+        """Asked if a place that no record knows is somebody's, before the sweep removes what is there."""
+        return self._cleanup.claims
 
     # --- start and stop ---------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Know again what an earlier process held, and forget rows whose file is not there whole.
-
-        Raises StorageFailed, StoreUnavailable.
-        """
+        """Raises StorageFailed, StoreUnavailable."""
         await self._files.open()
-        after = ""
-        while rows := await self._store.scan(TABLE, after=after):
-            await self._load(rows)
-            after = rows[-1].key
-
-    async def _load(self, rows: list[Row]) -> None:
-        records: dict[Place, tuple[Row, FileRecord]] = {}
-        for row in rows:
-            try:
-                record = decode(row.value)
-            except ValueError:  # one that another version wrote harms no other
-                self._log.warning("a file record cannot be read and is passed over")
-            else:
-                records[record.place] = row, record
-        missing = await self._files.missing(
-            [(place, record.content.size) for place, (_, record) in records.items()]
-        )
-        if missing:
-            self._log.warning("files of earlier records are gone", files=len(missing))
-            gone = [records.pop(place)[0].key for place in missing]
-            await asyncio.gather(*(self._store.delete(TABLE, key) for key in gone))
-        for row, record in sorted(records.values(), key=lambda pair: pair[1].created):
-            self._index.count(record, self._index.last_access(record, row.due))
-            self._index.show(record)
+        await self._share.open()
+        await self._scopes.open()
+        if self._store.shared:
+            self._keeper.start()
 
     async def close(self) -> None:
         """Write down when files were last used, and let go of the disk. Raises StoreUnavailable."""
+        self._scopes.close()
+        await self._keeper.stop()
         try:
-            await self._write_last_access()
+            await self.write_last_access()
+            await self._holds.tend()
+            await self._share.close()
         finally:
             await self._files.close()
 
+    async def _renew_bytes(self) -> None:
+        await self._files.renew()
+
     # --- finding and using ------------------------------------------------------------------------------------
 
+    async def know(self, scope_id: str) -> None:
+        """Read the files of a scope, unless they are known. Raises StoreUnavailable, StorageFailed."""
+        if not self._index.is_fresh(scope_id):
+            await self._scopes.know(scope_id)
+
     async def find(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
-        """The scope's file of that id, used now; None for one that expired, was evicted or never was."""
+        """The scope's file of that id, used now; None for one that expired, was evicted or never was.
+
+        Raises StoreUnavailable, StorageFailed.
+        """
+        await self.know(scope_id)
         record = self._index.find(scope_id, kind, file_id)
+        if self._store.shared:
+            record = await self._found_elsewhere(scope_id, kind, file_id)
         if record is not None:
             self._index.touch(record)
         return record
 
-    def list(self, scope_id: str, kind: FileKind) -> Records:
-        """The records of a kind that the scope holds, oldest first. None of them counts as used."""
+    async def _found_elsewhere(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
+        """Find a file that another replica may have used since, and let its cleanup know that it is used here."""
+        record = self._index.get(record_key(scope_id, kind, file_id))
+        if record is None:
+            return None
+        due = self.expires_at(record)
+        if due is None or due - self._clock() > SOON:
+            return record
+        if self._index.is_over(record):
+            await self._read_anew(scope_id)
+            if (record := self._index.find(scope_id, kind, file_id)) is None:
+                return None
+        self._index.touch(record)
+        await self.write_last_access()
+        return record
+
+    async def _read_anew(self, scope_id: str) -> None:
+        async with self._scopes.lock(scope_id):
+            await self._scopes.read(scope_id)
+
+    async def list(self, scope_id: str, kind: FileKind) -> Records:
+        """The records of a kind that the scope holds, oldest first. None of them counts as used.
+
+        Raises StoreUnavailable, StorageFailed.
+        """
+        await self.know(scope_id)
+        if self._store.shared and any(map(self._index.is_over, self._index.all_of(scope_id))):
+            await self._read_anew(scope_id)
         return sorted(self._index.alive(scope_id, kind), key=lambda record: record.created)
 
-    def hold(self, record: FileRecord) -> Callable[[], None]:
-        """Keep a file from eviction and expiry until the function returned is called. Raises FileGone."""
-        return self._index.hold(record)
+    async def hold(self, record: FileRecord) -> Release:
+        """Keep a file from eviction and expiry until the function returned is called. Raises FileGone,
+        StoreUnavailable."""
+        return await self._holds.hold(record)
 
-    def hold_key(self, key: str) -> Callable[[], None]:
-        """As ``hold``, by the key of the file's record."""
+    def hold_known(self, key: str) -> Release:
+        """Keep a file, named by its record's key, from eviction and expiry here. Raises FileGone for one that is not
+        known here."""
         record = self._index.get(key)
         if record is None:
             raise FileGone()
@@ -167,6 +230,7 @@ class FileRegistry:
 
     async def read(self, record: FileRecord) -> OpenFile:
         """Open a file, used now. Raises FileGone, StorageFailed; a record whose file is gone is dropped."""
+        await self.know(record.scope)
         if self._index.get(record.key) is None:
             raise FileGone()
         self._index.touch(record)
@@ -180,6 +244,7 @@ class FileRegistry:
 
     async def confirm(self, record: FileRecord) -> None:
         """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""
+        await self.know(record.scope)
         if self._index.get(record.key) is None:
             raise FileGone()
         if not await self._files.holds(
@@ -229,7 +294,7 @@ class FileRegistry:
     def expect(self, place: Place) -> Callable[[], None]:
         """Keep the sweep from the directory of a place that a tool was told to write to, until the function returned is
         called."""
-        return self._transactions.expect(place)
+        return self._places.expect(place)
 
     async def keep_artifact(
         self, scope: Scope, place: Place, file: NewFile, staging: Staging | None
@@ -241,19 +306,18 @@ class FileRegistry:
         """
         record = self._record(scope, place, file)
         staged = Staged(self._ledger, scope.id)
-        forget = self._transactions.expect(place)
+        forget = self._places.expect(place)
         try:
             try:
                 staged.grow(file.measure.size)
             except StorageFull:
-                await self._transactions.put_out_expired()
-                await self._transactions.make_room(scope.id, FileKind.ARTIFACT, file.measure.size, 0)
+                if not await self._transactions.draw(file.measure.size):
+                    await self._transactions.put_out_expired()
+                    await self._transactions.make_room(scope.id, FileKind.ARTIFACT, file.measure.size, 0)
                 staged.grow(file.measure.size)
             await self._transactions.take_in([IncomingFile(record, staging)], staged)
         except BaseException:
-            await run_to_completion(
-                self._transactions.remove(place) if staging is None else staging.discard()
-            )
+            await run_to_completion(self._places.remove(place) if staging is None else staging.discard())
             raise
         finally:
             forget()
@@ -280,9 +344,11 @@ class FileRegistry:
 
     async def drop(self, record: FileRecord) -> None:
         """Hold this file no longer, whoever uses it. Harmless when it is gone. Raises StoreUnavailable."""
-        await self._transactions.put_out(
-            record.scope, lambda: [record] if self._index.get(record.key) is not None else []
-        )
+
+        async def choose() -> Records:
+            return [record] if self._index.get(record.key) is not None else []
+
+        await self._transactions.put_out(record.scope, choose)
 
     async def drop_scope(self, scope_id: str) -> None:
         """The scope has ended: hold nothing of it, and let nothing in that is on its way. Raises StoreUnavailable."""
@@ -298,20 +364,16 @@ class FileRegistry:
         """Write down last accesses, and remove expired files, files of scopes that are ``gone``, and files that no
         record knows. Raises StoreUnavailable, StorageFailed.
         """
-        await self._write_last_access()
+        await self.write_last_access()
         await self.expire()
         if gone is not None:
-            for scope in self._index.scopes():
-                if await gone(scope):
-                    await self.drop_scope(scope.id)
+            await self._cleanup.drop_gone(gone, self.drop_scope)
+        self._scopes.drop_unused()
         if self._limits.sweep_grace is not None:
-            swept = await self._files.sweep(
-                self._transactions.knows, self._clock() - self._limits.sweep_grace
-            )
-            if swept:
-                self._log.info("removed files that no record knows", files=swept)
+            await self._cleanup.sweep(self._limits.sweep_grace)
 
-    async def _write_last_access(self) -> None:
+    async def write_last_access(self) -> None:
+        """Write down when files were last used. Raises StoreUnavailable."""
         used = self._index.take_used()
         dues = {key: due for key, record in used.items() if (due := self.expires_at(record)) is not None}
         try:

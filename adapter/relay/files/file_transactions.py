@@ -1,64 +1,41 @@
 """Changes of a scope's files: files are added all or none; when one is removed, its row goes before its bytes.
 
-Changes of one scope happen one after another, so room that was found a moment ago is still there. The rows of
-files that are removed to make room change in one step with the rows of the new files: if the process is killed
-at any moment, it leaves at worst files without a row, and the sweep removes those.
+Changes of one scope happen one after another here, so room that was found a moment ago is still there. Where replicas
+share the store, the change that another one made first makes ours fail: then the scope is read again, and what is to go
+is chosen again. The rows of files that are removed to make room change in one step with the rows of the new files: if
+the process is killed at any moment, it leaves at worst files without a row, and the sweep removes those.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
-from weakref import WeakValueDictionary
+from typing import NamedTuple, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import StorageFailed, StoreUnavailable
-from adapter.files.port import FileStore, Staging
+from adapter.errors import StoreUnavailable
 from adapter.relay.background import run_to_completion
-from adapter.relay.files.file_index import FileIndex
+from adapter.relay.files.file_index import FileIndex, ScopeFiles, sizes
+from adapter.relay.files.head_writer import TABLE, HeadWriter
+from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, Spend, Staged
+from adapter.relay.files.scope_cache import ScopeCache
+from adapter.relay.files.storage_share import StorageShare
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
-from adapter.rules.files.quota import Ledger
-from adapter.state.port import ABSENT, Delete, Put, Store
+from adapter.state.port import ABSENT, Conflict, Delete, Put
 
-TABLE = "files"
+T = TypeVar("T")
 
-Spend = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
-"""Burns what may be used once, and returns what takes that back; raises when somebody else was first."""
+TRIES = 20
+"""How often a change is tried while other replicas are first."""
 
+AT_ONCE = 50
+"""Scopes that are looked after at the same time."""
 
-class IncomingFile(NamedTuple):
-    """A file that is to be held. ``staging`` None: its bytes lie at the record's place already, where whoever brings
-    it expects it.
-    """
-
-    record: FileRecord
-    staging: Staging | None
-
-
-class Staged:
-    """Bytes of one newcomer that are on disk ahead of their entry. ``size`` of them are counted."""
-
-    def __init__(self, ledger: Ledger, scope_id: str) -> None:
-        self._ledger = ledger
-        self.scope_id = scope_id
-        self.size = 0
-
-    def grow(self, size: int) -> None:
-        """Raises StorageFull, counting nothing."""
-        if size:
-            self._ledger.stage(self.scope_id, size)
-            self.size += size
-
-    def shrink(self, size: int) -> None:
-        self._ledger.unstage(self.scope_id, size)
-        self.size -= size
-
-    def release(self) -> None:
-        """The bytes are gone, or an entry."""
-        self.shrink(self.size)
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.2
+"""Seconds of a pause before a change is tried again, at most."""
 
 
 class _Taken(NamedTuple):
@@ -66,8 +43,8 @@ class _Taken(NamedTuple):
     unspend: Callable[[], Awaitable[None]] | None
 
 
-_Directory = tuple[FileKind, str, str]
-"""A place but for its name: nothing else lies there."""
+Choice = Callable[[], Awaitable[Sequence[FileRecord]]]
+"""Names the files that go, of a scope as it is known just then."""
 
 
 def _gone(record: FileRecord) -> Delete:
@@ -75,50 +52,28 @@ def _gone(record: FileRecord) -> Delete:
 
 
 class FileTransactions:
-    """The one writer of file rows. ``gone`` is told of each file that is held no longer."""
+    """Adds and removes files. ``gone`` is told of each file that is held no longer."""
 
     def __init__(
         self,
-        store: Store,
-        files: FileStore,
+        scopes: ScopeCache,
+        writer: HeadWriter,
+        share: StorageShare,
+        places: FilePlaces,
         index: FileIndex,
         log: FilteringBoundLogger,
         gone: Callable[[FileRecord], None],
     ) -> None:
-        self._store = store
-        self._files = files
+        self._scopes = scopes
+        self._writer = writer
+        self._share = share
+        self._places = places
         self._index = index
         self._log = log
         self._gone = gone
-        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._expected: dict[_Directory, int] = {}
 
     def __repr__(self) -> str:
-        return (
-            f"<FileTransactions: {len(self._changing)} scopes changing, {len(self._expected)} files expected>"
-        )
-
-    def knows(self, place: Place) -> bool:
-        """Tell whether a file at that place is held, or about to come or go. Safe to ask from any thread."""
-        return place[:3] in self._expected or self._index.knows(place)
-
-    def expect(self, *places: Place) -> Callable[[], None]:
-        """Let all files in the directories of these places be known though no record knows them, until the function
-        returned is called: a tool may write its file under another name first.
-        """
-        waiting = list(places)
-        for place in places:
-            directory = place[:3]
-            self._expected[directory] = self._expected.get(directory, 0) + 1
-
-        def forget() -> None:
-            while waiting:
-                directory = waiting.pop()[:3]
-                self._expected[directory] -= 1
-                if not self._expected[directory]:
-                    del self._expected[directory]
-
-        return forget
+        return f"<FileTransactions: {self._scopes!r}>"
 
     # --- in ---------------------------------------------------------------------------------------------------
 
@@ -135,46 +90,47 @@ class FileTransactions:
         stagings when this raises. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable, and what
         ``spend`` and, when it is these files' turn, ``check`` raise.
         """
-        async with self._change(arrivals[0].record.scope):
+        async with self._scopes.lock(arrivals[0].record.scope):
             if check is not None:
                 check()
             await run_to_completion(self._take_in(arrivals, staged, spend), self._give_back)
 
     async def _take_in(self, arrivals: Sequence[IncomingFile], staged: Staged, spend: Spend | None) -> _Taken:
         scope_id = arrivals[0].record.scope
-        await self._put_out(self._index.over(scope_id))
+        await self._put_out_over(scope_id)
         moving = [(record.place, staging) for record, staging in arrivals if staging is not None]
         if spend is not None or moving:
-            self._victims(arrivals, staged)  # refuses before anything is spent or moved
+            await self._victims(arrivals, staged)  # refuses before anything is spent or moved
         unspend = await spend() if spend else None
-        forget = self.expect(*(place for place, _ in moving))
+        forget = self._places.expect(*(place for place, _ in moving))
         placed: list[Place] = []
         try:
             for place, staging in moving:
                 placed.append(place)
-                await self._files.place(staging, place)
-            await self._write_down(arrivals, staged)
+                await self._places.put(staging, place)
+            await self._in_turn(scope_id, partial(self._write_down, arrivals, staged))
         except BaseException:
             for place in placed:
-                await self.remove(place)
+                await self._places.remove(place)
             await self._take_back(unspend)
             raise
         finally:
             forget()
         return _Taken(arrivals, unspend)
 
-    async def _write_down(self, arrivals: Sequence[IncomingFile], staged: Staged) -> None:
+    async def _write_down(self, arrivals: Sequence[IncomingFile], staged: Staged, scope: ScopeFiles) -> None:
         """Exchange victims for newcomers. The sum of all bytes counted is the same until the victims are gone."""
         # Asked again: in the meantime somebody may have begun to use one of them.
-        victims = self._victims(arrivals, staged)
+        victims = await self._victims(arrivals, staged)
         records = [arrival.record for arrival in arrivals]
-        leaving = [victim.place for victim in victims]
-        forget = self.expect(*leaving)
+        forget = self._places.expect(*(victim.place for victim in victims))
         try:
             undo: list[Callable[[], None]] = []
             try:
+                if self._scopes.is_shared:
+                    self._linger(scope, records, undo)
                 self._exchange(victims, records, staged, undo)
-                await self._store.commit([*map(_gone, victims), *map(self._new, records)])
+                await self._writer.commit(scope, [*map(_gone, victims), *map(self._new, records)])
             except BaseException:
                 for step in reversed(undo):
                     step()
@@ -183,9 +139,35 @@ class FileTransactions:
                 self._index.show(record)
             for victim in victims:
                 self._gone(victim)
-                await self.remove(victim.place)
+                await self._places.remove(victim.place)
         finally:
             forget()
+
+    async def in_turn(self, scope_id: str, change: Callable[[ScopeFiles], Awaitable[T]]) -> T:
+        """As ``_in_turn``, when it is this change's turn."""
+        async with self._scopes.lock(scope_id):
+            return await self._in_turn(scope_id, change)
+
+    async def _in_turn(self, scope_id: str, change: Callable[[ScopeFiles], Awaitable[T]]) -> T:
+        """Do a change of a scope whose lock the caller has; where another replica was first, again with the scope as it
+        is then. Raises StoreUnavailable where others are first all the time, and what the change raises.
+        """
+        for number in range(TRIES):
+            try:
+                await self._share.confirm()
+                return await change(await self._scopes.confirm(scope_id))
+            except Conflict:
+                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
+                await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads replicas, hides nothing
+        raise StoreUnavailable("Other replicas change the files of this session all the time; try again.")
+
+    def _linger(
+        self, scope: ScopeFiles, records: Sequence[FileRecord], undo: list[Callable[[], None]]
+    ) -> None:
+        """Let other replicas spare artifacts that were just made: the call that made them uses them next."""
+        keys = {record.key for record in records if record.kind is FileKind.ARTIFACT}
+        undo.append(partial(scope.lingering.difference_update, keys))
+        scope.lingering |= keys
 
     def _new(self, record: FileRecord) -> Put:
         return Put(TABLE, record.key, encode(record), self._index.expires_at(record), expected=ABSENT)
@@ -198,7 +180,7 @@ class FileTransactions:
         undo: list[Callable[[], None]],
     ) -> None:
         """``undo`` gets what takes it back, step by step and the last step first."""
-        new, old = (sum(record.content.size for record in some) for some in (records, victims))
+        new, old = sizes(records), sizes(victims)
         undo.append(partial(staged.grow, new))
         staged.shrink(new)
         for victim in victims:
@@ -214,19 +196,34 @@ class FileTransactions:
         staged.grow(old)
         undo.append(partial(staged.shrink, old))
 
-    def _victims(self, arrivals: Sequence[IncomingFile], staged: Staged) -> list[FileRecord]:
+    async def _victims(self, arrivals: Sequence[IncomingFile], staged: Staged) -> list[FileRecord]:
         first = arrivals[0].record
-        sizes = [arrival.record.content.size for arrival in arrivals]
-        return self._room_for(first.scope, first.kind, sizes, staged.size)
+        new = [arrival.record.content.size for arrival in arrivals]
+        return await self._room_for(first.scope, first.kind, new, staged.size)
 
-    def _room_for(self, scope_id: str, kind: FileKind, sizes: Sequence[int], staged: int) -> list[FileRecord]:
-        keys = self._index.ledger.room_for(scope_id, kind, sizes, staged)
+    async def _room_for(
+        self, scope_id: str, kind: FileKind, new: Sequence[int], staged: int
+    ) -> list[FileRecord]:
+        """The files that go for new ones of these sizes. The caller has the lock of the scope."""
+        await self._share.draw(self._index.ledger.lacking(sum(new), staged))
+        find = partial(self._index.ledger.room_for, scope_id, kind, new, staged)
+        await self._scopes.confirm(scope_id)
+        keys = find(self._index.spared(scope_id))
+        if keys and self._scopes.is_shared:
+            # Others may have used them since, or have begun to.
+            await self._scopes.read(scope_id)
+            keys = find(self._index.spared(scope_id))
         return [record for key in keys if (record := self._index.get(key)) is not None]
 
     async def _give_back(self, taken: _Taken) -> None:
         """Whoever brought these files went away before being told that they are held."""
+        records = [arrival.record for arrival in taken.arrivals]
+
+        async def choose() -> Sequence[FileRecord]:
+            return [record for record in records if self._index.get(record.key) is not None]
+
         try:
-            await self._put_out([arrival.record for arrival in taken.arrivals])
+            await self._put_out(records[0].scope, choose)
         except StoreUnavailable:
             self._log.warning("files that nobody knows of stay until they expire, because the store failed")
         await self._take_back(taken.unspend)
@@ -238,29 +235,50 @@ class FileTransactions:
             except StoreUnavailable:
                 self._log.warning("a credential stays spent, because the state store failed")
 
+    async def draw(self, size: int) -> bool:
+        """Have so many bytes more to spare here, if other replicas leave them. True if there is room now. Raises
+        StoreUnavailable."""
+        await self._share.draw(self._index.ledger.lacking(size, 0))
+        return self._index.ledger.lacking(size, 0) <= 0
+
     # --- out --------------------------------------------------------------------------------------------------
 
-    async def put_out(self, scope_id: str, choose: Callable[[], Sequence[FileRecord]]) -> None:
+    async def put_out(self, scope_id: str, choose: Choice) -> None:
         """Hold those files of a scope no longer that ``choose`` names when it is their turn.
 
         Raises StoreUnavailable; then they are held still.
         """
+        async with self._scopes.lock(scope_id):
+            await run_to_completion(self._put_out(scope_id, choose))
 
-        async def chosen() -> None:
-            # In one go with the choice: in between, somebody might begin to use one of them.
-            await self._put_out(choose())
+    async def put_out_over(self, scope_id: str) -> None:
+        """Hold nothing of a scope whose time is over. Raises StoreUnavailable."""
+        async with self._scopes.lock(scope_id):
+            await run_to_completion(self._put_out_over(scope_id))
 
-        async with self._change(scope_id):
-            await run_to_completion(chosen())
+    async def _put_out_over(self, scope_id: str) -> None:
+        await self._scopes.confirm(scope_id)
+        over = self._index.over(scope_id)
+        if over and self._scopes.is_shared:
+            await self._scopes.read(scope_id)  # others may have used them since
+
+        async def choose() -> Sequence[FileRecord]:
+            return [record for record in over if self._is_over(record)]
+
+        if over:
+            await self._put_out(scope_id, choose)
+
+    def _is_over(self, record: FileRecord) -> bool:
+        return self._index.get(record.key) is not None and self._index.is_over(record)
 
     async def put_out_expired(self) -> None:
         """Hold nothing longer whose time is over, whosever it is. Raises StoreUnavailable."""
-
-        async def put_out(scope_id: str) -> None:
-            await self.put_out(scope_id, lambda: self._index.over(scope_id))
-
-        over = [scope.id for scope in self._index.scopes() if self._index.over(scope.id)]
-        await asyncio.gather(*map(put_out, over))
+        done: set[str] = set()
+        while scopes := await self._scopes.overdue() - done:
+            done |= scopes
+            for first in range(0, len(scopes), AT_ONCE):
+                some = sorted(scopes)[first : first + AT_ONCE]
+                await asyncio.gather(*map(self.put_out_over, some))
 
     async def make_room(self, scope_id: str, kind: FileKind, size: int, staged: int) -> None:
         """Let files of a scope go, as the policy has it, so that ``size`` bytes of a kind may come to it, ``staged``
@@ -269,30 +287,36 @@ class FileTransactions:
         Raises QuotaReached and StorageFull where it would not help, before anything goes; StoreUnavailable.
         """
 
-        await self.put_out(scope_id, lambda: self._room_for(scope_id, kind, [size], staged))
+        await self.put_out(scope_id, partial(self._room_for, scope_id, kind, [size], staged))
 
     async def put_out_scope(self, scope_id: str) -> None:
         """Hold nothing of a scope, and leave nothing of it on disk. Raises StoreUnavailable."""
-        async with self._change(scope_id):
+        async with self._scopes.lock(scope_id):
             await run_to_completion(self._put_out_scope(scope_id))
 
     async def _put_out_scope(self, scope_id: str) -> None:
-        await self._put_out(self._index.all_of(scope_id))
-        try:
-            await self._files.remove_scope(scope_id)
-        except StorageFailed as error:
-            self._log.warning(
-                "what a scope left could not be removed; the sweep will try again", why=str(error)
-            )
+        async def choose() -> Sequence[FileRecord]:
+            return self._index.all_of(scope_id)
 
-    async def _put_out(self, records: Sequence[FileRecord]) -> None:
+        await self._put_out(scope_id, choose)
+        await self._places.remove_scope(scope_id)
+
+    async def _put_out(self, scope_id: str, choose: Choice) -> None:
+        """Remove what is chosen. The caller has the lock of the scope."""
+
+        async def chosen(scope: ScopeFiles) -> None:
+            await self._remove_rows(scope, await choose())
+
+        await self._in_turn(scope_id, chosen)
+
+    async def _remove_rows(self, scope: ScopeFiles, records: Sequence[FileRecord]) -> None:
         if not records:
             return
-        forget = self.expect(*(record.place for record in records))
+        forget = self._places.expect(*(record.place for record in records))
         for record in records:
             self._index.hide(record)
         try:
-            await self._store.commit([*map(_gone, records)])
+            await self._writer.commit(scope, [*map(_gone, records)], records)
         except BaseException:
             for record in records:
                 self._index.show(record)
@@ -301,16 +325,5 @@ class FileTransactions:
             forget()
         for record in records:
             self._gone(record)
-            await self.remove(record.place)
+            await self._places.remove(record.place)
             self._index.ledger.remove(record.key)
-
-    async def remove(self, place: Place) -> None:
-        """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""
-        try:
-            await self._files.remove(place)
-        except StorageFailed as error:
-            self._log.warning("a file could not be removed; the sweep will try again", why=str(error))
-
-    def _change(self, scope_id: str) -> asyncio.Lock:
-        # Held by those who wait for it, so it lives exactly as long as somebody does.
-        return self._changing.setdefault(scope_id, asyncio.Lock())

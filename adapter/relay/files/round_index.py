@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import PendingRound
 from adapter.rules.files.file_records import FileKind, Place
+from adapter.state.port import ABSENT
 
 ARTIFACT = "artifact"
 """The note of a call that holds when it began and the place that was made for its file."""
@@ -17,11 +18,12 @@ ARTIFACT = "artifact"
 class WaitingRound:
     """A pending round, the request that goes on with it just now, and what lets go of what it holds.
 
-    ``size`` is in bytes of its row.
+    ``size`` is in bytes of its row, ``version`` that of its row; ABSENT: it could not be written.
     """
 
     pending: PendingRound
     size: int = 0
+    version: int = ABSENT
     taken_by: Call | None = None
     releases: list[Callable[[], None]] = field(default_factory=list)
 
@@ -46,7 +48,7 @@ Group = dict[str, WaitingRound]
 
 
 class RoundIndex:
-    """All pending rounds; whoever changes one takes it out first and puts it in again."""
+    """The pending rounds that are known here; whoever changes one takes it out first and puts it in again."""
 
     def __init__(self) -> None:
         self._all: Group = {}

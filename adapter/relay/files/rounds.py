@@ -29,8 +29,9 @@ from adapter.rules.calls.rounds import (
     round_key,
     state_of,
 )
+from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.redaction import Redaction
-from adapter.state.port import Store
+from adapter.state.port import ABSENT, Delete, Row, Store
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Replace, edit
 
@@ -106,6 +107,7 @@ class Rounds:
         self._log = log
         self._path_free = Redaction(files.roots, {})
         self._index = RoundIndex()
+        self._any = True
 
     def __repr__(self) -> str:
         return f"<Rounds: {self._index!r}>"
@@ -113,42 +115,101 @@ class Rounds:
     # --- life -------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Know again what an earlier process kept. Raises StoreUnavailable."""
-        after = ""
-        found: list[tuple[PendingRound, int]] = []
-        while rows := await self._store.scan(TABLE, after=after):
-            after = rows[-1].key
-            for row in rows:
-                try:
-                    found.append((decode(row.value), len(row.value)))
-                except ValueError:  # one that another version wrote harms no other
-                    self._log.warning("a pending round cannot be read and is passed over")
-        for pending, size in sorted(found, key=lambda each: each[0].due):
-            waiting = WaitingRound(pending, size)
-            self._index.add(waiting)
-            self._hold(waiting)
+        """Raises StoreUnavailable."""
+        # Where none is left and nobody else writes any, no scope needs to be looked at for some.
+        self._any = self._store.shared or bool(await self._store.scan(TABLE, limit=1))
+        self._registry.on_read.append(self.read)
+        self._registry.claims.append(self.claims)
+
+    async def read(self, scope_id: str) -> None:
+        """Know the rounds of a scope as they are now, and hold its files for them. Raises StoreUnavailable."""
+        if not self._any:
+            return
+        rows = await self._rows(scope_id)
+        keys = {row.key for row in rows}
+        for waiting in self._index.of_scope(scope_id):
+            if waiting.version != ABSENT and waiting.taken_by is None and _key(waiting.pending) not in keys:
+                self._index.drop(waiting)  # another replica has ended it
+                waiting.let_go()
+        for row in rows:
+            self._adopt(row)
+
+    async def _rows(self, scope_id: str) -> list[Row]:
+        rows: list[Row] = []
+        while page := await self._store.scan(TABLE, group=scope_id, after=rows[-1].key if rows else ""):
+            rows += page
+        return rows
+
+    def _adopt(self, row: Row) -> None:
+        """Know a round as its row says it is."""
+        known = self._index.get(row.key.rpartition("/")[2])
+        if known is not None and (known.version == row.version or known.taken_by is not None):
+            return
+        try:
+            pending = decode(row.value)
+        except ValueError:  # one that another version wrote harms no other
+            self._log.warning("a pending round cannot be read and is passed over")
+            return
+        waiting = WaitingRound(pending, len(row.value), row.version)
+        if known is not None:
+            self._index.drop(known)
+        self._index.add(waiting)
+        self._hold(waiting)
+        if known is not None:
+            known.let_go()
+
+    async def claims(self, place: Place) -> bool:
+        """Tell whether a tool that waits for its user may write at that place. Raises StoreUnavailable."""
+        if not self._any or place.kind is not FileKind.ARTIFACT:
+            return False
+        await self._know(place.scope)
+        places = (waiting.place for waiting in self._index.of_scope(place.scope))
+        return any(each is not None and each[:3] == place[:3] for each in places)
+
+    async def _know(self, scope_id: str) -> None:
+        """Know the files of a scope, which are held for its rounds, and those rounds. Raises StoreUnavailable."""
+        if self._any:
+            await self._registry.know(scope_id)
+            await self.read(scope_id)
 
     async def expire(self) -> None:
         """Give up what waited too long. Raises StoreUnavailable."""
         now = self._clock()
-        for waiting in self._index.overdue(now):
-            await self._give_up(waiting)
         for row in await self._store.overdue(TABLE, now):
-            if row.key not in self._index:
-                await self._store.delete(TABLE, row.key)
+            waiting = self._index.get(row.key.rpartition("/")[2])
+            if waiting is None or waiting.taken_by is None:
+                await self._expire(row)
+        for waiting in self._index.overdue(now):
+            row_now = await self._store.get(TABLE, _key(waiting.pending))
+            if row_now is not None and waiting.version not in (ABSENT, row_now.version):
+                self._adopt(row_now)  # another replica went on with it
+            else:
+                await self._give_up(waiting)
+
+    async def _expire(self, row: Row) -> None:
+        self._adopt(row)
+        waiting = self._index.get(row.key.rpartition("/")[2])
+        if waiting is None:
+            await self._store.delete(TABLE, row.key)
+        else:
+            await self._give_up(waiting)
 
     async def end_scope(self, scope_id: str) -> None:
-        """The scope has ended, and its files are gone."""
+        """The scope has ended, and its files are gone. Raises StoreUnavailable."""
         for waiting in self._index.of_scope(scope_id):
             await self._forget(waiting)
+        if self._any:
+            await self._store.commit([Delete(TABLE, row.key) for row in await self._rows(scope_id)])
 
     # --- a request that goes on -------------------------------------------------------------------------------
 
-    def resume(self, call: Call, key: str) -> str | None:
+    async def resume(self, call: Call, key: str) -> str | None:
         """Give the call what its earlier rounds noted; the server's own state, where the client was given another.
 
         Raises LimitReached while another request goes on with the same round, for both would write the same file.
+        Raises StoreUnavailable.
         """
+        await self._know(call.scope.id)
         waiting = self._index.find(key, self._clock())
         if waiting is None:
             return None
@@ -180,6 +241,8 @@ class Rounds:
         The response as it shall leave: a state that holds a path of the store stays here, and the client gets a text
         that stands for it.
         """
+        self._any = True
+        await self._know(call.scope.id)
         waiting = self._index.get(call.notes.get(_ROUND, ""))
         if waiting is None:
             waiting = WaitingRound(PendingRound(secrets.token_hex(16), call.scope, 0.0, {}))
@@ -193,7 +256,7 @@ class Rounds:
             return response
         self._index.add(waiting)
         self._hold(waiting)
-        await self._write(waiting.pending, row)
+        await self._write(waiting, row)
         await self._make_room(call.scope.id)
         if given == state:
             return response
@@ -234,9 +297,10 @@ class Rounds:
         if waiting is not None:
             await self._forget(waiting)
 
-    async def _write(self, pending: PendingRound, row: bytes) -> None:
+    async def _write(self, waiting: WaitingRound, row: bytes) -> None:
+        pending = waiting.pending
         try:
-            await self._store.put(TABLE, pending.id, row, due=pending.due)
+            waiting.version = (await self._store.put(TABLE, _key(pending), row, due=pending.due)).version
         except StoreUnavailable:
             self._log.warning("a pending round would not survive a restart, because the state store failed")
 
@@ -253,7 +317,7 @@ class Rounds:
             yield self._registry.expect(place)
         for key, link in waiting.pending.notes.get(DELIVERED, {}).items():
             try:
-                yield self._registry.hold_key(key)
+                yield self._registry.hold_known(key)
             except FileGone:
                 continue
             if link is not None:
@@ -263,7 +327,7 @@ class Rounds:
         self._index.drop(waiting)
         waiting.let_go()
         try:
-            await self._store.delete(TABLE, waiting.pending.id)
+            await self._store.delete(TABLE, _key(waiting.pending))
         except StoreUnavailable:
             self._log.warning("a round that is over stays in the state store until it is due")
 
@@ -276,6 +340,11 @@ class Rounds:
                 await self._files.remove(place)
             except AdapterError as error:
                 self._log.warning("a tool's file could not be removed", why=error.code)
+
+
+def _key(pending: PendingRound) -> str:
+    """The key of a round's row. Those of one scope stand together."""
+    return f"{pending.scope.id}/{pending.id}"
 
 
 def key_of(call: Call, state: str) -> str:
@@ -300,7 +369,7 @@ class RoundStage:
         body = call.envelope.body
         state = state_of(parse(body).get("params")) if STATE in body else None
         if state is not None:
-            own = self._rounds.resume(call, key_of(call, state))
+            own = await self._rounds.resume(call, key_of(call, state))
             if own is not None:
                 call.change(Replace(("params", "requestState"), dump(own)))
         return None

@@ -16,10 +16,11 @@ from typing import NamedTuple
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
 from adapter.files.port import ContentSource, FileStore, Measure, Staging
 from adapter.relay.background import run_to_completion
-from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend, Staged
+from adapter.relay.files.file_transactions import FileTransactions
+from adapter.relay.files.incoming_files import IncomingFile, Spend, Staged
 from adapter.rules.files.file_records import FileKind, FileRecord
 
-FILL = 4 * 1024 * 1024
+FILL = 16 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows."""
 
 LEAST_FILL = 64 * 1024
@@ -190,7 +191,7 @@ class UploadBatch:
         try:
             self._staged.grow(len(chunk))
         except StorageFull:
-            await self._make_room()
+            await self._make_room(len(chunk))
             self._staged.grow(len(chunk))
         self._size += len(chunk)
         await self._coming[2].write(chunk)
@@ -227,8 +228,12 @@ class UploadBatch:
             return 0
         return room
 
-    async def _make_room(self) -> None:
-        """Make room if all files together leave none: remove expired files, then others of the scope itself."""
+    async def _make_room(self, more: int) -> None:
+        """Make room for more bytes if all files together leave none: take what other replicas do not need, remove
+        expired files, then others of the scope itself.
+        """
+        if await self._transactions.draw(more):
+            return
         await self._transactions.put_out_expired()
         if self._bound is None:
             return  # it may turn out never to fit, and would have pushed out everything by then

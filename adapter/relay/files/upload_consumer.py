@@ -163,7 +163,7 @@ class _Delivery:
         """The text for a file, which is kept until the call is over. Raises HandleRefused, FileGone, StorageFailed."""
         text = self._texts.get(record.key)
         if text is None:
-            call.defer(self._registry.hold(record))
+            call.defer(await self._registry.hold(record))
             text = self._texts[record.key] = await self._text(call, record)
             link = text if self._rule.delivery == "url" else None
             call.notes.setdefault(DELIVERED, {})[record.key] = link

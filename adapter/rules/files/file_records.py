@@ -128,6 +128,15 @@ def decode(data: bytes) -> FileRecord:
         raise ValueError("not a file record") from error
 
 
+def size_in(data: bytes) -> int:
+    """The size in a row's value, in bytes; 0 if this version cannot read it."""
+    try:
+        size = orjson.loads(data)["size"]
+    except (ValueError, KeyError, TypeError):
+        return 0
+    return size if isinstance(size, int) else 0
+
+
 def _packed(text: str) -> str:
     # orjson refuses lone surrogates, which a name out of a header or a directory may hold.
     return text.encode("utf-8", "surrogatepass").decode("latin-1")

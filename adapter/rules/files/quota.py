@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -45,13 +45,20 @@ class Ledger:
     """The files that are kept for each scope. A file counts once: as staged bytes until it is an entry, then as that.
 
     A caller keeps every limit if it evicts the entries that ``room_for`` names before it adds the new file.
+
+    Only some scopes need to be known here. ``spare`` is what may still come to all scopes together, staged bytes
+    included, in bytes; None for any amount. Entries that are loaded or forgotten change nothing about it. ``added`` is
+    the sum of all bytes that were ever added.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.spare = limits.total_bytes
+        self.added = 0
         self._scopes: dict[str, dict[str, Entry]] = {}
         self._scope_of: dict[str, str] = {}
         self._used: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, FileKind]] = Counter()
         self._total = 0
         self._holds: Counter[str] = Counter()
         self._staged: Counter[str] = Counter()
@@ -70,13 +77,18 @@ class Ledger:
         """Bytes of all entries."""
         return self._total
 
+    @property
+    def staged(self) -> int:
+        """Bytes that are on their way into all scopes."""
+        return self._all_staged
+
     def used(self, scope: str) -> int:
         """Bytes of the scope's entries."""
         return self._used.get(scope, 0)
 
     def count(self, scope: str, kind: FileKind) -> int:
         """Return the number of entries of this kind that the scope has."""
-        return sum(entry.kind is kind for entry in self._scopes.get(scope, {}).values())
+        return self._counts.get((scope, kind), 0)
 
     def entry(self, key: str) -> Entry | None:
         scope = self._scope_of.get(key)
@@ -85,24 +97,42 @@ class Ledger:
     # --- what happens to it -----------------------------------------------------------------------------------
 
     def add(self, entry: Entry) -> None:
-        """Count a file. One that is counted already counts as it is now."""
+        """Count a file that comes. One that is counted already counts as it is now."""
         self.remove(entry.key)
+        self.load(entry)
+        self.added += entry.size
+        if self.spare is not None:
+            self.spare -= entry.size
+
+    def remove(self, key: str) -> None:
+        """Count a file that goes no more. Harmless when it is not counted; its holds stay until they are released."""
+        entry = self.forget(key)
+        if entry is not None and self.spare is not None:
+            self.spare += entry.size
+
+    def load(self, entry: Entry) -> None:
+        """Know of a file that is kept already, and is not known yet."""
         self._scopes.setdefault(entry.scope, {})[entry.key] = entry
         self._scope_of[entry.key] = entry.scope
         self._used[entry.scope] += entry.size
+        self._counts[entry.scope, entry.kind] += 1
         self._total += entry.size
 
-    def remove(self, key: str) -> None:
-        """Count a file no more. Harmless when it is not counted; its holds stay until they are released."""
+    def forget(self, key: str) -> Entry | None:
+        """Know no longer of a file that is kept, or was removed by somebody else."""
         scope = self._scope_of.pop(key, None)
         if scope is None:
-            return
+            return None
         entries = self._scopes[scope]
-        size = entries.pop(key).size
-        self._used[scope] -= size
-        self._total -= size
+        entry = entries.pop(key)
+        self._used[scope] -= entry.size
+        self._counts[scope, entry.kind] -= 1
+        self._total -= entry.size
         if not entries:
             del self._scopes[scope], self._used[scope]
+            for kind in FileKind:
+                self._counts.pop((scope, kind), None)
+        return entry
 
     def touch(self, key: str, now: float) -> None:
         """The file was used at ``now``. A clock that went back does not make it older; unknown keys are none."""
@@ -126,9 +156,8 @@ class Ledger:
         """Count bytes that go to disk ahead of their entry. Raises StorageFull, counting nothing, above the total;
         ``room_for`` says what may go for them.
         """
-        limit = self.limits.total_bytes
-        if limit is not None and self._total + self._all_staged + size > limit:
-            raise _storage_full(limit)
+        if self.spare is not None and self._all_staged + size > self.spare:
+            raise _storage_full(self.limits.total_bytes)
         self._staged[scope] += size
         self._all_staged += size
 
@@ -143,16 +172,24 @@ class Ledger:
 
     # --- room -------------------------------------------------------------------------------------------------
 
-    def room_for(self, scope: str, kind: FileKind, sizes: Sequence[int], staged: int) -> tuple[str, ...]:
+    def lacking(self, size: int, staged: int) -> int:
+        """Bytes that all files together leave too few for ``size`` more, ``staged`` of which are counted already; 0 or
+        less if there is room."""
+        return 0 if self.spare is None else self._all_staged - staged + size - self.spare
+
+    def room_for(
+        self, scope: str, kind: FileKind, sizes: Sequence[int], staged: int, spared: Container[str] = ()
+    ) -> tuple[str, ...]:
         """Keys of the scope's own files to evict, in order, so that files of these sizes fit; mostly none.
 
-        ``staged`` is how many of their bytes are counted as staged already, so that none counts twice. Raises
+        ``staged`` is how many of their bytes are counted as staged already, so that none counts twice. ``spared`` are
+        files that others use, and that stay as those that are held. Raises
         QuotaReached for files that do not fit the scope, StorageFull for files that do not fit with everybody
         else's; then nothing is to be evicted.
         """
         limits, new = self.limits, sum(sizes)
         self._check_count(scope, kind, len(sizes))
-        beyond_scope = beyond_total = 0
+        beyond_scope, beyond_total = 0, self.lacking(new, staged)
         if limits.scope_bytes is not None:
             if new > limits.scope_bytes:
                 raise QuotaReached(
@@ -160,12 +197,10 @@ class Ledger:
                     f"sessions.max_total_session_size is {limits.scope_bytes} bytes."
                 )
             beyond_scope = self.used(scope) + new - limits.scope_bytes
-        if limits.total_bytes is not None:
-            beyond_total = self._total + self._all_staged - staged + new - limits.total_bytes
         needed = max(beyond_scope, beyond_total)
         if needed <= 0:
             return ()
-        evictable = self._evictable(scope)
+        evictable = self._evictable(scope, spared)
         free = sum(entry.size for entry in evictable)
         if free < beyond_scope:
             raise QuotaReached(
@@ -183,12 +218,16 @@ class Ledger:
                 f"The session already has {most} artifacts: artifacts.max_per_session is reached."
             )
 
-    def _evictable(self, scope: str) -> list[Entry]:
+    def _evictable(self, scope: str, spared: Container[str]) -> list[Entry]:
         """The scope's entries that free something and are not held, the first to go first."""
         first = _FIRST_TO_GO[self.limits.policy]
         entries = self._scopes.get(scope, {}).values()
         return sorted(
-            (entry for entry in entries if entry.size and entry.key not in self._holds),
+            (
+                entry
+                for entry in entries
+                if entry.size and entry.key not in self._holds and entry.key not in spared
+            ),
             key=lambda entry: (entry.kind is not first, entry.last_access),
         )
 

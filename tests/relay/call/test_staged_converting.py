@@ -51,7 +51,7 @@ async def test_file_goes_in_and_another_comes_out(tmp_path: Path) -> None:
     async with tools(tmp_path, converting()) as one:
         handle, response = await converted(one, filename="turned.txt")
         artifact = artifact_of(response)
-        (record,) = one.artifacts()
+        (record,) = await one.artifacts()
         opened = await one.registry.read(record)
         assert (artifact["filename"], await opened.whole()) == ("turned.txt", b"olleh")
         opened.close()
@@ -107,7 +107,7 @@ async def test_input_that_a_result_names_is_not_its_output(tmp_path: Path) -> No
 
     async with tools(tmp_path, act, producing=producing("regex", argument=None)) as one:
         _, response = await converted(one)
-        assert "could not be captured" in error_of(response) and one.artifacts() == []
+        assert "could not be captured" in error_of(response) and await one.artifacts() == []
 
 
 async def test_failed_call_shows_the_handle_too(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ async def test_only_a_file_of_its_own_is_captured(tmp_path: Path, plant: Write) 
     """Whatever else a tool leaves at its place is neither followed nor opened, by no locator."""
     async with tools(tmp_path, leaving(plant), producing=producing("regex")) as one:
         assert "could not be captured" in error_of(await one.call("write", '{"filename":"passwd"}'))
-        assert one.artifacts() == [] and Path("/etc/passwd").exists()
+        assert await one.artifacts() == [] and Path("/etc/passwd").exists()
 
 
 async def test_paths_of_others_are_never_captured(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ async def test_paths_of_others_are_never_captured(tmp_path: Path) -> None:
         claims += map(str, (*tmp_path.glob("uploads/*/*/*"), theirs, database, "/etc/passwd", mine / "link"))
         claims += (f"{mine}/../{stranger.id}/{'f' * 32}/shot.png", f"file://{theirs}", f"{tmp_path}/lock")
         came = await one.call("write", "{}")
-        assert "could not be captured" in error_of(came) and one.artifacts() == []
+        assert "could not be captured" in error_of(came) and await one.artifacts() == []
         assert str(tmp_path) not in json.dumps(came)
 
 
@@ -379,7 +379,7 @@ async def test_number_of_artifacts_is_capped(tmp_path: Path) -> None:
     async with tools(tmp_path, writing(b"x"), limits=Limits(None, None, 1, POLICY)) as one:
         first = artifact_of(await one.call("write", "{}"))
         assert "artifacts.max_per_session" in error_of(await one.call("write", "{}"))
-        assert [record.id for record in one.artifacts()] == [first["artifact_id"]]
+        assert [record.id for record in await one.artifacts()] == [first["artifact_id"]]
 
 
 @pytest.mark.parametrize("required", [False, True])
@@ -391,7 +391,7 @@ async def test_some_of_several_files_fit(tmp_path: Path, required: bool) -> None
         came = (await one.call("write", "{}"))["result"]
         assert "not all of its files" in came["_meta"]["artifact_error"]
         if required:
-            assert came["isError"] is True and "artifact" not in came["_meta"] and one.artifacts() == []
+            assert came["isError"] is True and "artifact" not in came["_meta"] and await one.artifacts() == []
         else:
             assert came["_meta"]["artifact"]["filename"] == "notes.md" and "isError" not in came
 
@@ -402,7 +402,7 @@ async def test_files_of_one_result_do_not_evict_each_other(tmp_path: Path) -> No
     limits = Limits(len(PNG) + 10, None, None, POLICY)
     async with tools(tmp_path, act, producing=producing("embedded", argument=None), limits=limits) as one:
         came = (await one.call("write", "{}"))["result"]
-        assert [record.id for record in one.artifacts()] == [came["_meta"]["artifact"]["artifact_id"]]
+        assert [record.id for record in await one.artifacts()] == [came["_meta"]["artifact"]["artifact_id"]]
         assert "not all of its files" in came["_meta"]["artifact_error"]
 
 
@@ -511,7 +511,7 @@ async def test_no_path_that_a_result_could_name_leads_to_a_secret(tmp_path: Path
             came = await one.call("write", "{}")
             assert "secret of" not in str(came) and "secret upload" not in str(came), claims[-1]
             assert str(store) not in str(came), claims[-1]
-            for record in one.artifacts():
+            for record in await one.artifacts():
                 captured += 1
                 assert record.content.size == len(b"made"), claims[-1]
                 await one.registry.drop(record)

@@ -143,7 +143,7 @@ async def test_result_tells_of_the_artifact(tmp_path: Path) -> None:
     """``_meta.artifact``, a link behind the upstream's blocks, and the artifact's URI where its path stood."""
     async with tools(tmp_path, writing(PNG)) as one:
         came = await one.call("write", '{"filename":"bild ü.png"}')
-        (record,) = one.artifacts()
+        (record,) = await one.artifacts()
         uri = uri_of(record)
         assert parse_artifact(uri, "artifact://") == (one.scope.id, record.id, "bild ü.png")
         assert artifact_of(came) == {
@@ -173,7 +173,7 @@ async def test_result_that_names_the_file_from_elsewhere_shows_its_uri(tmp_path:
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", '{"filename":"my shot.png"}')
-        (record,) = one.artifacts()
+        (record,) = await one.artifacts()
         assert came["result"]["content"][0]["text"] == f"[Screenshot]({uri_of(record)})"
 
 
@@ -182,7 +182,7 @@ async def test_download_block_is_spelled_as_scripts_expect(tmp_path: Path) -> No
     async with tools(tmp_path, writing(b"made"), producing=producing(downloads=True)) as one:
         came = await one.call("write", '{"filename":"a.txt"}')
         url = artifact_of(came)["download_url"]
-        (record,) = one.artifacts()
+        (record,) = await one.artifacts()
         assert url.startswith(f"http://adapter.test/artifacts/one/{record.scope}/{record.id}/a.txt?exp=")
         _, link, block = came["result"]["content"]
         assert link["type"] == "resource_link"
@@ -221,7 +221,7 @@ async def test_paths_of_the_store_are_withheld_everywhere(tmp_path: Path) -> Non
 
     async with tools(tmp_path, act) as one:
         came = await one.call("write", '{"filename":"a.txt"}')
-        (record,) = one.artifacts()
+        (record,) = await one.artifacts()
         uri = uri_of(record)
         held = came["result"]
         assert held["content"][0]["text"] == f"a {uri} b {uri} c [withheld path] d"
@@ -325,7 +325,7 @@ async def test_resource_that_is_not_exposed_is_told_as_such(tmp_path: Path) -> N
     rule = producing(exposed=False)
     async with tools(tmp_path, writing(b"made"), producing=rule) as one:
         assert artifact_of(await one.call("write", "{}"))["expose_as_resource"] is False
-        assert [record.exposed for record in one.artifacts()] == [False]
+        assert [record.exposed for record in await one.artifacts()] == [False]
 
 
 # --- how the answer comes -------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ async def test_call_that_is_cut_off_leaves_no_place_for_ever(tmp_path: Path, whe
             await call
         one.clock.now += 1000
         await one.registry.tidy()
-        assert one.on_disk() == [] and one.artifacts() == []
+        assert one.on_disk() == [] and await one.artifacts() == []
 
 
 async def test_whole_answer_of_a_stream_is_changed_too(tmp_path: Path) -> None:

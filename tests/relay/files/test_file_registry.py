@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.file_registry import NewFile
-from adapter.relay.files.file_transactions import TABLE
+from adapter.relay.files.head_writer import TABLE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from tests.relay.filing import ALICE, BOB, Filing, measured
@@ -26,7 +26,7 @@ async def test_time_counts_from_the_last_access() -> None:
         assert await filing.is_found(used)
     assert filing.registry.expires_at(used) == filing.clock() + 100
     assert not await filing.is_found(unused)
-    assert filing.held() == [used]
+    assert await filing.held() == [used]
     await filing.registry.tidy()
     assert list(filing.files.placed) == [used.place]
     assert await filing.agrees()
@@ -39,9 +39,9 @@ async def test_reading_counts_as_access_and_listing_does_not() -> None:
     filing.clock.now += 60
     opened = await filing.registry.read(read)
     assert await opened.read(0, 10) == b"1"
-    assert filing.registry.list(ALICE.id, FileKind.UPLOAD) == [read, listed]
+    assert await filing.registry.list(ALICE.id, FileKind.UPLOAD) == [read, listed]
     filing.clock.now += 60
-    assert filing.held() == [read]
+    assert await filing.held() == [read]
 
 
 async def test_each_kind_has_its_time() -> None:
@@ -51,7 +51,7 @@ async def test_each_kind_has_its_time() -> None:
     assert filing.registry.expires_at(artifact) is None
     filing.clock.now += 10_000
     await filing.registry.tidy()
-    assert filing.held() == [artifact]
+    assert await filing.held() == [artifact]
     assert not await filing.is_found(upload)
 
 
@@ -94,7 +94,7 @@ async def test_held_file_is_neither_expired_nor_evicted() -> None:
     """Somebody works with it: its time stands still, and what would need its room is refused."""
     filing = Filing()
     [record] = await filing.upload(b"x" * 600)
-    release, release_too = filing.registry.hold(record), filing.registry.hold(record)
+    release, release_too = await filing.registry.hold(record), await filing.registry.hold(record)
     filing.clock.now += 1000
     await filing.registry.tidy()
     assert await filing.is_found(record)
@@ -102,7 +102,7 @@ async def test_held_file_is_neither_expired_nor_evicted() -> None:
     release()
     with pytest.raises(QuotaReached):
         await filing.upload(b"y" * 500)
-    assert filing.held() == [record]
+    assert await filing.held() == [record]
     assert filing.steps.taken["place"] == 1
     filing.clock.now += 50
     release_too()
@@ -120,12 +120,12 @@ async def test_file_taken_into_use_at_the_last_moment_is_not_evicted() -> None:
     there, go_on = filing.steps.gate("place")
     coming = asyncio.ensure_future(filing.upload(b"y" * 500))
     await there.wait()
-    release = filing.registry.hold(record)
+    release = await filing.registry.hold(record)
     go_on.set()
     with pytest.raises(QuotaReached):
         await coming
     release()
-    assert filing.held() == [record]
+    assert await filing.held() == [record]
     assert await filing.agrees()
 
 
@@ -135,7 +135,7 @@ async def test_file_on_its_way_out_cannot_be_taken_into_use() -> None:
     [record] = await filing.upload(b"1")
     await filing.registry.drop(record)
     with pytest.raises(FileGone):
-        filing.registry.hold(record)
+        await filing.registry.hold(record)
     with pytest.raises(FileGone):
         await filing.registry.read(record)
     await filing.registry.drop(record)
@@ -145,7 +145,7 @@ async def test_file_dropped_in_use_leaves_no_hold_behind() -> None:
     """An explicit end does not wait; the late release harms nothing."""
     filing = Filing()
     [record] = await filing.upload(b"1")
-    release = filing.registry.hold(record)
+    release = await filing.registry.hold(record)
     await filing.registry.drop(record)
     release()
     assert await filing.agrees()
@@ -176,7 +176,7 @@ async def test_eviction_takes_the_longest_unused_first_and_no_more_than_it_needs
     filing.clock.now += 1
     await filing.is_found(uploads[0])
     [new] = await filing.upload(b"y" * 250)
-    assert filing.held() == [uploads[0], uploads[2], new, artifact]
+    assert await filing.held() == [uploads[0], uploads[2], new, artifact]
     assert await filing.agrees()
 
 
@@ -195,7 +195,7 @@ async def test_bytes_that_go_and_come_are_counted_until_they_are_settled() -> No
     with pytest.raises(StoreUnavailable):
         await coming
     filing.steps.heal("rows")
-    assert filing.held() == [old]
+    assert await filing.held() == [old]
     await filing.upload(b"x" * 500, scope=BOB)
     assert await filing.agrees()
 
@@ -206,7 +206,7 @@ async def test_other_policy_takes_artifacts_first() -> None:
     [upload] = await filing.upload(b"x" * 500)
     await filing.artifact(b"a" * 500)
     [new] = await filing.upload(b"y" * 200)
-    assert filing.held() == [upload, new]
+    assert await filing.held() == [upload, new]
 
 
 async def test_artifact_that_never_fits_evicts_nothing() -> None:
@@ -215,7 +215,7 @@ async def test_artifact_that_never_fits_evicts_nothing() -> None:
     [upload] = await filing.upload(b"x" * 500)
     with pytest.raises(QuotaReached):
         await filing.artifact(b"a" * 1001)
-    assert filing.held() == [upload]
+    assert await filing.held() == [upload]
     assert await filing.agrees()
 
 
@@ -225,7 +225,7 @@ async def test_artifact_over_the_count_evicts_nothing() -> None:
     artifact = await filing.artifact(b"a")
     with pytest.raises(QuotaReached, match=r"artifacts\.max_per_session"):
         await filing.artifact(b"b", file_id="e" * 32)
-    assert filing.held() == [artifact]
+    assert await filing.held() == [artifact]
     assert await filing.agrees()
 
 
@@ -246,12 +246,12 @@ async def test_artifact_takes_the_scopes_own_files_where_all_together_leave_no_r
     [new] = await filing.upload(b"n" * 40)
     with pytest.raises(StorageFull):
         await filing.artifact(b"a" * 81)
-    assert filing.held() == [old, new]
+    assert await filing.held() == [old, new]
     artifact = await filing.artifact(b"a" * 40)
-    assert filing.held() == [new, artifact]
+    assert await filing.held() == [new, artifact]
     with pytest.raises(QuotaReached, match=r"artifacts\.max_per_session"):
         await filing.artifact(b"a" * 10, file_id="e" * 32)
-    assert filing.held() == [new, artifact]
+    assert await filing.held() == [new, artifact]
     assert await filing.agrees()
 
 
@@ -271,7 +271,7 @@ async def test_staged_artifact_is_placed_or_discarded() -> None:
     filing.steps.fail("rows", StoreUnavailable())
     with pytest.raises(StoreUnavailable):
         await keep(b"b" * 400, "2" * 32)
-    assert filing.held() == [record]
+    assert await filing.held() == [record]
     assert await filing.agrees()
 
 
@@ -282,7 +282,7 @@ async def test_expired_files_make_room_before_living_ones() -> None:
     filing.clock.now += 101
     [upload] = await filing.upload(b"x" * 300)
     [new] = await filing.upload(b"y" * 600)
-    assert filing.held() == [upload, new]
+    assert await filing.held() == [upload, new]
     assert artifact.place not in filing.files.placed
 
 
@@ -324,13 +324,13 @@ async def test_restart_gives_the_exact_quota() -> None:
     await filing.is_found(one)
     await filing.registry.tidy()
     await filing.restart()
-    assert filing.held() == [one, artifact] and filing.held(BOB) == [two]
+    assert await filing.held() == [one, artifact] and await filing.held(BOB) == [two]
     assert (filing.registry.used(ALICE.id), filing.registry.used(BOB.id)) == (400, 200)
     assert filing.registry.expires_at(one) == filing.clock() + 100
     assert filing.registry.expires_at(artifact) == filing.clock() + 40
     assert await filing.agrees()
     filing.clock.now += 41
-    assert filing.held() == [one]
+    assert await filing.held() == [one]
 
 
 async def test_restart_drops_rows_whose_file_is_not_there_whole() -> None:
@@ -340,7 +340,7 @@ async def test_restart_drops_rows_whose_file_is_not_there_whole() -> None:
     del filing.files.placed[gone.place]
     filing.files.placed[cut.place] = b"3"
     await filing.restart()
-    assert filing.held() == [whole]
+    assert await filing.held() == [whole]
     assert filing.registry.total == 10
     assert [row.key for row in await filing.store.scan(TABLE)] == [whole.key]
     await filing.registry.tidy()
@@ -353,7 +353,7 @@ async def test_restart_passes_over_rows_of_another_version() -> None:
     [record] = await filing.upload(b"1")
     await filing.store.put(TABLE, "unreadable", b"of another version")
     await filing.restart()
-    assert filing.held() == [record]
+    assert await filing.held() == [record]
     assert await filing.store.count(TABLE) == 2
 
 
@@ -374,7 +374,7 @@ async def test_restart_with_a_smaller_quota_lets_new_files_in() -> None:
     await filing.restart()
     assert filing.registry.used(ALICE.id) == 800
     [new] = await filing.upload(b"3" * 50)
-    assert new in filing.held()
+    assert new in await filing.held()
     assert filing.registry.used(ALICE.id) == 450
     assert await filing.agrees()
 
@@ -422,7 +422,7 @@ async def test_scope_that_ends_takes_its_files_along() -> None:
     filing.files.placed[Place(FileKind.ARTIFACT, ALICE.id, "9" * 32, "allocated")] = b""
     [other] = await filing.upload(b"4", scope=BOB)
     await filing.registry.drop_scope(ALICE.id)
-    assert filing.held() == [] and filing.held(BOB) == [other]
+    assert await filing.held() == [] and await filing.held(BOB) == [other]
     assert list(filing.files.placed) == [other.place]
     assert await filing.agrees()
 
@@ -437,7 +437,7 @@ async def test_tidying_ends_scopes_whose_session_is_gone() -> None:
         return scope == ALICE
 
     await filing.registry.tidy(gone)
-    assert filing.held() == [] and filing.held(BOB) == [other]
+    assert await filing.held() == [] and await filing.held(BOB) == [other]
     assert await filing.agrees()
 
 
@@ -453,7 +453,7 @@ async def test_cancelled_tidying_leaves_no_file_half_gone() -> None:
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await tidying
-    assert filing.held() == []
+    assert await filing.held() == []
     assert await filing.agrees()
 
 

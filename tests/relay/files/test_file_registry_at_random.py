@@ -9,7 +9,7 @@ import random
 import pytest
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
-from adapter.relay.files.file_transactions import TABLE
+from adapter.relay.files.head_writer import TABLE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, decode
 from tests.relay.filing import ALICE, BOB, Filing, all_open
@@ -49,20 +49,20 @@ class Visitor:
 
     async def use(self, scope: Scope) -> None:
         # Files that somebody was told of: those whose sender goes away meanwhile are taken back, used or not.
-        if records := [record for record in self.filing.held(scope) if record in self.told]:
+        if records := [record for record in await self.filing.held(scope) if record in self.told]:
             record = self.random.choice(records)
-            release = self.filing.registry.hold(record)
+            release = await self.filing.registry.hold(record)
             try:
                 for _ in range(self.random.randrange(10)):
                     await asyncio.sleep(0)
-                    assert record in self.filing.held(scope), "a held file went"
+                    assert record in await self.filing.held(scope), "a held file went"
             finally:
                 release()
 
     async def tend(self, scope: Scope) -> None:
         self.filing.clock.now += self.random.randrange(60)
         await self.filing.registry.tidy()
-        if records := self.filing.held(scope):
+        if records := await self.filing.held(scope):
             await self.filing.registry.read(self.random.choice(records))
 
 
@@ -77,6 +77,7 @@ async def watch(filing: Filing) -> None:
         assert {record.place for record in rows} <= set(filing.files.placed), "a row without its file"
         staged = sum(staging.size for staging in filing.files.stagings)
         assert filing.registry.total + staged <= TOTAL
+        assert sum(record.content.size for record in rows) + staged <= TOTAL
         await asyncio.sleep(0)
 
 
@@ -113,7 +114,7 @@ async def test_invariants_hold_whatever_happens(seed: int) -> None:
     assert await filing.agrees()
     assert await all_open(filing) and await all_open(filing, BOB)
     await filing.registry.tidy()
-    held = {record.key for record in filing.held(ALICE) + filing.held(BOB)}
+    held = {record.key for record in await filing.held(ALICE) + await filing.held(BOB)}
     await filing.restart()
-    assert {record.key for record in filing.held(ALICE) + filing.held(BOB)} == held
+    assert {record.key for record in await filing.held(ALICE) + await filing.held(BOB)} == held
     assert await filing.agrees()

@@ -176,7 +176,7 @@ async def test_round_that_is_sent_again_says_the_same(tmp_path: Path) -> None:
         assert all(told == act.told[0] for told in act.told)
         # What was captured is there; the state that is left over leads to no place any more.
         assert (await called(one, "write", {}, third))["error"]["code"] == -32602
-        assert len(one.registry.list(OWNER.id, FileKind.ARTIFACT)) == 1
+        assert len(await one.registry.list(OWNER.id, FileKind.ARTIFACT)) == 1
 
 
 _ARTIFACT = FileKind.ARTIFACT

@@ -18,7 +18,7 @@ from adapter.errors import (
     StoreUnavailable,
     UploadRefused,
 )
-from adapter.relay.files.file_transactions import Spend
+from adapter.relay.files.incoming_files import Spend
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadQueue
 from adapter.rules.files.file_records import FileKind
@@ -55,7 +55,7 @@ async def test_batch_is_held_in_the_order_it_came() -> None:
     assert (first.filename, first.content.size, first.content.sha256) == ("名前.txt", 5, sha256(b"hello"))
     assert (second.filename, second.content.size, second.server) == ("b.bin", 0, "one")
     assert first.owner == ALICE.owner
-    assert filing.registry.list(ALICE.id, FileKind.UPLOAD) == [first, second]
+    assert await filing.registry.list(ALICE.id, FileKind.UPLOAD) == [first, second]
     assert filing.files.placed[first.place] == b"hello"
     assert await filing.agrees()
 
@@ -66,7 +66,7 @@ async def test_files_of_one_scope_are_nothing_to_another() -> None:
     [record] = await filing.upload(b"x")
     assert await filing.registry.find(BOB.id, FileKind.UPLOAD, record.id) is None
     assert await filing.registry.find(ALICE.id, FileKind.ARTIFACT, record.id) is None
-    assert filing.held(BOB) == []
+    assert await filing.held(BOB) == []
 
 
 # --- limits while reading ---
@@ -106,7 +106,7 @@ async def test_batch_that_never_fits_is_refused_while_it_comes() -> None:
     with pytest.raises(QuotaReached, match=r"sessions\.max_total_session_size"):
         await batch.write(b"x" * 401)
     await batch.discard()
-    assert filing.held() == [old]
+    assert await filing.held() == [old]
     assert await filing.agrees() and await all_open(filing)
 
 
@@ -137,14 +137,14 @@ async def test_full_storage_takes_the_scopes_own_files_for_an_upload_that_will_f
     filing = Filing(total_bytes=100)
     [theirs] = await filing.upload(b"b" * 20, scope=BOB)
     [oldest] = await filing.upload(b"o" * 20)
-    release = filing.registry.hold(oldest)
+    release = await filing.registry.hold(oldest)
     filing.clock.now += 1
     [older] = await filing.upload(b"p" * 20)
     filing.clock.now += 1
     [newer] = await filing.upload(b"q" * 30)
     [new] = await filing.upload(b"n" * 25)
-    assert filing.held() == [oldest, newer, new] and not await filing.is_found(older)
-    assert filing.held(BOB) == [theirs]
+    assert await filing.held() == [oldest, newer, new] and not await filing.is_found(older)
+    assert await filing.held(BOB) == [theirs]
     release()
     assert filing.registry.total == 95
     assert await filing.agrees()
@@ -161,7 +161,7 @@ async def test_full_storage_takes_nothing_for_an_upload_that_may_never_fit(annou
     with pytest.raises(StorageFull, match=r"storage\.max_size"):
         await batch.write(b"x" * 30)
     await batch.discard()
-    assert filing.held() == [mine]
+    assert await filing.held() == [mine]
     assert await filing.agrees()
 
 
@@ -196,7 +196,7 @@ async def test_wrong_digest_refuses_the_batch_and_spends_nothing(digests: list[s
     with pytest.raises(UploadRefused, match=sentence):
         await batch.keep(digests, spend)
     await batch.discard()
-    assert filing.held() == []
+    assert await filing.held() == []
     assert await filing.agrees() and await all_open(filing)
     assert await check()
 
@@ -223,7 +223,7 @@ async def test_failure_at_any_step_leaves_nothing(step: str, failure: AdapterErr
     filing.steps.fail(step, failure, after=0 if step == "rows" else 1)
     with pytest.raises(type(failure)):
         await filing.upload(b"1" * 200, b"2" * 200, b"3" * 200, spend=spend)
-    assert filing.held() == [old]
+    assert await filing.held() == [old]
     assert await filing.agrees() and await all_open(filing)
     assert await check()
     filing.steps.heal(step)
@@ -251,7 +251,7 @@ async def test_sender_that_goes_away_at_any_step_leaves_nothing(step: str) -> No
     if step in ("discard", "remove"):
         filing.steps.heal("place")
     # Past the last moment to turn back, files are kept and given back: what they drove out does not come again.
-    assert filing.held() == ([] if step in ("place", "rows") else [old])
+    assert await filing.held() == ([] if step in ("place", "rows") else [old])
     assert await filing.agrees() and await all_open(filing)
     assert await check()
 
@@ -266,7 +266,7 @@ async def test_two_batches_with_one_credential() -> None:
     kept = [outcome for outcome in outcomes if isinstance(outcome, list)]
     assert len(kept) == 1
     assert [type(outcome).__name__ for outcome in outcomes if outcome not in kept] == ["CredentialRefused"]
-    assert filing.held() == kept[0]
+    assert await filing.held() == kept[0]
     assert await filing.agrees()
     with pytest.raises(AdapterError, match="used already"):
         await check()
@@ -283,7 +283,7 @@ async def test_discard_twice_and_after_keep_is_harmless() -> None:
     unwanted = await filing.begin(b"2")
     await unwanted.discard()
     await unwanted.discard()
-    assert filing.held() == [record]
+    assert await filing.held() == [record]
     assert await filing.agrees()
 
 
@@ -316,7 +316,7 @@ async def test_64_batches_that_all_fit_are_all_kept() -> None:
     """Filling the quota to the last byte refuses and evicts nobody."""
     filing = Filing(scope_bytes=64 * 2 * 7)
     batches = await asyncio.gather(*(filing.upload(b"x" * 7, b"y" * 7) for _ in range(64)))
-    assert len(filing.held()) == sum(map(len, batches)) == 128
+    assert len(await filing.held()) == sum(map(len, batches)) == 128
     assert filing.registry.used(ALICE.id) == 64 * 2 * 7
 
 
@@ -412,5 +412,5 @@ async def test_scope_that_ends_while_a_batch_is_kept_has_nothing_afterwards() ->
     go_on.set()
     await keeping
     await ending
-    assert filing.held() == []
+    assert await filing.held() == []
     assert await filing.agrees()

@@ -353,7 +353,7 @@ async def test_artifact_is_taken_wherever_an_upload_is(tmp_path: Path) -> None:
         assert Path(arguments_of(one.upstream.requests[-1])["path"]).read_bytes() == b"made"
         renamed = uri.replace("a.txt", "b.txt")
         assert sentence(await one.call("read", f'{{"path":"{renamed}"}}'))
-        (record,) = one.artifacts()
+        (record,) = await one.artifacts()
         assert uri == uri_of(record)
 
 

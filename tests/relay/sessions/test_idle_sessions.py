@@ -9,8 +9,9 @@ import pytest
 
 from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
+from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import CLOSINGS, Cleanup
+from adapter.relay.sessions.idle_sessions import CLOSINGS, IdleSessions
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
 from adapter.rules.access.sessions import (
     Handshake,
@@ -69,13 +70,17 @@ class Keeping:
             "well": Server("well", "/w", self.well, timeouts=timeouts),
         }
         relaying, logger = self.relaying, log.get_logger("test")
+        idle = IdleSessions(
+            relaying.expiry, relaying.last_seen, relaying.upstream_sessions, servers, 60.0, logger
+        )
         self.cleanup = Cleanup(
-            relaying.sessions,
-            relaying.upstream_sessions,
-            servers,
             60.0,
+            (
+                CleanupTask("sessions", idle.tend),
+                CleanupTask("fails", self.fail),
+                CleanupTask("counts", self.count),
+            ),
             logger,
-            (self.fail, self.count),
         )
 
     async def count(self) -> None:

@@ -1,0 +1,155 @@
+"""The cleanup of files: expired ones, those of scopes that are gone, and bytes that no record knows."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.files.port import FileStore
+from adapter.relay.files.file_index import FileIndex
+from adapter.relay.files.head_writer import TABLE, HeadWriter
+from adapter.relay.files.incoming_files import FilePlaces
+from adapter.relay.files.replica_leases import LEASE
+from adapter.rules.access.principals import Scope
+from adapter.rules.files.file_records import FileRecord, Place, decode, record_key
+from adapter.state.port import Row, Store
+
+PAGES = 20
+"""Pages of rows that are looked through in one round for scopes that are gone."""
+
+Gone = Callable[[Scope], Awaitable[bool]]
+DropScope = Callable[[str], Awaitable[None]]
+
+
+class FileCleanup:
+    """Finds what is to go. ``drop_scope`` removes all files of a scope."""
+
+    def __init__(
+        self,
+        store: Store,
+        files: FileStore,
+        index: FileIndex,
+        writer: HeadWriter,
+        places: FilePlaces,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self.claims: list[Callable[[Place], Awaitable[bool]]] = []
+        """Asked for a place that no record of a file knows."""
+        self._store = store
+        self._files = files
+        self._index = index
+        self._writer = writer
+        self._places = places
+        self._log = log
+        self._looked_at = ""
+
+    def __repr__(self) -> str:
+        return f"<FileCleanup of {self._files!r}>"
+
+    # --- scopes -----------------------------------------------------------------------------------------------
+
+    async def drop_gone(self, gone: Gone, drop_scope: DropScope) -> None:
+        """Remove the files of scopes that are ``gone``: so many pages of rows each time, and the next ones then.
+
+        Raises StoreUnavailable.
+        """
+        for _ in range(PAGES):
+            rows = await self._store.scan(TABLE, after=self._looked_at)
+            for scope in _owners(rows):
+                if await gone(scope):
+                    await drop_scope(scope.id)
+            self._looked_at = rows[-1].key if rows else ""
+            if not rows:
+                break
+        if self._store.shared:
+            await self._writer.forget_empty_heads()
+
+    async def first_scopes(self, most: int) -> list[Scope]:
+        """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
+        found: dict[str, Scope] = {}
+        after = ""
+        while len(found) < most and (rows := await self._store.scan(TABLE, after=after)):
+            found |= {scope.id: scope for scope in _owners(rows)}
+            # Behind all rows of the last scope.
+            after = f"{rows[-1].key.partition('/')[0]}0"
+        return list(found.values())[:most]
+
+    # --- the sweep --------------------------------------------------------------------------------------------
+
+    async def sweep(self, grace: float) -> None:
+        """Remove files that no record knows, and that have not changed for ``grace`` seconds. Raises StorageFailed,
+        StoreUnavailable.
+        """
+        before = self._index.now - grace
+        if self._store.shared:
+            # By the clock that tells how old files are; and what others are writing is renewed within a lease.
+            before = await self._files.renew() - max(grace, LEASE)
+        swept = await self._files.sweep(_Known(self._store, self._index, self._places, self.claims), before)
+        if swept:
+            self._log.info("removed files that no record knows", files=swept)
+
+
+def _owners(rows: list[Row]) -> list[Scope]:
+    """The scopes to which these rows belong."""
+    found: dict[str, Scope] = {}
+    for row in rows:
+        scope_id = row.key.partition("/")[0]
+        if scope_id not in found and (record := _decoded(row)) is not None:
+            found[scope_id] = Scope(scope_id, record.owner)
+    return list(found.values())
+
+
+def _decoded(row: Row) -> FileRecord | None:
+    try:
+        return decode(row.value)
+    except ValueError:
+        return None
+
+
+class _Known:
+    """Tells of a place if a record knows it, here or in the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        index: FileIndex,
+        places: FilePlaces,
+        claims: list[Callable[[Place], Awaitable[bool]]],
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._places = places
+        self._claims = claims
+        self._scope = ""
+        self._rows: dict[str, bytes] = {}
+
+    async def __call__(self, place: Place) -> bool:
+        if self._places.is_expected(place) or self._index.knows(place):
+            return True
+        # What is kept here may be old, and one scope's files are asked for one after another.
+        if self._scope != place.scope:
+            self._scope, self._rows = place.scope, await self._keys(place.scope)
+        value = self._rows.get(record_key(place.scope, place.kind, place.id))
+        if value is not None and _names(value, place):
+            return True
+        for claim in self._claims:
+            if await claim(place):
+                return True
+        return False
+
+    async def _keys(self, scope_id: str) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        after = ""
+        while rows := await self._store.scan(TABLE, group=scope_id, after=after):
+            found |= {row.key: row.value for row in rows}
+            after = rows[-1].key
+        return found
+
+
+def _names(value: bytes, place: Place) -> bool:
+    """True also for a row that this version cannot read: its file is somebody's."""
+    try:
+        return decode(value).place == place
+    except ValueError:
+        return True

@@ -1,0 +1,81 @@
+"""Changes of a scope's rows, in one step with the scope's head where replicas share the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from adapter.relay.files.file_index import STALE, FileIndex, ScopeFiles, sizes
+from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.scope_heads import ScopeHead, encode
+from adapter.state.port import Change, Conflict, Delete, Put, Store
+
+TABLE = "files"
+HEADS = "file_scopes"
+
+EMPTY_KEPT = 86_400.0
+"""Seconds that the head of a scope without files is kept: a row that is made again would begin at version 1, and a
+replica might take it for the one that it knows."""
+
+
+class HeadWriter:
+    """The one writer of the rows of files and heads. ``replica`` is the name of this process among those that share
+    the store, ``clock`` gives Unix time.
+    """
+
+    def __init__(self, store: Store, index: FileIndex, replica: str, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._index = index
+        self._replica = replica
+        self._clock = clock
+
+    async def commit(
+        self, scope: ScopeFiles, changes: Sequence[Change], going: Sequence[FileRecord] = ()
+    ) -> None:
+        """Make changes of a scope's files. ``going`` are files whose room is counted still, though they go now.
+
+        Raises Conflict where another replica was first, and StoreUnavailable; nothing is known then of whether they
+        were made, so the scope is read anew before it is used again.
+        """
+        used = self._in_use(scope, going)
+        head = [self._head(scope, used, going)] if self._store.shared else []
+        try:
+            rows = await self._store.commit([*head, *changes])
+        except Conflict:
+            scope.epoch = STALE
+            raise
+        except BaseException:
+            scope.epoch = STALE
+            scope.doubts |= {change.key for change in changes}
+            raise
+        if head:
+            scope.version, scope.announced = rows[0].version, used
+
+    async def forget_empty_heads(self) -> None:
+        """Delete the heads of scopes that had no file for long. Raises StoreUnavailable."""
+        for row in await self._store.overdue(HEADS, self._clock()):
+            try:
+                await self._store.commit([Delete(HEADS, row.key, expected=row.version)])
+            except Conflict:
+                continue
+
+    def _in_use(self, scope: ScopeFiles, going: Sequence[FileRecord]) -> frozenset[str]:
+        gone = {record.key for record in going}
+        return frozenset(key for key in scope.held.keys() | scope.lingering if key not in gone)
+
+    def _head(self, scope: ScopeFiles, used: frozenset[str], going: Sequence[FileRecord]) -> Put:
+        ledger = self._index.ledger
+        begin = len(scope.id) + 1
+        holders = {
+            replica: sorted(key[begin:] for key in keys) for replica, keys in self._index.living(scope)
+        }
+        if used:
+            holders[self._replica] = sorted(key[begin:] for key in used)
+        counts = {
+            kind: ledger.count(scope.id, kind) - sum(record.kind is kind for record in going)
+            for kind in FileKind
+        }
+        head = ScopeHead(
+            ledger.used(scope.id) - sizes(going), counts[FileKind.UPLOAD], counts[FileKind.ARTIFACT], holders
+        )
+        due = self._clock() + EMPTY_KEPT if head.is_empty else None
+        return Put(HEADS, scope.id, encode(head), due, expected=scope.version)

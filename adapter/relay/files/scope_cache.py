@@ -1,0 +1,257 @@
+"""The scopes that are in use here, kept in memory beside the rows that hold the truth.
+
+A scope is read when it is first used, and forgotten when it was not used for a while. Where replicas share the store,
+each change of a scope's files also writes the scope's head: a scope is as it was read while its head's version is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import StoreUnavailable
+from adapter.files.port import FileStore
+from adapter.relay.files.file_index import STALE, FileIndex, ScopeFiles
+from adapter.relay.files.head_writer import HEADS, TABLE, HeadWriter
+from adapter.rules.files.file_records import FileRecord, decode
+from adapter.rules.files.scope_heads import ScopeHead
+from adapter.rules.files.scope_heads import decode as decode_head
+from adapter.state.port import ABSENT, Conflict, Delete, Row, Store, group_of
+
+PAGE = 500
+
+MOST_SCOPES = 4096
+"""Scopes that are known at once, but for those in which something is held."""
+
+
+class ScopeCache:
+    """Reads scopes into the index. ``replica`` is the name of this process among those that share the store.
+
+    ``on_read`` is called with a scope's id when its files were read, and ``on_gone`` with each file that somebody else
+    has removed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        files: FileStore,
+        index: FileIndex,
+        writer: HeadWriter,
+        replica: str,
+        log: FilteringBoundLogger,
+        on_gone: Callable[[FileRecord], None],
+    ) -> None:
+        self.on_read: list[Callable[[str], Awaitable[None]]] = []
+        self._store = store
+        self._files = files
+        self._index = index
+        self._writer = writer
+        self._replica = replica
+        self._log = log
+        self._on_gone = on_gone
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._being_read: dict[str, bool] = {}
+        self._all_known = False
+        if store.shared:
+            store.listeners.append(self)
+
+    def __repr__(self) -> str:
+        return f"<ScopeCache: {len(self._locks)} scopes being changed, {self._index!r}>"
+
+    async def open(self) -> None:
+        """Raises StoreUnavailable."""
+        # Where there is no file yet and nobody else brings any, all that come are known here.
+        self._all_known = not self._store.shared and not await self._store.scan(TABLE, limit=1)
+
+    def close(self) -> None:
+        """Hear nothing more of the store."""
+        if self in self._store.listeners:
+            self._store.listeners.remove(self)
+
+    @property
+    def is_shared(self) -> bool:
+        """True where other replicas may change the files of scopes."""
+        return self._store.shared
+
+    def lock(self, scope_id: str) -> asyncio.Lock:
+        """The lock of all changes of a scope here."""
+        # Held by those who wait for it, so it lives exactly as long as somebody does.
+        return self._locks.setdefault(scope_id, asyncio.Lock())
+
+    # --- words of other replicas ------------------------------------------------------------------------------
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+        if table != HEADS:
+            return
+        if key in self._being_read:
+            self._being_read[key] = True
+        if (scope := self._index.scope(key)) is not None:
+            scope.epoch = STALE
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+        self._index.epoch += 1
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener."""
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    async def know(self, scope_id: str) -> None:
+        """Let the index know the scope as it is now. Raises StoreUnavailable, StorageFailed."""
+        if not self._index.is_fresh(scope_id):
+            async with self.lock(scope_id):
+                await self.confirm(scope_id)
+
+    async def confirm(self, scope_id: str) -> ScopeFiles:
+        """The scope as it is now. The caller has its lock. Raises as ``know`` does."""
+        scope = self._index.scope(scope_id)
+        if scope is None or scope.epoch != self._index.epoch:
+            return await self._read(scope_id, anew=False)
+        scope.used = True
+        return scope
+
+    async def read(self, scope_id: str) -> ScopeFiles:
+        """As ``confirm``, with the times at which other replicas have used its files last."""
+        return await self._read(scope_id, anew=True)
+
+    async def _read(self, scope_id: str, *, anew: bool) -> ScopeFiles:
+        epoch = self._index.epoch
+        self._being_read[scope_id] = False
+        try:
+            # The head first: files that come or go behind it make the next write of the head fail.
+            row = await self._store.get(HEADS, scope_id) if self._store.shared else None
+            version = ABSENT if row is None else row.version
+            scope = self._index.scope(scope_id)
+            if scope is None or anew or scope.doubts or scope.version != version:
+                scope = await self._adopt(scope_id, row, await self._rows(scope_id))
+            scope.epoch = STALE if self._being_read[scope_id] else epoch
+        finally:
+            del self._being_read[scope_id]
+        scope.used = True
+        return scope
+
+    async def _rows(self, scope_id: str) -> list[Row]:
+        rows: list[Row] = []
+        if self._all_known and self._index.scope(scope_id) is None:
+            return rows
+        while page := await self._store.scan(
+            TABLE, group=scope_id, after=rows[-1].key if rows else "", limit=PAGE
+        ):
+            rows += page
+            if len(page) < PAGE:
+                break
+        return rows
+
+    async def _adopt(self, scope_id: str, head_row: Row | None, rows: list[Row]) -> ScopeFiles:
+        head = ScopeHead() if head_row is None else _head(head_row)
+        known = self._index.scope(scope_id)
+        found = self._decoded(rows)
+        missing = await self._missing(found if known is None or known.doubts else {})
+        if known is None:
+            self._make_room()
+        scope = self._index.open_scope(scope_id)
+        for record in [record for key, record in scope.records.items() if key not in found]:
+            self._forget(scope, record)
+        for key, (record, due) in found.items():
+            if key not in scope.records:
+                self._index.load(record, due, charged=key in scope.doubts)
+            else:
+                self._index.load(scope.records[key], due, charged=False)
+        scope.doubts.clear()
+        self._note_head(scope, head, head_row)
+        if missing:
+            await self._drop_missing(scope, missing)
+        if found:
+            for callback in self.on_read:
+                await callback(scope_id)
+        return scope
+
+    def _decoded(self, rows: list[Row]) -> dict[str, tuple[FileRecord, float | None]]:
+        found: dict[str, tuple[FileRecord, float | None]] = {}
+        for row in rows:
+            try:
+                found[row.key] = decode(row.value), row.due
+            except ValueError:  # one that another version wrote harms no other
+                self._log.warning("a file record cannot be read and is passed over")
+        return dict(sorted(found.items(), key=lambda item: item[1][0].created))
+
+    def _forget(self, scope: ScopeFiles, record: FileRecord) -> None:
+        """Somebody else has removed the file."""
+        self._index.hide(record)
+        if record.key in scope.doubts:
+            self._index.ledger.remove(record.key)
+        else:
+            self._index.ledger.forget(record.key)
+        self._on_gone(record)
+
+    def _note_head(self, scope: ScopeFiles, head: ScopeHead, row: Row | None) -> None:
+        scope.version = ABSENT if row is None else row.version
+        holders = {
+            replica: frozenset(f"{scope.id}/{key}" for key in keys) for replica, keys in head.holders.items()
+        }
+        scope.announced = holders.pop(self._replica, frozenset())
+        scope.holders = holders
+
+    async def overdue(self) -> set[str]:
+        """The ids of scopes with a file whose time is over, as far as one page of rows tells."""
+        now = self._index.now
+        found = {group_of(row.key) for row in await self._store.overdue(TABLE, now)}
+        scopes = self._index.scopes.values()
+        return found | {scope.id for scope in scopes if scope.dues and scope.dues[0][0] <= now}
+
+    # --- files that are gone ----------------------------------------------------------------------------------
+
+    async def _missing(self, found: dict[str, tuple[FileRecord, float | None]]) -> list[FileRecord]:
+        if not found:
+            return []
+        places = {record.place: record for record, _ in found.values()}
+        gone = await self._files.missing([(place, record.content.size) for place, record in places.items()])
+        return [places[place] for place in gone]
+
+    async def _drop_missing(self, scope: ScopeFiles, records: list[FileRecord]) -> None:
+        """Forget rows whose file is not there whole, unless the scope has changed meanwhile."""
+        try:
+            await self._writer.commit(scope, [Delete(TABLE, record.key) for record in records], records)
+        except Conflict:
+            return
+        self._log.warning("files of earlier records are gone", files=len(records))
+        for record in records:
+            self._index.hide(record)
+            self._index.ledger.remove(record.key)
+
+    # --- dropping ---------------------------------------------------------------------------------------------
+
+    def drop_unused(self) -> None:
+        """Forget the scopes that were not used since this was last called."""
+        for scope in list(self._index.scopes.values()):
+            if scope.used:
+                scope.used = False
+            elif self._is_idle(scope):
+                self._close_scope(scope)
+
+    def _make_room(self) -> None:
+        """Forget the scope that came first, if there are very many."""
+        scopes = self._index.scopes
+        if len(scopes) >= MOST_SCOPES and (idle := next(filter(self._is_idle, scopes.values()), None)):
+            self._close_scope(idle)
+
+    def _close_scope(self, scope: ScopeFiles) -> None:
+        self._all_known = self._all_known and not scope.records
+        self._index.close_scope(scope)
+
+    def _is_idle(self, scope: ScopeFiles) -> bool:
+        return scope.id not in self._locks and self._index.is_idle(scope)
+
+
+def _head(row: Row) -> ScopeHead:
+    try:
+        return decode_head(row.value)
+    except ValueError:
+        raise StoreUnavailable(
+            "The files of this session were changed by another version of the adapter."
+        ) from None
