@@ -41,6 +41,7 @@ from adapter.rules.files.locators import Locator
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
@@ -86,7 +87,8 @@ def build_shelf(settings: Settings) -> Shelf:
         allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
         private=(settings.state_path,),
         atomic=storage.atomic_writes,
-        lock=storage.lock_mode in ("auto", "file"),
+        # Of several processes, the one that starts them has the lock.
+        lock=storage.lock_mode in ("auto", "file") and worker_count(settings.core.workers) == 1,
     )
 
 

@@ -368,6 +368,3 @@ def _unshared(settings: Settings) -> Iterator[Problem]:
         if server.upstream.transport != "streamable_http":
             sentence = f"sessions of {server.upstream.transport} servers belong to one process: set core.workers to 1"
             yield Problem(f"servers[{index}].upstream.transport", sentence)
-        if server.adapters:
-            sentence = "one process keeps the list of stored files: set core.workers to 1"
-            yield Problem(f"servers[{index}].adapters", sentence)

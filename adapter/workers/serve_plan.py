@@ -18,6 +18,7 @@ class ServePlan(NamedTuple):
     """The settings that a supervisor needs, and all of them, pickled, for workers (ReadSettings).
 
     ``grace`` is ``core.shutdown_grace_seconds``. ``programs``: programs of the same user run beside the workers.
+    ``locked`` is the ``storage.root`` that only one adapter may use, "" where nobody looks.
     """
 
     workers: int
@@ -26,6 +27,7 @@ class ServePlan(NamedTuple):
     grace: float
     log_level: str
     programs: bool
+    locked: str
     settings: bytes
 
     @property
@@ -35,7 +37,8 @@ class ServePlan(NamedTuple):
 
 def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
     """The plan that the settings mean on this machine."""
-    core = read.settings.core
+    core, storage = read.settings.core, read.settings.storage
+    has_files = any(server.adapters for server in read.settings.servers)
     return ServePlan(
         worker_count(core.workers),
         core.host,
@@ -43,6 +46,7 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
         core.shutdown_grace_seconds,
         core.log_level,
         programs,
+        str(storage.root.absolute()) if has_files and storage.lock_mode in ("auto", "file") else "",
         pickle.dumps(read),
     )
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess
@@ -21,6 +22,7 @@ from adapter.workers.port import open_sockets
 from adapter.workers.rolling import Rolling
 from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan
 from adapter.workers.signals import SignalInbox
+from adapter.workers.storage_lock import WAIT_SECONDS, RootTaken, StorageLock
 
 if TYPE_CHECKING:
     # The log is most of what this process has in memory, and seldom has anything to say.
@@ -66,6 +68,7 @@ class WorkerSupervisor:
         logger: Callable[[], FilteringBoundLogger],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._locks: dict[str, StorageLock] = {}
         self._plan = plan
         self._sockets = sockets
         self._read_again = read_again
@@ -88,6 +91,11 @@ class WorkerSupervisor:
 
     def run(self) -> int:
         """Return the exit status: 0 after a stop that was asked for, 1 if no worker can serve."""
+        try:
+            self._lock(self._plan, WAIT_SECONDS)
+        except RootTaken as taken:
+            self._log().error("the store of files cannot be used", why=str(taken), setting="storage.root")
+            return 1
         with self._inbox:
             self._selector.register(self._inbox, selectors.EVENT_READ, self._signalled)
             while len(self._fleet) or not self._stops:
@@ -123,6 +131,11 @@ class WorkerSupervisor:
         if (deadline := self._fleet.next_deadline) is not None:
             times.append(deadline)
         return max(0.0, min(times) - self._now()) if times else None
+
+    def _lock(self, plan: ServePlan, wait: float) -> None:
+        """Take the lock of the plan's files, and keep it: workers may still use them. Raises RootTaken."""
+        if plan.locked and plan.locked not in self._locks:
+            self._locks[plan.locked] = StorageLock(Path(plan.locked), wait)
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -279,12 +292,13 @@ class WorkerSupervisor:
         self._selector.unregister(reading)
         try:
             plan = reading.result()
+            self._lock(plan, 0)
             sockets = self._sockets
             if plan.address != self._plan.address:
                 sockets = open_sockets(*plan.address)
-        except PlanRefused as refused:
+        except (PlanRefused, RootTaken) as refused:
             self._log().error(
-                "the settings cannot be used, workers go on with the old ones", why=refused.sentence
+                "the settings cannot be used, workers go on with the old ones", why=str(refused)
             )
         except OSError as error:
             why = error.strerror or str(error)

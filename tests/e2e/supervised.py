@@ -21,13 +21,22 @@ PATIENCE = 30.0
 
 @dataclass
 class Scripted:
-    """Answers calls of ``tool`` at once, and calls of ``wait`` when ``go`` is set."""
+    """Answers calls of ``tool`` at once, and calls of ``wait`` when ``go`` is set; a GET stream is silent for ever."""
 
     go: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, exchange: Exchange) -> None:
         message: dict[str, Any] = exchange.message
+        if exchange.head.method == "GET":
+            await exchange.begin_stream()
+            await exchange.gone()
+            return
+        if message["method"] == "tools/list":
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("tool", "wait")]
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}}
+            await exchange.json(json.dumps(answer).encode())
+            return
         if message.get("params", {}).get("name") == "wait":
             self.waiting.set()
             await self.go.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -11,12 +12,20 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import aiohttp
 import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 
-from tests.e2e.processes import adapter, start
+from tests.e2e.files_server import drawing
+from tests.e2e.filing import ADAPTERS, sha256
+from tests.e2e.processes import adapter, server, start
 from tests.e2e.supervised import PATIENCE, Load, Scripted, Supervised, supervised
+from tests.e2e.test_files_kill import Session
 from tests.edge.raw import RawClient, RawUpstream, error_of, modern_body, modern_fields, read_body, result
 from tests.ports import free_port
+
+pytestmark = pytest.mark.e2e
 
 
 async def waiting_call(one: Supervised) -> RawClient:
@@ -278,3 +287,70 @@ async def test_a_watched_file_replaces_workers_without_a_loss(tmp_path: Path) ->
         await up.stop()
     assert set(load.outcomes) == {"ok"}, load.outcomes
     assert watcher.process.returncode == 0
+
+
+async def test_a_session_is_served_by_every_worker(tmp_path: Path) -> None:
+    """Opened on one connection, used on others, and ended on one: then it is unknown everywhere within a moment."""
+    async with supervised(tmp_path, workers=2, access_log=True) as one:
+        async with RawClient(one.port) as opener:
+            await opener.initialize()
+            session = opener.session
+        clients = [await RawClient(one.port).__aenter__() for _ in range(8)]
+        for number, client in enumerate(clients):
+            client.session = session
+            head, body = await client.call(number=number)
+            assert (head.status, body) == (200, result(number))
+        await one.until(lambda: {line["worker"] for line in one.logged("exchange")} == {1, 2})
+        head, _ = await clients[0].request("DELETE")
+        assert head.status == 200
+        async with asyncio.timeout(1):
+            for client in clients:
+                while (await client.call())[0].status != 404:
+                    await asyncio.sleep(0.01)
+        for client in clients:
+            client.close()
+        assert one.upstream.opened == 1
+
+
+async def test_an_sdk_client_does_not_notice_workers(tmp_path: Path) -> None:
+    """The official client opens connections as it likes, and its session goes on while workers are replaced."""
+    async with (
+        supervised(tmp_path) as one,
+        streamable_http_client(one.front.url) as streams,
+        ClientSession(streams[0], streams[1]) as client,
+    ):
+        await client.initialize()
+        await asyncio.gather(*(client.call_tool("tool", {}) for _ in range(6)))
+        for _ in range(20):
+            assert (await client.call_tool("tool", {})).content[0].type == "text"
+        os.kill(one.pid, signal.SIGHUP)
+        await one.until(lambda: bool(one.logged("all workers have been replaced")))
+        for _ in range(20):
+            assert (await client.call_tool("tool", {})).content[0].type == "text"
+
+
+async def test_files_are_everybody_s(tmp_path: Path) -> None:
+    """Uploaded, consumed, produced and downloaded on a connection each, which different workers have."""
+    async with (
+        server("tests.e2e.files_server", tmp_path) as files,
+        adapter(tmp_path, files.url, adapters=ADAPTERS, core={"workers": 3}) as front,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http,
+    ):
+        await Supervised(front, RawUpstream(Scripted()), Scripted()).serving(3)
+        for seed in range(4):
+            session = Session(http, front.url)
+            await session.open()
+            content = drawing(seed, 10_000)
+            assert await session.upload(content) == 200
+            (handle,) = session.promised
+            read = await session.call("digest", path=handle)
+            assert read["content"][0]["text"].startswith(f"{sha256(content)} {len(content)}")
+            made = await session.call("draw", seed=seed, size=5_000, filename="drawing.bin")
+            (uri,) = [
+                each["uri"]
+                for each in (await session.ask("resources/list"))["resources"]
+                if "drawing" in each["uri"]
+            ]
+            (found,) = (await session.ask("resources/read", uri=uri))["contents"]
+            assert base64.b64decode(found["blob"]) == drawing(seed, 5_000), made
+            await session.delete()

@@ -60,12 +60,10 @@ def test_sessions_of_one_process(upstream: dict[str, Any]) -> None:
     assert places(refused) == ["servers[0].upstream.transport"]
 
 
-def test_files_of_one_process() -> None:
-    """The others would take its files for leftovers."""
+def test_files_are_shared() -> None:
+    """Through the store, under one lock."""
     consumer = {"type": "upload_consumer", "tools": ["t"], "file_path_argument": "path"}
-    with pytest.raises(SettingsError, match="list of stored files") as refused:
-        read(2, {"adapters": [consumer]})
-    assert places(refused) == ["servers[0].adapters"]
+    assert read(2, {"adapters": [consumer]})
 
 
 def test_an_embedded_adapter_starts_no_processes(tmp_path: Path) -> None:

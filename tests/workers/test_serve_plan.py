@@ -35,7 +35,7 @@ def nothing() -> None:
 def test_a_plan_comes_back_whole() -> None:
     """The supervisor's own values, and all settings for workers."""
     plan = PlanReading(read_plan, nothing).result()
-    assert plan[:6] == (3, "127.0.0.1", 80, 7, "error", False)
+    assert plan[:7] == (3, "127.0.0.1", 80, 7, "error", False, "")
     assert plan.address == ("127.0.0.1", 80)
     assert pickle.loads(plan.settings).settings.servers[0].id == "one"
 
