@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from adapter import log
+from adapter.relay.files.signed_urls import TABLE as NONCES
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.storage import RedisState
@@ -12,6 +14,9 @@ from adapter.state.port import Store
 from adapter.state.redis.address import RedisAddress, RedisServer, parse_address
 
 DRIVERS = ("redis", "hiredis")
+
+EXPIRING = (NONCES,)
+"""Tables whose rows need no work when they expire."""
 
 
 def redis_address(state: RedisState) -> RedisAddress:
@@ -33,8 +38,9 @@ def redis_address(state: RedisState) -> RedisAddress:
     return replace(address, cluster=address.cluster or state.cluster, tls=address.tls or state.tls_insecure)
 
 
-def build_redis_store(settings: Settings) -> Store:
-    """The store in Redis, not open yet. Raises SettingsError for an address that is none, and without the driver."""
+def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = None) -> Store:
+    """The store in Redis, not open yet. ``warn`` gets a sentence on each setting of Redis with which state may be lost,
+    instead of the log. Raises SettingsError for an address that is none, and without the driver."""
     state, cache = settings.state_persistence.redis, settings.state_persistence.cache_seconds
     address = redis_address(state)
     try:
@@ -50,7 +56,7 @@ def build_redis_store(settings: Settings) -> Store:
     tls = RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_key_file, state.tls_insecure)
     dialer = Dialer(address, state.connect_timeout_seconds, tls)
     times = RedisTimes(state.timeout_seconds, cache, state.ping_seconds)
-    return RedisStore(dialer, Layout(state.key_base, state.partitions), times, _warn)
+    return RedisStore(dialer, Layout(state.key_base, state.partitions), times, warn or _warn, EXPIRING)
 
 
 def _warn(sentence: str) -> None:

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
-from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import Scopes
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from adapter.app.stdio import StdioUpstreams
     from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
+    from adapter.relay.shared_notifications import SharedNotifications
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -68,13 +70,17 @@ class Runtime(NamedTuple):
 
 
 class SessionParts(NamedTuple):
-    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams."""
+    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams.
+
+    ``shared_notifications`` is None where no other process uses the store.
+    """
 
     sessions: Sessions
     scopes: Scopes
     notifications: Notifications
     upstream: UpstreamSessions
     last_seen: LastSeen
+    shared_notifications: SharedNotifications | None
 
 
 def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> SessionParts:
@@ -91,10 +97,17 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
         ),
         runtime.clock,
     )
+    notifications = Notifications()
+    shared = None
+    if store.shared:
+        # Late: most stores are one process's own.
+        from adapter.relay.shared_notifications import SharedNotifications
+
+        shared = SharedNotifications(store, notifications, runtime.background, runtime.clock)
     return SessionParts(
         sessions,
         Scopes(store, per_principal=limits.scope == "principal"),
-        Notifications(),
+        notifications,
         UpstreamSessions(
             sessions,
             LateSessions(runtime.background, runtime.log),
@@ -103,6 +116,7 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
             log=runtime.log,
         ),
         LastSeen(sessions.cache, store, limits.idle_ttl_seconds, runtime.clock),
+        shared,
     )
 
 
@@ -261,7 +275,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         half_open_probes=ping.half_open_probe_allowance,
         start_cooldown=START_COOLDOWN,
     )
-    return Server(
+    server = Server(
         id=entry.id,
         mount=entry.mount_path,
         upstream=UPSTREAMS[upstream.transport](settings, entry, parts),
@@ -274,6 +288,9 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
     )
+    if parts.processes is not None:
+        server.process_use = partial(parts.processes.use_of, entry.id)
+    return server
 
 
 def _transfer_rules(upstream: UpstreamSettings, answer_limit: int) -> TransferRules:
@@ -339,7 +356,7 @@ def build_relay(
     """Build the relay over these sessions and servers."""
     sessions, upstream_sessions = parts.sessions, parts.upstream
     tables = {name: server.stages for name, server in servers.by_id.items()}
-    deferred = DeferredAnswers(store, tables, ttl=PARKED_TTL, clock=runtime.clock)
+    deferred = DeferredAnswers(store, tables, runtime.background, ttl=PARKED_TTL, clock=runtime.clock)
     serves = settings.sessions.missing_id == "principal"
     kept = PrincipalSessions(sessions, store, runtime.clock, serves=serves)
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
@@ -376,6 +393,8 @@ def build_session_tasks(
 ) -> list[CleanupTask]:
     """The tasks of the cleanup that concern sessions."""
     sessions = parts.sessions
+    if store.shared:
+        sessions.last_seen.others.extend(each.write_used for each in parts.servers.shared)
     idle = IdleSessions(
         SessionExpiry(sessions.sessions, store, runtime.clock),
         sessions.last_seen,
@@ -384,9 +403,14 @@ def build_session_tasks(
         cleanup_interval(settings),
         runtime.log,
     )
-    tasks = [CleanupTask("sessions", idle.tend), CleanupTask("parked answers", parts.deferred.expire)]
+    tasks = [
+        CleanupTask("sessions", idle.tend),
+        CleanupTask("deferred answers", parts.deferred.expire),
+        CleanupTask("held answers", parts.deferred.forget_expired, alone=False),
+    ]
     if sessions.sessions.slots is not None:
         tasks.append(CleanupTask("session slots", sessions.sessions.slots.tidy))
-    if store.shared:
+    if sessions.shared_notifications is not None:
         tasks.append(CleanupTask("leases", lambda: tidy_leases(store, runtime.clock())))
+        tasks.append(CleanupTask("notices", sessions.shared_notifications.tidy))
     return tasks

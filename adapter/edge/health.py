@@ -121,6 +121,8 @@ class Health:
             "mount_path": server.mount,
             "status": "ok" if status == "ok" else "degraded",
         }
+        if details and (use := server.process_use()) is not None:
+            shown["processes"] = {"running": use.running, "limit": use.most}
         watch = self.monitors.get(server.id)
         if watch is None:
             return {**shown, "detail": "upstream_ping_disabled"}

@@ -53,9 +53,13 @@ class Cleanup:
             while True:
                 for beat in range(beats):
                     await asyncio.sleep(self.interval / beats)
-                    await self._renew()
+                    taken = await self._renew()
                     if beat == beats - 1:
                         self._begin_round()
+                    else:
+                        # Another replica does these no more, and has left its last round, too.
+                        for task in taken:
+                            self._begin(task)
         finally:
             await self._stop(list(self._under_way.values()))
             await asyncio.gather(*map(_release, self._leases.values()))
@@ -69,22 +73,23 @@ class Cleanup:
 
     # --- leases -----------------------------------------------------------------------------------------------
 
-    async def _renew(self) -> None:
-        """Take or renew the leases, and begin at once with what another replica does no more."""
-        await asyncio.gather(*(self._renew_one(task) for task in self.tasks if task.name in self._leases))
+    async def _renew(self) -> list[CleanupTask]:
+        """Take or renew the leases; the tasks whose leases were not held before."""
+        leased = [task for task in self.tasks if task.name in self._leases]
+        taken = await asyncio.gather(*map(self._renew_one, leased))
+        return [task for task, is_new in zip(leased, taken, strict=True) if is_new]
 
-    async def _renew_one(self, task: CleanupTask) -> None:
+    async def _renew_one(self, task: CleanupTask) -> bool:
         lease = self._leases[task.name]
         held = lease.held
         try:
             taken = await lease.take()
         except StoreUnavailable:
             taken = lease.held
-        if taken and not held:
-            self._begin(task)
-        elif not taken and task.name in self._under_way:
+        if not taken and task.name in self._under_way:
             # Another replica does it now: this one was too slow, or stopped for a while.
             await self._stop([self._under_way[task.name]])
+        return taken and not held
 
     # --- rounds -----------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from tests.e2e.provision import ROOT
 
 HTTP_ONLY = {"2025-11-25": {"server-sse-multiple-streams", "server-sse-polling"}, "2026-07-28": set[str]()}
 """Scenarios about what a server does with its own event streams. A process has none, and the adapter answers these
-calls with JSON: the suite notes that as information, and finds no fault."""
+calls with JSON: the suite notes that as information, and finds no fault (docs/stdio.md, "Sessions and streams")."""
 
 PASSED = Check("ping", "SUCCESS", "")
 

@@ -11,10 +11,10 @@ import orjson
 from adapter import log
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
-from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
@@ -90,7 +90,9 @@ class Relaying:
         self.upstream_sessions = UpstreamSessions(
             self.sessions, self.late, renewals=1, clock=self.clock, log=logger
         )
-        self.deferred = DeferredAnswers(self.store, {"one": self.stages}, ttl=PARKED_TTL, clock=self.clock)
+        self.deferred = DeferredAnswers(
+            self.store, {"one": self.stages}, self.background, ttl=PARKED_TTL, clock=self.clock
+        )
         self.principal_sessions = PrincipalSessions(
             self.sessions, self.store, self.clock, serves=self.serves_missing
         )
@@ -109,7 +111,11 @@ class Relaying:
         self.last_seen = LastSeen(self.sessions.cache, self.store, self.limits.idle_ttl, self.clock)
         self.expiry = SessionExpiry(self.sessions, self.store, self.clock)
         idle = IdleSessions(self.expiry, self.last_seen, self.upstream_sessions, servers, 60.0, logger)
-        tasks = [CleanupTask("sessions", idle.tend), CleanupTask("parked answers", self.deferred.expire)]
+        tasks = [
+            CleanupTask("sessions", idle.tend),
+            CleanupTask("deferred answers", self.deferred.expire),
+            CleanupTask("held answers", self.deferred.forget_expired, alone=False),
+        ]
         if self.sessions.slots is not None:
             tasks.append(CleanupTask("session slots", self.sessions.slots.tidy))
         self.cleanup = Cleanup(60.0, tuple(tasks), logger)

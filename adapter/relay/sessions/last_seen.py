@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.sessions.session import Session
@@ -25,7 +25,7 @@ PAGE = 500
 class LastSeen:
     """Writes the last-seen times of a process. A session may idle for ``idle_ttl`` seconds; None: for ever.
 
-    ``clock`` gives Unix time in seconds.
+    ``clock`` gives Unix time in seconds. ``others`` write in the same rounds, and raise StoreUnavailable.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class LastSeen:
         self._store = store
         self._idle_ttl = idle_ttl
         self._clock = clock
+        self.others: list[Callable[[], Awaitable[None]]] = []
 
     def __repr__(self) -> str:
         return f"<LastSeen: written every {self.interval} s>"
@@ -55,6 +56,8 @@ class LastSeen:
             # A round that failed is made up for by the next one: nothing is forgotten that is not written.
             with contextlib.suppress(StoreUnavailable):
                 await self.write()
+                for write in self.others:
+                    await write()
             await self._cache.forget_unused(self._clock())
             # Where too many are in use, nobody gains by looking for others at once.
             await asyncio.sleep(SHORTEST)

@@ -114,7 +114,7 @@ class SessionExpiry:
         was read. Raises StoreUnavailable.
         """
         with contextlib.suppress(Conflict):
-            await self._store.delete(TABLE, row.key, expected=row.version)
-            self._sessions.cache.written(row.key)
-            self._sessions.cache.drop(row.key)
-            await self._sessions.tell_end(row.key)
+            if await self._store.delete(TABLE, row.key, expected=row.version):
+                self._sessions.cache.written(row.key)
+                self._sessions.cache.drop(row.key)
+                await self._sessions.tell_end(row.key)

@@ -24,6 +24,10 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between attempts to connect: doubled after each that failed, and then up to a quarter shorter at random."""
 
 
+DOUBT = 0.05
+"""Seconds between an answer that is late and the end of its connection."""
+
+
 class RedisLink:
     """One connection for all commands to a server. ``timeout`` is the time for an answer, in seconds.
 
@@ -43,6 +47,7 @@ class RedisLink:
         self._task: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._answered = False
+        self._doubted: asyncio.Future[Any] | None = None
 
     def __repr__(self) -> str:
         state = "connected" if self._connection is not None else self._failure or "connecting"
@@ -122,11 +127,15 @@ class RedisLink:
         if not self._pending:
             return
         loop = asyncio.get_running_loop()
-        deadline, _ = self._pending[0]
-        if deadline <= loop.time():
-            self._break(LinkLost(SILENT), hung=True)
-        else:
+        deadline, first = self._pending[0]
+        if loop.time() < deadline:
             self._timer = loop.call_at(deadline, self._look)
+        elif self._doubted is not first:
+            # The loop itself may have stood still, with the answer waiting to be read.
+            self._doubted = first
+            self._timer = loop.call_later(DOUBT, self._look)
+        else:
+            self._break(LinkLost(SILENT), hung=True)
 
     # --- the connection ---------------------------------------------------------------------------------------
 
@@ -161,6 +170,8 @@ class RedisLink:
             await asyncio.wait([reading])
         finally:
             reading.cancel()
+            if self._connection is connection:
+                self._break(LinkLost(LOST), hung=False)
             connection.abort()
             await connection.disconnect(nowait=True)
         return self._answered

@@ -132,7 +132,9 @@ class RedisNodes:
             if not self._dialer.address.cluster:
                 if code_of(error) == "READONLY" and self._dialer.address.service is not None:
                     # It was the primary; Sentinel knows the new one.
-                    self._link(partition).redial()
+                    for node in self._nodes.values():
+                        node.link.redial()
+                        node.subscription.redial()
                 raise
             return await self._redirected(partition, words, error)
 

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from hashlib import sha1
 
+EXPIRED = 3600
+"""Seconds after their due time in which rows that expire by themselves stay: no clock of a replica is later."""
+
+TOGETHER = 16
+"""Expired rows that a write removes: more than it adds, so that they never pile up."""
+
 
 class ServerScript:
     """A script and the digest by which a server that has seen it finds it."""
@@ -17,10 +23,12 @@ class ServerScript:
         self.digest = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
 
-COMMIT = ServerScript("""
+COMMIT = ServerScript(
+    """
 -- KEYS: the channel, then rows, keys and dues of each table.
--- ARGV: the word for others, then for each change: place of its table's rows in KEYS, kind, key, value, due,
--- expected version, most rows of the group. Kinds: p put, d delete, g delete if it is there.
+-- ARGV: the word for others, the place of the rows of a table that expires by itself or nothing, then for each change:
+-- place of its table's rows in KEYS, kind, key, value, due, expected version, most rows of the group. Kinds: p put,
+-- d delete, g delete if it is there.
 -- Returns for each change the version written, or the number of rows deleted; or a text: a conflict.
 local now, made, done = {}, {}, {}
 local function version_of(place, key)
@@ -39,7 +47,7 @@ local function rows_of_group(place, key)
   return redis.call('ZLEXCOUNT', index, '[' .. group, '[' .. group)
     + redis.call('ZLEXCOUNT', index, '[' .. group .. '/', '(' .. group .. '0') + (made[place] or 0)
 end
-for at = 2, #ARGV, 7 do
+for at = 3, #ARGV, 7 do
   local place, kind, key = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
   local expected, most = ARGV[at + 5], ARGV[at + 6]
   local version = version_of(place, key)
@@ -60,11 +68,11 @@ for at = 2, #ARGV, 7 do
   end
 end
 local changed = false
-for at = 2, #ARGV, 7 do
+for at = 3, #ARGV, 7 do
   local place, key = tonumber(ARGV[at]), ARGV[at + 2]
   local rows, keys, dues = KEYS[place], KEYS[place + 1], KEYS[place + 2]
   if ARGV[at + 1] == 'p' then
-    local due, version = ARGV[at + 4], done[(at - 2) / 7 + 1]
+    local due, version = ARGV[at + 4], done[(at - 3) / 7 + 1]
     redis.call('HSET', rows, key, string.format('%d ', version) .. (due == '' and '-' or due) .. ' ' .. ARGV[at + 3])
     if version == 1 then redis.call('ZADD', keys, 0, key) end
     if due ~= '' then redis.call('ZADD', dues, due, key)
@@ -77,8 +85,19 @@ for at = 2, #ARGV, 7 do
   end
 end
 if changed then redis.call('SPUBLISH', KEYS[1], ARGV[1]) end
+if ARGV[2] ~= '' then
+  local place = tonumber(ARGV[2])
+  local rows, keys, dues = KEYS[place], KEYS[place + 1], KEYS[place + 2]
+  local before = redis.call('TIME')[1] - EXPIRED
+  for _, key in ipairs(redis.call('ZRANGE', dues, '-inf', before, 'BYSCORE', 'LIMIT', 0, TOGETHER)) do
+    redis.call('HDEL', rows, key)
+    redis.call('ZREM', keys, key)
+    redis.call('ZREM', dues, key)
+  end
+end
 return done
-""")
+""".replace("EXPIRED", str(EXPIRED)).replace("TOGETHER", str(TOGETHER))
+)
 
 TOUCH = ServerScript("""
 -- KEYS: rows and dues of a table. ARGV: key and due time of each row.

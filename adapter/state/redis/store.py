@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any
@@ -39,7 +39,8 @@ class RedisStore:
     """A Store that replicas share. What ``put`` has returned is as durable as the server keeps it.
 
     No write is sent twice. All methods belong to the event loop that called ``open``. ``warn`` gets a sentence on
-    settings of the server with which state may be lost, once for each ``open``.
+    settings of the server with which state may be lost, once for each ``open``. Rows of the tables ``expiring`` go by
+    themselves some time after they are due; listeners are not told.
     """
 
     shared = True
@@ -50,12 +51,14 @@ class RedisStore:
         layout: Layout,
         times: RedisTimes | None = None,
         warn: Callable[[str], None] = lambda _: None,
+        expiring: Collection[str] = (),
     ) -> None:
         self.listeners: list[StoreListener] = []
         self._dialer = dialer
         self._layout = layout
         self._times = times or RedisTimes()
         self._warn = warn
+        self._expiring = expiring
         self._origin = secrets.token_urlsafe(9)
         self._nodes: RedisNodes | None = None
 
@@ -138,7 +141,8 @@ class RedisStore:
         keys = [self._layout.channels[partition]]
         for table in tables:
             keys += self._layout.keys_of(table, partition)
-        words: list[bytes] = []
+        expiring = next((place for place, table in enumerate(tables) if table in self._expiring), None)
+        words = [b"" if expiring is None else b"%d" % (2 + 3 * expiring)]
         for change in changes:
             place = b"%d" % (2 + 3 * tables.index(change.table))
             expected = b"" if change.expected is None else b"%d" % change.expected

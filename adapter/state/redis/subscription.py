@@ -8,7 +8,6 @@ what is lost there, nobody notices. A subscription that is lost is noticed by a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -63,6 +62,11 @@ class RedisSubscription:
             self._miss()
             self._task = asyncio.get_running_loop().create_task(self._run())
 
+    def redial(self) -> None:
+        """Close the connection and open another, because the server is not the right one any more."""
+        if self._connection is not None:
+            self._connection.abort()
+
     async def close(self) -> None:
         task, self._task = self._task, None
         if self._deaf is not None:
@@ -77,8 +81,14 @@ class RedisSubscription:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            with contextlib.suppress(StoreUnavailable, RedisError, OSError):
+            try:
                 await self._listen(await self._dial())
+            except (StoreUnavailable, RedisError, OSError):
+                pass  # taken up again below
+            except Exception as error:
+                # A fault of ours must not make the replica deaf for good.
+                context = {"message": "a subscription to Redis failed", "exception": error}
+                loop.call_exception_handler(context)
             if self._deaf is None:
                 self._miss()
             self._listener.lost()

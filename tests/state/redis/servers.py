@@ -33,13 +33,14 @@ def client_program() -> Path:
 
 
 @contextlib.contextmanager
-def single(*options: str) -> Iterator[Server]:
+def single(*options: str, tls: bool = False) -> Iterator[Server]:
     """A server with a password that a URL must encode, and an append-only file that is synced with every write."""
     with folder_for(None) as folder:
         port = free_port()
-        server = Server(
-            "redis", _command(port, folder, "--requirepass", PASSWORD, *options), folder, port, ""
-        )
+        argv = _command(port, folder, "--requirepass", PASSWORD, *options)
+        if tls:
+            argv += ["--port", "0", "--tls-port", str(port)]
+        server = Server("redis", argv, folder, port, "")
         with running(server):
             yield server
 
@@ -50,35 +51,59 @@ def _command(port: int, folder: Path, *options: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def cluster(nodes: int = 3) -> Iterator[list[Server]]:
-    """A cluster of primaries without replicas, with all slots served."""
+def sentinel(service: str, primary: Server) -> Iterator[Server]:
+    """A Sentinel that decides alone about a primary."""
+    with folder_for(None) as folder:
+        port = free_port()
+        file = folder / "sentinel.conf"
+        file.write_text(
+            f"port {port}\nbind {HOST}\nsentinel monitor {service} {HOST} {primary.port} 1\n"
+            f'sentinel auth-pass {service} "{PASSWORD}"\n'
+            f"sentinel down-after-milliseconds {service} 1000\nsentinel failover-timeout {service} 5000\n"
+        )
+        with running(
+            Server("redis", [str(server_program()), str(file), "--sentinel"], folder, port, "")
+        ) as server:
+            yield server
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[list[Server]]:
+    """A cluster of three primaries without replicas, with all slots served."""
     with contextlib.ExitStack() as stack:
-        servers = []
-        for _ in range(nodes):
-            folder = stack.enter_context(folder_for(None))
-            port, bus = free_port(), free_port()
-            options = (
-                "--cluster-enabled",
-                "yes",
-                "--cluster-port",
-                str(bus),
-                "--cluster-node-timeout",
-                "2000",
-            )
-            server = Server("redis", _command(port, folder, *options), folder, port, "")
-            servers.append(stack.enter_context(running(server)))
-        create = [str(client_program()), "--cluster", "create", *(f"{HOST}:{each.port}" for each in servers)]
-        subprocess.run([*create, "--cluster-yes"], check=True, capture_output=True, timeout=START_TIMEOUT)
+        servers = [stack.enter_context(cluster_node()) for _ in range(3)]
+        arrange("create", *(address(each) for each in servers), "--cluster-yes")
         for server in servers:
-            _until_served(server)
+            until(server, "cluster_state:ok", "CLUSTER", "INFO")
         yield servers
 
 
-def _until_served(server: Server) -> None:
+@contextlib.contextmanager
+def cluster_node() -> Iterator[Server]:
+    """A server that may join a cluster."""
+    with folder_for(None) as folder:
+        port, bus = free_port(), free_port()
+        options = ("--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "2000")
+        with running(Server("redis", _command(port, folder, *options), folder, port, "")) as server:
+            yield server
+
+
+def arrange(*words: str) -> None:
+    """Run a command of the command line on a cluster as a whole."""
+    argv = [str(client_program()), "--cluster", *words]
+    subprocess.run(argv, check=True, capture_output=True, timeout=START_TIMEOUT)
+
+
+def address(server: Server) -> str:
+    return f"{HOST}:{server.port}"
+
+
+def until(server: Server, text: str, *words: str, password: str | None = None) -> None:
+    """Repeat a command until its answer has this text in it."""
     deadline = time.monotonic() + START_TIMEOUT
-    while "cluster_state:ok" not in command(server, "CLUSTER", "INFO", password=None):
+    while text not in command(server, *words, password=password):
         if time.monotonic() > deadline:
-            raise RuntimeError("the cluster does not come up")
+            raise RuntimeError(f"{words} never has {text} in its answer")
         time.sleep(0.05)
 
 

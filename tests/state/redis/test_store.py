@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +241,26 @@ async def test_due_times_keep_every_digit(replicas: list[RedisStore]) -> None:
         await replicas[0].put("sessions", f"{n}", b"", due=due)
     rows = await replicas[1].overdue("sessions", float("inf"))
     assert [row.due for row in rows] == sorted(dues)
+
+
+async def test_expired_rows_make_way_for_new_ones(nodes: list[Server], base: str) -> None:
+    """In a table that expires by itself a write removes rows that were due an hour ago, also from all indexes."""
+    store = RedisStore(servers.dialer(nodes), Layout(base, 1), expiring=("nonces",))
+    await store.open()
+    now = time.time()
+    for n in range(40):
+        await store.put("other", f"{n}", b"", due=now - 4000)
+    await store.commit([Put("nonces", f"g/{n}", b"", now - 4000) for n in range(40)])
+    await store.put("nonces", "late", b"", due=now - 3000)
+    assert await store.count("nonces") < 40
+    for n in range(5):
+        await store.put("nonces", f"{n}", b"", due=now + 60)
+    kept = {"late", *map(str, range(5))}
+    assert {row.key for row in await store.scan("nonces")} == kept
+    assert await store.count("nonces") == len(kept)
+    assert [row.key for row in await store.overdue("nonces", now)] == ["late"]
+    assert await store.count("other") == 40
+    await store.close()
 
 
 # --- one server -----------------------------------------------------------------------------------------------
