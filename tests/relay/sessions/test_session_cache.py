@@ -18,7 +18,7 @@ from adapter.rules.access.sessions import (
     UpstreamSession,
     session_key,
 )
-from tests.relay.replicas import RESULT, Replicas
+from tests.relay.replicating import RESULT, Replicas
 
 RECORD = SessionRecord(
     server="one",

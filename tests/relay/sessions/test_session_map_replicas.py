@@ -11,7 +11,7 @@ from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import SessionState, decode, session_key
 from adapter.upstream.scripted import ScriptedUpstream
 from tests.relay.relaying import Relaying
-from tests.relay.replicas import RESULT, Replicas, settled
+from tests.relay.replicating import RESULT, Replicas, settled
 from tests.state.shared import SharedMemory
 
 
