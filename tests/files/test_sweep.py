@@ -73,7 +73,7 @@ async def test_a_place_that_was_never_used_goes(shelf: Shelf, root: Path) -> Non
 
 async def test_a_file_being_written_stays(root: Path) -> None:
     """Another replica's sweep leaves alone what a living one stages, and takes a dead one's."""
-    writer, sweeper = Shelf(root, lock=None), Shelf(root, lock=False)
+    writer, sweeper = Shelf(root, lock=None), Shelf(root, lock=None)
     await writer.open()
     await sweeper.open()
     staging = await writer.stage()
