@@ -40,26 +40,69 @@ async def running(app: App, grace: Grace | None = None) -> AsyncIterator[tuple[s
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
     async with awake(app):
-        listener = await _listen(app)
+        listener = await _listen(app, app.front, app.settings.core.host, app.settings.core.port)
+        private = _ReplicaListener(app)
         try:
+            await private.open(listener)
             yield listener.address
         finally:
             grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
             grace.begin()
+            await private.leave()
             listener.close()
-            await listener.close_idle(grace)
-            await app.front.drain(grace)
-            await listener.drop()
+            await asyncio.gather(_finish(listener, app.front, grace), private.close(grace))
 
 
-async def _listen(app: App) -> Listener:
-    """Open the port. Raises OSError when the address cannot be bound."""
-    core, front = app.settings.core, app.front
+async def _listen(app: App, front: Front, host: str, port: int) -> Listener:
+    """Open a port. Raises OSError when the address cannot be bound."""
     full = RareWarning(
         app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
     )
-    places = ConnectionLimit(front, limit=core.max_connections, reserved=front.serve_reserved, on_full=full)
-    return await Listener.open(places, core.host, core.port, build_patience(app.settings), app.bodies)
+    limit = app.settings.core.max_connections
+    places = ConnectionLimit(front, limit=limit, reserved=front.serve_reserved, on_full=full)
+    return await Listener.open(places, host, port, build_patience(app.settings), app.bodies)
+
+
+async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
+    """Let what is under way on a port that is closed finish within the ``grace``."""
+    await listener.close_idle(grace)
+    await front.drain(grace)
+    await listener.drop()
+
+
+class _ReplicaListener:
+    """The place where other replicas reach this one: ``core.replica.listen``, or the public listener.
+
+    Without other replicas all methods do nothing.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._parts = app.core.replicas
+        self._opened: tuple[Front, Listener] | None = None
+
+    async def open(self, public: Listener) -> None:
+        """Be found by other replicas. Raises OSError, StoreUnavailable."""
+        if self._parts is None:
+            return
+        place, address = self._parts.place, public.address
+        if place is not None:
+            front = self._app.front.only(self._parts.branch)
+            listener = await _listen(self._app, front, *place)
+            self._opened, address = (front, listener), listener.address
+        await self._parts.join(address)
+
+    async def leave(self) -> None:
+        """Take no more requests of others."""
+        if self._parts is not None:
+            await self._parts.leave()
+
+    async def close(self, grace: Grace) -> None:
+        """Let what is under way finish within the ``grace``."""
+        if self._opened is not None:
+            front, listener = self._opened
+            listener.close()
+            await _finish(listener, front, grace)
 
 
 @contextlib.asynccontextmanager
@@ -113,6 +156,8 @@ async def _working(app: App) -> AsyncIterator[None]:
 async def _close(app: App) -> None:
     core = app.core
     await core.relay.servers.leave(FAREWELL)
+    if core.replicas is not None:
+        await core.replicas.close()
     with contextlib.suppress(StoreUnavailable):
         await core.relay.sessions.last_seen.write()
     await app.sessions.close()
@@ -160,10 +205,15 @@ def _settings(source: Source) -> Settings:
 
 @contextlib.asynccontextmanager
 async def _lifetime(app: App) -> AsyncIterator[None]:
+    parts = app.core.replicas
     async with awake(app):
+        if parts is not None:
+            await parts.join(None)
         try:
             yield
         finally:
+            if parts is not None:
+                await parts.leave()
             await app.front.drain(Grace(app.settings.core.shutdown_grace_seconds))
 
 
