@@ -86,7 +86,7 @@ def build_shelf(settings: Settings) -> Shelf:
         allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
         private=(settings.state_path,),
         atomic=storage.atomic_writes,
-        lock=storage.lock_mode in ("auto", "file"),
+        lock=settings.root_lock,
     )
 
 

@@ -374,6 +374,8 @@ def build_relay(
     deferred = DeferredAnswers(store, tables, runtime.background, ttl=PARKED_TTL, clock=runtime.clock)
     serves = settings.sessions.missing_id == "principal"
     kept = PrincipalSessions(sessions, store, runtime.clock, serves=serves)
+    by_id = servers.by_id
+    sessions.cache.on_renewed = lambda server: by_id[server].began_anew() if server in by_id else None
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
     relay = Relay(
         sessions,

@@ -215,7 +215,14 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _dangling_references(settings)
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
+    yield from _lock_without_its_store(settings)
     yield from pipeline_problems(settings)
+
+
+def _lock_without_its_store(settings: Settings) -> Iterator[Problem]:
+    if settings.storage.lock_mode == "redis" and settings.state_persistence.type != "redis":
+        sentence = "redis needs state_persistence.type redis: set that, or auto here"
+        yield Problem("storage.lock_mode", sentence)
 
 
 def _repeated_names(settings: Settings) -> Iterator[Problem]:

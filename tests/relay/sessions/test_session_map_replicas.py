@@ -182,6 +182,31 @@ async def test_renewal_by_one_replica_is_known_to_the_others(replicas: Replicas)
     assert replicas.upstream.opened == 2
 
 
+async def test_replica_that_hears_of_a_renewal_trusts_its_lists_no_longer() -> None:
+    """A server that forgot a session may be another version of itself."""
+    replicas = Replicas()
+    one, two, _ = replicas.three()
+    session = await one.initialize()
+    await two.call(session)
+    changed: list[str] = []
+    two.sessions.cache.on_renewed = changed.append
+    replicas.upstream.alive.clear()
+    await one.call(session)
+    await heard()
+    await two.call(session)
+    await two.call(session)
+    assert changed == ["one"]
+
+
+async def test_calls_that_others_may_have_taken_count_as_guarded() -> None:
+    """Their answers may come on a stream of this replica, which does not know of them."""
+    one, two, _ = Replicas().three()
+    session = await one.initialize()
+    await two.call(session)
+    for replica in (one, two):
+        assert replica.sessions.opened()[0].guarded.everything
+
+
 async def test_end_closes_the_upstream_session_that_another_replica_has_opened_meanwhile() -> None:
     """The replica that ends the session has not heard of the renewal: nothing is left open at the upstream."""
     replicas = Replicas()
