@@ -43,12 +43,12 @@ class RememberedRows(MemoryStore):
         self._most_bytes = most_bytes
         self.together: set[str] = set()
         """Groups of which several rows were written here in one step."""
-        self._sizes = OrderedDict[RowId, int]()
+        self._lengths = OrderedDict[RowId, int]()
         self._bytes = 0
         self._written = 0
 
     def __repr__(self) -> str:
-        return f"<RememberedRows: {len(self._sizes)} known, {len(self.bases)} written here>"
+        return f"<RememberedRows: {len(self._lengths)} known, {len(self.bases)} written here>"
 
     # --- knowing ----------------------------------------------------------------------------------------------
 
@@ -61,17 +61,17 @@ class RememberedRows(MemoryStore):
         self.forget(place)
         if place in self.bases or len(row.value) > self._most_bytes:
             return
-        self._rows(table)[row.key] = row
-        self._sizes[place] = len(row.value)
+        self._put_back(Delete(table, row.key), row)
+        self._lengths[place] = len(row.value)
         self._bytes += len(row.value)
-        while len(self._sizes) > self._most or self._bytes > self._most_bytes:
-            self.forget(next(iter(self._sizes)))
+        while len(self._lengths) > self._most or self._bytes > self._most_bytes:
+            self.forget(next(iter(self._lengths)))
 
     def forget(self, place: RowId) -> None:
         """Know nothing of a row: it is gone, or another process has changed it. What was written here stays."""
-        self._bytes -= self._sizes.pop(place, 0)
+        self._bytes -= self._lengths.pop(place, 0)
         if place not in self.bases:
-            self._rows(place.table).pop(place.key, None)
+            self._put_back(Delete(*place), None)
 
     def row(self, place: RowId) -> Row | None:
         """The row as it is known here."""
@@ -163,9 +163,10 @@ class RememberedRows(MemoryStore):
         self.bases.clear()
         self.dues.clear()
         self.together.clear()
-        self._sizes.clear()
+        self._lengths.clear()
         self._bytes = 0
         self._tables.clear()
+        self._sizes.clear()
         return lost
 
 

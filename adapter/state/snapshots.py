@@ -43,6 +43,7 @@ class SnapshotStore(MemoryStore):
             return
         await self._file.open()
         self._tables.clear()
+        self._sizes.clear()
         for table in await self._file.tables():
             rows = self._rows(table)
             async for row in self._stored(table):

@@ -229,7 +229,12 @@ class Sessions:
         if row is not None and row.version == session.version:
             session.epoch = epoch
             return
-        record = decode(row.value) if row is not None else None
+        record = None
+        if row is not None:
+            try:
+                record = decode(row.value)
+            except ValueError:  # another version wrote it; it stays stale, and its next use tells
+                return
         if row is None or record is None or record.state not in LIVING:
             self.cache.drop(session.key, session)
         else:

@@ -146,6 +146,19 @@ async def test_what_cannot_be_confirmed_is_not_served() -> None:
         await one.call(session)
 
 
+async def test_row_of_another_version_ends_no_stream() -> None:
+    """Another replica may know it; what this one does not understand it neither serves nor ends."""
+    replicas = Replicas()
+    one, two, _ = replicas.three()
+    odd, session = await one.initialize(), await one.initialize()
+    streams = [await one.listen(odd), await one.listen(session)]
+    await two.view.put("sessions", session_key(odd), b"?")
+    await two.end(session)
+    assert await streams[1].ended()
+    assert not streams[0].stream.aborted.is_set()
+    await streams[0].answer.close()
+
+
 async def test_word_that_overtakes_a_read_is_not_lost() -> None:
     """The session was ended while its row was being read: what was read is not believed for longer than that."""
     replicas = Replicas()
