@@ -152,7 +152,9 @@ class RedisNodes:
             prefix: tuple[tuple[bytes, ...], ...] = ()
             server = self._map.servers[partition]
             if isinstance(error, AskError):
-                server = RedisServer(*error.node_addr)
+                host, port = error.node_addr
+                # A server that does not know the name of the cluster's servers leaves it to who asks.
+                server = RedisServer(host or (server.host if server else ""), port)
                 self._have(server)
                 if isinstance(error, MovedError):
                     self._move(partition, server)
