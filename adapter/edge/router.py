@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -127,6 +128,11 @@ class Front:
         """The exchanges under way; those that are no mount's have no InboundRequest."""
         self._stopping = False
 
+    def only(self, branch: Branch) -> Front:
+        """A handler for another listener, with nothing but this branch."""
+        # An endpoint of its own: the two may stop at different times.
+        return Front(replace(self._endpoint), {}, {}, self._guard, self._log, [branch])
+
     def __repr__(self) -> str:
         return f"<Front: {len(self._mounts)} mounts, {len(self._busy)} exchanges>"
 
@@ -224,9 +230,10 @@ class Front:
     async def _follow(
         self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
     ) -> None:
-        check = self._guard.check_host if branch.public else self._guard.check_place
-        check(request.headers)
-        if request.method in branch.methods:
+        if not branch.sealed:
+            check = self._guard.check_host if branch.public else self._guard.check_place
+            check(request.headers)
+        if branch.sealed or request.method in branch.methods:
             await self._serve(request, branch, names, extra)
             return
         allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))
@@ -261,13 +268,18 @@ class Front:
         else:
             request.reply.abort()
 
-    async def drain(self, grace: Grace) -> None:
-        """Wait for the exchanges under way, also for those that begin meanwhile. When the ``grace`` is over, cancel the
-        rest and all endless streams, and tell their clients. Streams of the console end at once.
+    async def drain(self, grace: Grace, close_idle: Callable[[Grace], Awaitable[None]] | None = None) -> None:
+        """Wait for the exchanges under way, also for those that begin meanwhile: ``close_idle`` closes connections that
+        bring no more of them. When the ``grace`` is over, cancel the rest and all endless streams, and tell their
+        clients. Streams of the console end at once.
         """
         if self._records is not None:
             self._records.close()
-        while (ending := self._ending()) and not grace.over:
+        while not grace.over:
+            if close_idle is not None:
+                await close_idle(grace)
+            if not (ending := self._ending()):
+                break
             await grace.wait(ending)
         self._stopping = self._endpoint.stopping = True
         cut = _tasks(self._busy)

@@ -275,6 +275,32 @@ async def test_touch_never_moves_back(store: Store) -> None:
     assert [row.due for row in await store.scan("sessions")] == [100.0, 7.0]
 
 
+async def test_count_of_a_group_follows_every_change(store: Store) -> None:
+    """Created, written again, deleted, and undone with a commit that failed."""
+
+    async def counts() -> list[int]:
+        return [await store.count("slots", group=group) for group in ("a", "b")]
+
+    await store.put("slots", "a/1", b"")
+    assert await counts() == [1, 0]
+    await store.commit([Put("slots", "a/2", b""), Put("slots", "a/1", b"again"), Delete("slots", "a/none")])
+    await store.put("slots", "b", b"")
+    assert await counts() == [2, 1]
+    with pytest.raises(Conflict):
+        await store.commit(
+            [Delete("slots", "a/1"), Put("slots", "a/3", b""), Delete("slots", "a/9", expected=1)]
+        )
+    assert await counts() == [2, 1]
+    await store.delete("slots", "b")
+    await store.delete("slots", "b")
+    await store.delete("slots", "a/1")
+    assert await counts() == [1, 0]
+    await store.commit([Put("slots", "a/4", b"", expected=ABSENT, most=2)])
+    with pytest.raises(TableFull):
+        await store.commit([Put("slots", "a/5", b"", expected=ABSENT, most=2)])
+    assert await counts() == [2, 0]
+
+
 async def test_count_follows_writes_and_deletes(store: Store) -> None:
     """A table counts the rows it has now."""
     await asyncio.gather(*(store.put("sessions", f"{n}", b"") for n in range(20)))

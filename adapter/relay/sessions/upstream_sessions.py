@@ -90,7 +90,15 @@ class UpstreamSessions:
         if ask.method == "GET" or (isinstance(ask.envelope, Envelope) and ask.envelope.method == LISTEN):
             purpose = STREAM
         return UpstreamRequest(
-            ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose, ask.envelope
+            ask.method,
+            headers,
+            body,
+            ask.sender.caller,
+            ask.query,
+            ask.repeatable,
+            purpose,
+            ask.envelope,
+            ask.listens,
         )
 
     async def close(
