@@ -31,6 +31,7 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
@@ -143,7 +144,7 @@ def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> Replic
     # Late: most adapters are one process.
     from adapter.app.replicas import ReplicaParts
 
-    return ReplicaParts(settings, store, runtime)
+    return ReplicaParts(settings, store, runtime, alone=worker_count(settings.core.workers) == 1)
 
 
 def build_store(settings: Settings) -> Store:
@@ -158,4 +159,5 @@ def build_store(settings: Settings) -> Store:
         from adapter.app.redis_state import build_redis_store
 
         return build_redis_store(settings)
-    return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)
+    wal = settings.state_persistence.disk.wal.enabled
+    return SqliteStore(settings.state_path, wal=wal, shared=worker_count(settings.core.workers) > 1)

@@ -268,13 +268,18 @@ class Front:
         else:
             request.reply.abort()
 
-    async def drain(self, grace: Grace) -> None:
-        """Wait for the exchanges under way, also for those that begin meanwhile. When the ``grace`` is over, cancel the
-        rest and all endless streams, and tell their clients. Streams of the console end at once.
+    async def drain(self, grace: Grace, close_idle: Callable[[Grace], Awaitable[None]] | None = None) -> None:
+        """Wait for the exchanges under way, also for those that begin meanwhile: ``close_idle`` closes connections that
+        bring no more of them. When the ``grace`` is over, cancel the rest and all endless streams, and tell their
+        clients. Streams of the console end at once.
         """
         if self._records is not None:
             self._records.close()
-        while (ending := self._ending()) and not grace.over:
+        while not grace.over:
+            if close_idle is not None:
+                await close_idle(grace)
+            if not (ending := self._ending()):
+                break
             await grace.wait(ending)
         self._stopping = self._endpoint.stopping = True
         cut = _tasks(self._busy)

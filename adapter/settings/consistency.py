@@ -213,6 +213,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
+    yield from _unshared(settings)
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from _lock_without_its_store(settings)
@@ -365,3 +366,12 @@ def _redis_address(redis: RedisState) -> Iterator[Problem]:
                 yield Problem(f"state_persistence.redis.{key}", "is in redis.url: remove one of them")
     if redis.cluster and redis.db:
         yield Problem("state_persistence.redis.db", "must be 0: a cluster has no other database")
+
+
+def _unshared(settings: Settings) -> Iterator[Problem]:
+    """Find parts that one process keeps to itself, where several serve."""
+    if settings.core.workers == 1:
+        return
+    if settings.state_persistence.type == "memory":
+        sentence = "memory is for one process: set disk or redis, or core.workers to 1"
+        yield Problem("state_persistence.type", sentence)

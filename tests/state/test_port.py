@@ -231,6 +231,8 @@ async def test_a_conditional_delete_spares_a_newer_row(store: Store) -> None:
     with pytest.raises(Conflict):
         await store.delete("sessions", "a", expected=1)
     assert await store.delete("sessions", "a", expected=2) is True
+    with pytest.raises(Conflict):
+        await store.commit([Delete("sessions", "a", ABSENT)])
 
 
 async def test_scan_pages_through_all_rows_in_order_of_bytes(store: Store) -> None:

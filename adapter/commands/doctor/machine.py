@@ -10,6 +10,7 @@ from pathlib import Path
 from adapter.app.preflight import RootLock, Unusable, directory_refusal, lock_of, port_refusal
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.progress_bar import size
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 
 LEAST_FREE = 1 << 30
@@ -35,6 +36,19 @@ def storage(settings: Settings, *, in_use: bool) -> Iterator[Finding]:
     yield _lock(root, settings, in_use)
     yield from _same_file_system(root)
     yield from _state(settings)
+
+
+def workers(settings: Settings) -> Iterator[Finding]:
+    """Look at the number of processes that serve; nothing is said of one."""
+    count, cores = worker_count(settings.core.workers), worker_count("auto")
+    if count > cores:
+        yield warning(
+            "workers",
+            f"{count} share {cores} processor cores.",
+            "Set core.workers to auto, unless they wait for slow code of yours.",
+        )
+    elif count > 1:
+        yield right("workers", f"{count} serve, on {cores} processor cores")
 
 
 def _refused(subject: str, refusal: Unusable, otherwise: str = "") -> Finding:
