@@ -32,6 +32,9 @@ MOST_TOUCHED = 500
 
 PAGE = 500
 
+MICROSECONDS = 1_000_000
+"""In a second."""
+
 _BY_KEY, _BY_DUE = attrgetter("key"), attrgetter("due", "key")
 
 
@@ -214,6 +217,14 @@ class RedisStore:
         keys = self._layout.keys_of(table, read.partition)[::2]
         words = (now, b"%d" % read.entries, b"%d" % most)
         return _rows(await nodes.run(read.partition, scripts.OVERDUE, keys, words, reads=True))
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        partition = self._layout.partition_of_key(key)
+        words = (b"%d" % most, b"%d" % (window * MICROSECONDS))
+        wait = await self._open_nodes().run(
+            partition, scripts.SPEND, (self._layout.spent(table, key),), words
+        )
+        return int(wait) / MICROSECONDS
 
     # --- other replicas ---------------------------------------------------------------------------------------
 
