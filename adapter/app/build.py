@@ -38,6 +38,7 @@ from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
+    from adapter.app.replicas import ReplicaParts
     from adapter.app.tool_plans import Compiled
 
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 class Core:
     """The parts behind the edge. ``cleanup`` works through all of them from time to time.
 
-    ``plans`` is None where the settings ask for none.
+    ``plans`` is None where the settings ask for none, ``replicas`` where no other process uses the state store.
     """
 
     store: WatchedStore
@@ -54,6 +55,7 @@ class Core:
     files: FileParts
     relay: RelayParts
     cleanup: Cleanup
+    replicas: ReplicaParts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +97,21 @@ def build(
     sessions = build_sessions(settings, watched, runtime)
     files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
     tools = ToolParts(settings, watched, runtime, sessions, files, plans)
-    servers = build_servers(settings, watched, runtime, plans, tools.tables(tables or {}))
+    replicas = build_replicas(settings, watched, runtime)
+    servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}))
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
-    door = build_door(settings, watched, relay, tools.pin_review)
+    door = build_door(
+        settings, watched, relay, tools.pin_review, None if replicas is None else replicas.replicas
+    )
     console = build_console(
         settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door)
     )
     if plans is not None:
         plans.require()
     branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
+    if replicas is not None and replicas.place is None:
+        branches.append(replicas.branch)
     front = build_front(settings, runtime, observation, relay, door, branches)
     tasks = (
         *build_session_tasks(settings, watched, runtime, relay),
@@ -114,7 +121,7 @@ def build(
         CleanupTask("console", console.tidy, alone=False),
     )
     cleanup = Cleanup(cleanup_interval(settings), tasks, runtime.log, build_leases(settings, watched))
-    core = Core(watched, plans, checks, files.parts, relay, cleanup)
+    core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
 
@@ -128,6 +135,16 @@ def build_plans(
     from adapter.app.tool_plans import compiled
 
     return compiled(settings, runtime.log, observation.of_plans(), checks)
+
+
+def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> ReplicaParts | None:
+    """Build this process's part among several; None where it is the only one that uses the store."""
+    if not store.shared:
+        return None
+    # Late: most adapters are one process.
+    from adapter.app.replicas import ReplicaParts
+
+    return ReplicaParts(settings, store, runtime, alone=worker_count(settings.core.workers) == 1)
 
 
 def build_store(settings: Settings) -> Store:

@@ -80,15 +80,17 @@ def tell_gone(notifications: Notifications, record: FileRecord) -> None:
 
 
 def build_shelf(settings: Settings) -> Shelf:
-    storage = settings.storage
+    storage, lock = settings.storage, settings.root_lock
+    if lock == "exclusive" and worker_count(settings.core.workers) > 1:
+        # Of several processes that keep all others away, the one that starts them has the lock.
+        lock = None
     configured = storage.artifact_locator_policy == "allow_configured_roots"
     return Shelf(
         storage.root,
         allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
         private=(settings.state_path,),
         atomic=storage.atomic_writes,
-        # Of several processes, the one that starts them has the lock.
-        lock=storage.lock_mode in ("auto", "file") and worker_count(settings.core.workers) == 1,
+        lock=lock,
     )
 
 

@@ -46,6 +46,7 @@ from adapter.upstream.port import Upstream
 
 if TYPE_CHECKING:
     from adapter.app.hosted import Hosting
+    from adapter.app.replicas import ReplicaParts
     from adapter.app.stdio import StdioUpstreams
     from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
@@ -124,11 +125,19 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
 
 
 class LocalParts(NamedTuple):
-    """The log, and the parts of upstreams that are no addresses; None where no server needs them."""
+    """The log, and the parts of upstreams that are no addresses; None where no server needs them.
+
+    ``replicas`` is None where no other process uses the state store.
+    """
 
     log: FilteringBoundLogger
     hosting: Hosting | None = None
     processes: StdioUpstreams | None = None
+    replicas: ReplicaParts | None = None
+
+    def owned(self, server: str, upstream: Upstream) -> Upstream:
+        """The upstream with the sessions that live in other replicas."""
+        return upstream if self.replicas is None else self.replicas.owned(server, upstream)
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
@@ -136,14 +145,19 @@ class LocalParts(NamedTuple):
             await self.processes.close()
 
 
-def local_parts(settings: Settings, hosting: Hosting | None, log: FilteringBoundLogger) -> LocalParts:
+def local_parts(
+    settings: Settings,
+    hosting: Hosting | None,
+    log: FilteringBoundLogger,
+    replicas: ReplicaParts | None = None,
+) -> LocalParts:
     """Build the parts that the servers of these settings need."""
     if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(log, hosting)
+        return LocalParts(log, hosting, replicas=replicas)
     # Late: most servers are reached over a network.
     from adapter.app.stdio import StdioUpstreams
 
-    return LocalParts(log, hosting, StdioUpstreams(log))
+    return LocalParts(log, hosting, StdioUpstreams(log), replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +203,11 @@ def build_servers(
     store: Store,
     runtime: Runtime,
     plans: Compiled | None,
+    replicas: ReplicaParts | None,
     stages_of: Callable[[ServerSettings], StageTable],
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log)
+    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -278,7 +293,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=UPSTREAMS[upstream.transport](settings, entry, parts),
+        upstream=parts.owned(entry.id, UPSTREAMS[upstream.transport](settings, entry, parts)),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -359,6 +374,8 @@ def build_relay(
     deferred = DeferredAnswers(store, tables, runtime.background, ttl=PARKED_TTL, clock=runtime.clock)
     serves = settings.sessions.missing_id == "principal"
     kept = PrincipalSessions(sessions, store, runtime.clock, serves=serves)
+    by_id = servers.by_id
+    sessions.cache.on_renewed = lambda server: by_id[server].began_anew() if server in by_id else None
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
     relay = Relay(
         sessions,

@@ -39,16 +39,18 @@ over HTTP is closed after the next start.
 async def open_port(app: App) -> Listener:
     """Open the port of the settings. Raises OSError when the address cannot be bound."""
     core = app.settings.core
-    return await Listener.open(_places(app), core.host, core.port, build_patience(app.settings), app.bodies)
+    return await Listener.open(
+        _places(app, app.front), core.host, core.port, build_patience(app.settings), app.bodies
+    )
 
 
 def join_port(app: App, door: SharedSockets) -> Listener:
     """Accept connections from a port that other processes accept from too."""
-    return Listener.share(_places(app), door, build_patience(app.settings), app.bodies)
+    return Listener.share(_places(app, app.front), door, build_patience(app.settings), app.bodies)
 
 
-def _places(app: App) -> ConnectionLimit:
-    core, front = app.settings.core, app.front
+def _places(app: App, front: Front) -> ConnectionLimit:
+    core = app.settings.core
     full = RareWarning(
         app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
     )
@@ -66,14 +68,58 @@ async def running(
     """
     async with awake(app):
         listener = await listen(app)
+        private = _ReplicaListener(app)
         try:
+            await private.open(listener)
             yield listener.address
         finally:
             grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
             grace.begin()
+            await private.leave()
             listener.close()
-            await app.front.drain(grace, listener.close_idle)
-            await listener.drop()
+            await asyncio.gather(_finish(listener, app.front, grace), private.close(grace))
+
+
+async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
+    """Let what is under way on a port that is closed finish within the ``grace``."""
+    await front.drain(grace, listener.close_idle)
+    await listener.drop()
+
+
+class _ReplicaListener:
+    """The place where other replicas reach this one: ``core.replica.listen``, or the public listener.
+
+    Without other replicas all methods do nothing.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._parts = app.core.replicas
+        self._opened: tuple[Front, Listener] | None = None
+
+    async def open(self, public: Listener) -> None:
+        """Be found by other replicas. Raises OSError, StoreUnavailable."""
+        if self._parts is None:
+            return
+        place, address = self._parts.place, public.address
+        if place is not None:
+            front = self._app.front.only(self._parts.branch)
+            patience, bodies = build_patience(self._app.settings), self._app.bodies
+            listener = await Listener.open(_places(self._app, front), *place, patience, bodies)
+            self._opened, address = (front, listener), listener.address
+        await self._parts.join(address)
+
+    async def leave(self) -> None:
+        """Take no more requests of others."""
+        if self._parts is not None:
+            await self._parts.leave()
+
+    async def close(self, grace: Grace) -> None:
+        """Let what is under way finish within the ``grace``."""
+        if self._opened is not None:
+            front, listener = self._opened
+            listener.close()
+            await _finish(listener, front, grace)
 
 
 @contextlib.asynccontextmanager
@@ -127,6 +173,8 @@ async def _working(app: App) -> AsyncIterator[None]:
 async def _close(app: App) -> None:
     core = app.core
     await core.relay.servers.leave(FAREWELL)
+    if core.replicas is not None:
+        await core.replicas.close()
     with contextlib.suppress(StoreUnavailable):
         await core.relay.sessions.last_seen.write()
     await app.sessions.close()
@@ -178,10 +226,15 @@ def _settings(source: Source) -> Settings:
 
 @contextlib.asynccontextmanager
 async def _lifetime(app: App) -> AsyncIterator[None]:
+    parts = app.core.replicas
     async with awake(app):
+        if parts is not None:
+            await parts.join(None)
         try:
             yield
         finally:
+            if parts is not None:
+                await parts.leave()
             await app.front.drain(Grace(app.settings.core.shutdown_grace_seconds))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -18,6 +18,10 @@ from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.baselines import PinReview
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.state.watched import WatchedStore
+
+if TYPE_CHECKING:
+    # Only a process among several has it.
+    from adapter.relay.replicas.registry import Replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class HealthTerms:
 
 @dataclass(slots=True)
 class Health:
-    """The health of the adapter. ``monitors`` hold no entry for a server that is not pinged.
+    """The health of the adapter. ``monitors`` hold no entry for a server that is not pinged. ``replicas`` is None where
+    no other process uses the store.
 
     The time that servers are given to start counts from ``begun`` (Unix seconds), when this object was built.
     """
@@ -46,6 +51,7 @@ class Health:
     store: WatchedStore
     guard: Guard
     terms: HealthTerms
+    replicas: Replicas | None = None
     begun: float = field(default_factory=time.time, init=False)
 
     async def live(self, request: Request) -> tuple[int, bytes]:
@@ -83,6 +89,8 @@ class Health:
             "status": "error" if failure else "ok",
             **({"detail": str(failure)} if failure and details else {}),
         }
+        if self.replicas is not None:
+            body["replica"] = _replica(self.replicas, details)
         body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",
@@ -221,6 +229,24 @@ def _degraded(
     if any(server["status"] != "ok" for server in servers):
         return "upstream_unhealthy"
     return None if wiring["ready"] else "adapter_wiring_incomplete"
+
+
+def _replica(replicas: Replicas, details: bool) -> dict[str, Any]:
+    """The id of this replica; with ``details`` also the others that it sees."""
+    shown: dict[str, Any] = {"id": replicas.id}
+    if details:
+        shown["others"] = [
+            {
+                "id": other.id,
+                "address": other.record.address,
+                "version": other.record.version,
+                "started": other.record.started,
+                "state": "leaving" if other.record.leaving else "serving",
+                "age_seconds": round(other.age, 1),
+            }
+            for other in replicas.others()
+        ]
+    return shown
 
 
 def _json(status: int, body: dict[str, Any]) -> tuple[int, bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -130,6 +131,11 @@ class Front:
         """The exchanges under way; those that are no mount's have no InboundRequest."""
         self._stopping = False
 
+    def only(self, branch: Branch) -> Front:
+        """A handler for another listener, with nothing but this branch."""
+        # An endpoint of its own: the two may stop at different times.
+        return Front(replace(self._endpoint), {}, {}, self._guard, self._log, [branch])
+
     def __repr__(self) -> str:
         return f"<Front: {len(self._mounts)} mounts, {len(self._busy)} exchanges>"
 
@@ -227,9 +233,10 @@ class Front:
     async def _follow(
         self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
     ) -> None:
-        check = self._guard.check_host if branch.public else self._guard.check_place
-        check(request.headers)
-        if request.method in branch.methods:
+        if not branch.sealed:
+            check = self._guard.check_host if branch.public else self._guard.check_place
+            check(request.headers)
+        if branch.sealed or request.method in branch.methods:
             await self._serve(request, branch, names, extra)
             return
         allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))

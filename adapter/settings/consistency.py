@@ -195,6 +195,8 @@ def _short_tokens(auth: Auth) -> Iterator[Problem]:
 
 HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
 ARTIFACTS_ROUTE = "/artifacts"
+REPLICA_ROUTE = "/_replica"
+OWN_ROUTES = (*HEALTH_ROUTES, ARTIFACTS_ROUTE, REPLICA_ROUTE)
 
 
 def inconsistencies(settings: Settings) -> Iterator[Problem]:
@@ -214,7 +216,14 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _unshared(settings)
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
+    yield from _lock_without_its_store(settings)
     yield from pipeline_problems(settings)
+
+
+def _lock_without_its_store(settings: Settings) -> Iterator[Problem]:
+    if settings.storage.lock_mode == "redis" and settings.state_persistence.type != "redis":
+        sentence = "redis needs state_persistence.type redis: set that, or auto here"
+        yield Problem("storage.lock_mode", sentence)
 
 
 def _repeated_names(settings: Settings) -> Iterator[Problem]:
@@ -225,11 +234,13 @@ def _repeated_names(settings: Settings) -> Iterator[Problem]:
 
 def _mount_clashes(settings: Settings) -> Iterator[Problem]:
     upload = settings.core.upload_path
-    if upload == ARTIFACTS_ROUTE or upload in HEALTH_ROUTES:
+    if upload in OWN_ROUTES:
         yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
     for index, server in enumerate(settings.servers):
         path, mount = f"servers[{index}].mount_path", server.mount_path
-        if mount in HEALTH_ROUTES or _at_or_below(mount, ARTIFACTS_ROUTE):
+        if mount in HEALTH_ROUTES or any(
+            _at_or_below(mount, route) for route in (ARTIFACTS_ROUTE, REPLICA_ROUTE)
+        ):
             yield Problem(path, f"{mount} is a route of the adapter itself")
         elif _at_or_below(mount, upload):
             yield Problem(path, f"{mount} is below core.upload_path, which is {upload}")
@@ -241,7 +252,7 @@ def _mount_clashes(settings: Settings) -> Iterator[Problem]:
 def _console_clashes(settings: Settings) -> Iterator[Problem]:
     """Conflicts between the console's path and other routes: neither may be below the other."""
     console = settings.console
-    routes = dict.fromkeys((*HEALTH_ROUTES, ARTIFACTS_ROUTE), "a route of the adapter itself")
+    routes = dict.fromkeys(OWN_ROUTES, "a route of the adapter itself")
     routes[settings.core.upload_path] = "core.upload_path"
     mounts = {server.mount_path: f"the mount_path of {server.id}" for server in settings.servers}
     for path, owner in (routes | mounts).items() if console.enabled else ():
@@ -364,7 +375,3 @@ def _unshared(settings: Settings) -> Iterator[Problem]:
     if settings.state_persistence.type == "memory":
         sentence = "memory is for one process: set disk or redis, or core.workers to 1"
         yield Problem("state_persistence.type", sentence)
-    for index, server in enumerate(settings.servers):
-        if server.upstream.transport != "streamable_http":
-            sentence = f"sessions of {server.upstream.transport} servers belong to one process: set core.workers to 1"
-            yield Problem(f"servers[{index}].upstream.transport", sentence)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from adapter.settings.auth import Auth
+from adapter.settings.replica import ReplicaSettings
 from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
@@ -289,6 +290,9 @@ class Core(Section):
     defaults: ToolDefaults = Field(default_factory=ToolDefaults, description="Defaults for calls of tools.")
     upstream: UpstreamConnections = Field(
         default_factory=UpstreamConnections, description="Connections to each upstream."
+    )
+    replica: ReplicaSettings = Field(
+        default_factory=ReplicaSettings, description="This process among several that share a state store."
     )
     upstream_ping: UpstreamPing = Field(
         default_factory=UpstreamPing, description="Pings of upstreams, and the circuit breaker."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -85,6 +86,18 @@ class Settings(BaseModel):
     def traced(self, problem: Problem) -> Problem:
         """The problem with the place of its cause, which may be the file of a single tool."""
         return traced(problem, self._files)
+
+    @property
+    def shares_state(self) -> bool:
+        """True where several processes may use one state store."""
+        return self.state_persistence.type == "redis"
+
+    @property
+    def root_lock(self) -> Literal["exclusive", "shared"] | None:
+        """The lock on ``storage.root``: of one process alone, of all that share their state, or none."""
+        if self.storage.lock_mode not in ("auto", "file"):
+            return None
+        return "shared" if self.shares_state else "exclusive"
 
     @property
     def state_path(self) -> Path:

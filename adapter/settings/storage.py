@@ -25,10 +25,12 @@ class SessionsSettings(Section):
     """Number, lifetime and size of sessions."""
 
     max_active: Count | None = Field(
-        default=None, description="Maximum number of open sessions; null sets no limit."
+        default=None,
+        description="Maximum number of open sessions of all replicas together; null sets no limit.",
     )
     max_in_flight_per_session: Count | None = Field(
-        default=None, description="Maximum number of unanswered requests of one session; null sets no limit."
+        default=None,
+        description="Maximum number of unanswered requests of one session at each replica; null sets no limit.",
     )
     idle_ttl_seconds: SecondsOrZero | None = Field(
         default=None,
@@ -245,8 +247,8 @@ class Storage(Section):
     )
     lock_mode: Literal["auto", "none", "process", "file", "redis"] = Field(
         default="auto",
-        description="Lock against a second adapter on the same root; `auto` depends on "
-        "`state_persistence.type`.",
+        description="Lock on the root, against adapters with another state store: `auto` and `file` lock a file "
+        "in it, which replicas of one state store share; `none`, `process` and `redis` lock no file.",
     )
     orphan_sweeper_enabled: bool = Field(default=True, description="Delete files without a record.")
     orphan_sweeper_grace_seconds: SecondsOrZero = Field(

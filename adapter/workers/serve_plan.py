@@ -37,7 +37,7 @@ class ServePlan(NamedTuple):
 
 def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
     """The plan that the settings mean on this machine."""
-    core, storage = read.settings.core, read.settings.storage
+    core, root = read.settings.core, read.settings.storage.root
     has_files = any(server.adapters for server in read.settings.servers)
     return ServePlan(
         worker_count(core.workers),
@@ -46,7 +46,7 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
         core.shutdown_grace_seconds,
         core.log_level,
         programs,
-        str(storage.root.absolute()) if has_files and storage.lock_mode in ("auto", "file") else "",
+        str(root.absolute()) if has_files and read.settings.root_lock == "exclusive" else "",
         pickle.dumps(read),
     )
 

@@ -38,6 +38,16 @@ async def test_every_scenario_is_the_same_through_the_adapter(node: Path, tmp_pa
 
 
 @pytest.mark.e2e
+async def test_every_scenario_is_the_same_through_three_replicas(
+    node: Path, replicas_programs: None, tmp_path: Path
+) -> None:
+    """The same where nginx gives each request, whatever its session, to the next of three replicas on one Redis."""
+    verdicts = await compare(tmp_path, replicas=3)
+    assert {verdict.revision for verdict in verdicts} == set(REVISIONS)
+    assert not [verdict for verdict in verdicts if verdict.problems], table(verdicts)
+
+
+@pytest.mark.e2e
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_scenarios_over_stdio_are_those_of_the_http_twin(
     revision: str, node: Path, tmp_path: Path

@@ -13,7 +13,7 @@ from adapter.errors import StoreUnavailable
 from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.lease import TABLE, Lease
 from tests.relay.relaying import Clock
-from tests.relay.replicas import settled
+from tests.relay.replicating import settled
 from tests.state.shared import ReplicaStore, SharedMemory
 
 INTERVAL = 60.0

@@ -231,6 +231,8 @@ async def test_a_conditional_delete_spares_a_newer_row(store: Store) -> None:
     with pytest.raises(Conflict):
         await store.delete("sessions", "a", expected=1)
     assert await store.delete("sessions", "a", expected=2) is True
+    with pytest.raises(Conflict):
+        await store.commit([Delete("sessions", "a", ABSENT)])
 
 
 async def test_scan_pages_through_all_rows_in_order_of_bytes(store: Store) -> None:
@@ -271,6 +273,32 @@ async def test_touch_never_moves_back(store: Store) -> None:
     await store.put("sessions", "undated", b"")
     await store.touch("sessions", {"a": 50.0, "undated": 7.0})
     assert [row.due for row in await store.scan("sessions")] == [100.0, 7.0]
+
+
+async def test_count_of_a_group_follows_every_change(store: Store) -> None:
+    """Created, written again, deleted, and undone with a commit that failed."""
+
+    async def counts() -> list[int]:
+        return [await store.count("slots", group=group) for group in ("a", "b")]
+
+    await store.put("slots", "a/1", b"")
+    assert await counts() == [1, 0]
+    await store.commit([Put("slots", "a/2", b""), Put("slots", "a/1", b"again"), Delete("slots", "a/none")])
+    await store.put("slots", "b", b"")
+    assert await counts() == [2, 1]
+    with pytest.raises(Conflict):
+        await store.commit(
+            [Delete("slots", "a/1"), Put("slots", "a/3", b""), Delete("slots", "a/9", expected=1)]
+        )
+    assert await counts() == [2, 1]
+    await store.delete("slots", "b")
+    await store.delete("slots", "b")
+    await store.delete("slots", "a/1")
+    assert await counts() == [1, 0]
+    await store.commit([Put("slots", "a/4", b"", expected=ABSENT, most=2)])
+    with pytest.raises(TableFull):
+        await store.commit([Put("slots", "a/5", b"", expected=ABSENT, most=2)])
+    assert await counts() == [2, 0]
 
 
 async def test_count_follows_writes_and_deletes(store: Store) -> None:

@@ -57,18 +57,21 @@ def _refused(subject: str, refusal: Unusable, otherwise: str = "") -> Finding:
 
 
 def _lock(root: Path, settings: Settings, in_use: bool) -> Finding:
-    if settings.storage.lock_mode == "none":
+    if settings.root_lock is None:
         return warning(
-            "storage", "storage.lock_mode is none.", "Make sure that no other adapter uses this folder."
+            "storage",
+            f"storage.lock_mode is {settings.storage.lock_mode}.",
+            "Make sure that no adapter with another state store uses this folder.",
         )
-    lock = lock_of(root, create=True)
+    shared = settings.root_lock == "shared"
+    lock = lock_of(root, shared=shared, create=True)
     if lock is RootLock.NONE:
         return wrong(
             "storage",
             "its file system has no locks.",
             "Set storage.lock_mode to none, and let only one adapter use it.",
         )
-    if in_use and lock is RootLock.FREE:
+    if in_use and lock is RootLock.FREE and not shared:
         return wrong(
             "storage",
             "the running adapter does not hold the lock of this folder.",

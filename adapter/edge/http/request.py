@@ -157,7 +157,8 @@ class Branch:
 
     ``serve`` answers through ``request.reply``, with the given fields besides its own. It raises AdapterError,
     and ClientGone. ``exposed`` are fields of its answers that a page at an allowed origin may read. ``public``: what it
-    serves is everybody's, so a request is not refused for its Origin.
+    serves is everybody's, so a request is not refused for its Origin. ``sealed``: ``serve`` knows by itself who may
+    come in, and answers every method; neither Host nor Origin count.
     """
 
     prefix: str
@@ -166,6 +167,7 @@ class Branch:
     exposed: tuple[str, ...]
     serve: Callable[[Request, Names, list[tuple[str, str]]], Awaitable[object]]
     public: bool = field(default=False, kw_only=True)
+    sealed: bool = field(default=False, kw_only=True)
 
     def names(self, request: Request) -> Names | None:
         """The names behind the prefix in the request's path; None if the request is not this branch's."""

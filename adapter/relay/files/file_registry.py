@@ -7,6 +7,7 @@ confirmed when another replica may have changed them.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -75,7 +76,7 @@ class FileLimits:
 
 
 class FileRegistry:
-    """The files of all scopes. ``clock`` gives Unix time in seconds."""
+    """The files of all scopes. ``clock`` gives Unix time in seconds, ``now`` seconds that never go back."""
 
     def __init__(
         self,
@@ -84,13 +85,14 @@ class FileRegistry:
         limits: FileLimits,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._files = files
         self._limits = limits
         self._ledger = Ledger(limits.quota)
         replica = secrets.token_hex(8)
-        self._share = StorageShare(store, self._ledger, replica)
+        self._share = StorageShare(store, self._ledger, replica, now)
         ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
         self._index = index = FileIndex(self._ledger, ttls, clock, self._share.leases.is_dead)
         self.on_gone: list[Callable[[FileRecord], None]] = []
@@ -126,6 +128,11 @@ class FileRegistry:
     def used(self, scope_id: str) -> int:
         """Bytes of the files that the scope holds, as they are known here: ``list`` and ``find`` come first."""
         return self._ledger.used(scope_id)
+
+    @property
+    def spare(self) -> int | None:
+        """Bytes that may still come here without asking other replicas; None without ``storage.max_size``."""
+        return self._ledger.spare
 
     async def scopes(self, most: int) -> list[Scope]:
         """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
@@ -388,3 +395,7 @@ class FileRegistry:
         except BaseException:
             self._index.give_used(used)
             raise
+
+    async def tend(self) -> None:
+        """Do at once what a replica does again and again for the others. Raises StoreUnavailable, StorageFailed."""
+        await self._keeper.do_all()

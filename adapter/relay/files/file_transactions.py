@@ -24,7 +24,7 @@ from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, Spend, 
 from adapter.relay.files.scope_cache import ScopeCache
 from adapter.relay.files.storage_share import StorageShare
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
-from adapter.state.port import ABSENT, Conflict, Delete, Put
+from adapter.state.port import ABSENT, Conflict, Put
 
 T = TypeVar("T")
 
@@ -45,10 +45,6 @@ class _Taken(NamedTuple):
 
 Choice = Callable[[], Awaitable[Sequence[FileRecord]]]
 """Names the files that go, of a scope as it is known just then."""
-
-
-def _gone(record: FileRecord) -> Delete:
-    return Delete(TABLE, record.key)
 
 
 class FileTransactions:
@@ -130,7 +126,7 @@ class FileTransactions:
                 if self._scopes.is_shared:
                     self._linger(scope, records, undo)
                 self._exchange(victims, records, staged, undo)
-                await self._writer.commit(scope, [*map(_gone, victims), *map(self._new, records)])
+                await self._writer.commit(scope, [*map(self._new, records)], victims)
             except BaseException:
                 for step in reversed(undo):
                     step()
@@ -138,6 +134,7 @@ class FileTransactions:
             for record in records:
                 self._index.show(record)
             for victim in victims:
+                self._index.ledger.settle(victim.key)
                 self._gone(victim)
                 await self._places.remove(victim.place)
         finally:
@@ -181,7 +178,7 @@ class FileTransactions:
     ) -> None:
         """``undo`` gets what takes it back, step by step and the last step first."""
         new, old = sizes(records), sizes(victims)
-        undo.append(partial(staged.grow, new))
+        undo.append(partial(staged.grow_again, new))
         staged.shrink(new)
         for victim in victims:
             entry = self._index.ledger.entry(victim.key)
@@ -193,7 +190,7 @@ class FileTransactions:
         for record in records:
             undo.append(partial(self._index.ledger.remove, record.key))
             self._index.count(record)
-        staged.grow(old)
+        staged.grow_again(old)
         undo.append(partial(staged.shrink, old))
 
     async def _victims(self, arrivals: Sequence[IncomingFile], staged: Staged) -> list[FileRecord]:
@@ -316,7 +313,7 @@ class FileTransactions:
         for record in records:
             self._index.hide(record)
         try:
-            await self._writer.commit(scope, [*map(_gone, records)], records)
+            await self._writer.commit(scope, [], records)
         except BaseException:
             for record in records:
                 self._index.show(record)
@@ -327,3 +324,4 @@ class FileTransactions:
             self._gone(record)
             await self._places.remove(record.place)
             self._index.ledger.remove(record.key)
+            self._index.ledger.settle(record.key)

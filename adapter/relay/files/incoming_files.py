@@ -39,6 +39,11 @@ class Staged:
             self._ledger.stage(self.scope_id, size)
             self.size += size
 
+    def grow_again(self, size: int) -> None:
+        """Count bytes again that are no file after all, whatever the limits."""
+        self._ledger.restage(self.scope_id, size)
+        self.size += size
+
     def shrink(self, size: int) -> None:
         self._ledger.unstage(self.scope_id, size)
         self.size -= size

@@ -7,7 +7,7 @@ each change of a scope's files also writes the scope's head: a scope is as it wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from weakref import WeakValueDictionary
 
 from structlog.typing import FilteringBoundLogger
@@ -19,7 +19,7 @@ from adapter.relay.files.head_writer import HEADS, TABLE, HeadWriter
 from adapter.rules.files.file_records import FileRecord, decode
 from adapter.rules.files.scope_heads import ScopeHead
 from adapter.rules.files.scope_heads import decode as decode_head
-from adapter.state.port import ABSENT, Conflict, Delete, Row, Store, group_of
+from adapter.state.port import ABSENT, Conflict, Row, Store, group_of
 
 PAGE = 500
 
@@ -160,14 +160,13 @@ class ScopeCache:
         if known is None:
             self._make_room()
         scope = self._index.open_scope(scope_id)
+        self._settle_doubts(scope, head_row, head, found.keys())
         for record in [record for key, record in scope.records.items() if key not in found]:
-            self._forget(scope, record)
+            self._index.hide(record)
+            self._index.ledger.forget(record.key)
+            self._on_gone(record)
         for key, (record, due) in found.items():
-            if key not in scope.records:
-                self._index.load(record, due, charged=key in scope.doubts)
-            else:
-                self._index.load(scope.records[key], due, charged=False)
-        scope.doubts.clear()
+            self._index.load(scope.records.get(key, record), due)
         self._note_head(scope, head, head_row)
         if missing:
             await self._drop_missing(scope, missing)
@@ -185,14 +184,25 @@ class ScopeCache:
                 self._log.warning("a file record cannot be read and is passed over")
         return dict(sorted(found.items(), key=lambda item: item[1][0].created))
 
-    def _forget(self, scope: ScopeFiles, record: FileRecord) -> None:
-        """Somebody else has removed the file."""
-        self._index.hide(record)
-        if record.key in scope.doubts:
-            self._index.ledger.remove(record.key)
-        else:
-            self._index.ledger.forget(record.key)
-        self._on_gone(record)
+    def _settle_doubts(
+        self, scope: ScopeFiles, row: Row | None, head: ScopeHead, found: Collection[str]
+    ) -> None:
+        """Count what came of a write that failed. Another replica counts what it may have removed since."""
+        ledger, version = self._index.ledger, ABSENT if row is None else row.version
+        not_done = version == scope.version
+        done = version == scope.version + 1 and head.writer == self._replica
+        for key, size in scope.doubts.items():
+            ledger.settle(key)
+            # The rows were read behind the head, so another replica may have removed what it tells of.
+            if key in found:
+                continue
+            if size is not None and not_done:
+                ledger.charge(-size)
+            elif size is None and (done or not self._store.shared):
+                ledger.remove(key)
+            elif not (done or not_done):
+                ledger.leaks += 1
+        scope.doubts.clear()
 
     def _note_head(self, scope: ScopeFiles, head: ScopeHead, row: Row | None) -> None:
         scope.version = ABSENT if row is None else row.version
@@ -221,13 +231,17 @@ class ScopeCache:
     async def _drop_missing(self, scope: ScopeFiles, records: list[FileRecord]) -> None:
         """Forget rows whose file is not there whole, unless the scope has changed meanwhile."""
         try:
-            await self._writer.commit(scope, [Delete(TABLE, record.key) for record in records], records)
+            await self._writer.commit(scope, going=records)
         except Conflict:
+            scope.doubts |= {
+                record.key: None for record in records
+            }  # looked for again, with what has changed
             return
         self._log.warning("files of earlier records are gone", files=len(records))
         for record in records:
             self._index.hide(record)
             self._index.ledger.remove(record.key)
+            self._index.ledger.settle(record.key)
 
     # --- dropping ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ stale, by counting the epoch up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from weakref import WeakValueDictionary
 
@@ -40,13 +40,15 @@ class SessionCache:
     """``open`` are the sessions at hand, by their keys.
 
     One that was forgotten while some request still works with it is found again as the same object, so that there are
-    never two of one session. ``crowded`` is set when there are more than MOST_KNOWN.
+    never two of one session. ``crowded`` is set when there are more than MOST_KNOWN. ``on_renewed`` is called with the
+    id of a server that forgot a session, as another process has found out.
     """
 
     def __init__(self) -> None:
         self.open: dict[str, Session] = {}
         self.epoch = 0
         self.crowded = asyncio.Event()
+        self.on_renewed: Callable[[str], None] | None = None
         self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._readings: dict[str, list[Reading]] = {}
 
@@ -80,8 +82,10 @@ class SessionCache:
             if len(self.open) > MOST_KNOWN:
                 self.crowded.set()
         else:
-            session.follow(record)
+            is_renewed = session.follow(record)
             session.version, session.epoch = version, epoch
+            if is_renewed and self.on_renewed is not None:
+                self.on_renewed(session.server)
         return session
 
     def drop(self, key: str, only: Session | None = None) -> None:

@@ -69,7 +69,6 @@ MISSING = (
     Missing("state_persistence.reconciliation.mode", _is("always"), "reconciling records with files"),
     Missing("state_persistence.reconciliation.legacy_server_id", bool, "reconciling records with files"),
     Missing("state_persistence", _snapshots_memory, "snapshots of memory to disk.local_path"),
-    Missing("storage.lock_mode", _is("redis"), "locks in Redis"),
 )
 
 

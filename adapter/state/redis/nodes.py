@@ -47,7 +47,8 @@ class _Node(NamedTuple):
 
 
 class RedisNodes:
-    """The servers behind ``dialer``. ``hear`` gets the messages of others, ``unknown`` tells of missed ones."""
+    """The servers behind ``dialer``. ``hear`` gets the messages of others, ``unknown`` tells of missed
+    ones, and ``refused`` gets a sentence on a server that does not let itself be heard."""
 
     def __init__(
         self,
@@ -56,12 +57,14 @@ class RedisNodes:
         times: RedisTimes,
         hear: Callable[[bytes], None],
         unknown: Callable[[], None],
+        refused: Callable[[str], None],
     ) -> None:
         self._dialer = dialer
         self._layout = layout
         self._times = times
         self._hear = hear
         self._unknown = unknown
+        self._refused = refused
         self._map = ClusterMap((None,) * layout.partitions)
         self._nodes: dict[RedisServer | None, _Node] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -197,7 +200,7 @@ class RedisNodes:
             link = node.link
             self._start(node.subscription.close())
         channels = [self._layout.channels[number] for number in sorted(partitions)]
-        listener = WordListener(self._hear, self._unknown, partial(self._silent, link))
+        listener = WordListener(self._hear, self._unknown, partial(self._silent, link), self._refused)
         subscription = RedisSubscription(dial, channels, self._times.cache, listener)
         if channels:
             subscription.open()

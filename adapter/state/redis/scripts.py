@@ -51,7 +51,8 @@ for at = 3, #ARGV, 7 do
   local place, kind, key = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
   local expected, most = ARGV[at + 5], ARGV[at + 6]
   local version = version_of(place, key)
-  if expected ~= '' and version ~= tonumber(expected) and not (kind == 'g' and version == 0) then
+  local absent = version == 0 and kind ~= 'p'
+  if expected ~= '' and (absent and kind == 'd' or not absent and version ~= tonumber(expected)) then
     return 'expected version ' .. expected .. ', found ' .. version
   end
   if kind == 'p' then

@@ -25,7 +25,7 @@ from adapter.state.redis.layout import (
 )
 from adapter.state.redis.nodes import RedisNodes, RedisTimes
 from adapter.state.redis.pages import PartitionRows, first_rows
-from adapter.state.redis.server import check_format, server_warnings
+from adapter.state.redis.server import check_server, server_warnings
 
 MOST_TOUCHED = 500
 """Rows of one script that touches rows: a server does nothing else meanwhile."""
@@ -39,8 +39,8 @@ class RedisStore:
     """A Store that replicas share. What ``put`` has returned is as durable as the server keeps it.
 
     No write is sent twice. All methods belong to the event loop that called ``open``. ``warn`` gets a sentence on
-    settings of the server with which state may be lost, once for each ``open``. Rows of the tables ``expiring`` go by
-    themselves some time after they are due; listeners are not told.
+    settings of the server with which state may be lost, once for each ``open``, and on a server that cannot be heard.
+    Rows of the tables ``expiring`` go by themselves some time after they are due; listeners are not told.
     """
 
     shared = True
@@ -61,6 +61,7 @@ class RedisStore:
         self._expiring = expiring
         self._origin = secrets.token_urlsafe(9)
         self._nodes: RedisNodes | None = None
+        self._refusal = ""
 
     def __repr__(self) -> str:
         return f"<RedisStore: {'closed' if self._nodes is None else self._nodes}>"
@@ -69,10 +70,10 @@ class RedisStore:
         """Connect. Also raises StoreUnavailable for a newer format, or another number of partitions."""
         if self._nodes is not None:
             return
-        nodes = RedisNodes(self._dialer, self._layout, self._times, self._hear, self._unknown)
+        nodes = RedisNodes(self._dialer, self._layout, self._times, self._hear, self._unknown, self._refused)
         try:
             await nodes.open()
-            await check_format(nodes, self._layout)
+            await check_server(nodes, self._layout)
             for sentence in await server_warnings(nodes):
                 self._warn(sentence)
         except BaseException:
@@ -226,6 +227,11 @@ class RedisStore:
 
     def _unknown(self) -> None:
         self._tell(methodcaller("rows_unknown"))
+
+    def _refused(self, sentence: str) -> None:
+        if sentence != self._refusal:
+            self._refusal = sentence
+            self._warn(f"Changes by other replicas cannot be heard. {sentence}")
 
     def _tell(self, tell: Callable[[StoreListener], None]) -> None:
         for listener in list(self.listeners):

@@ -12,7 +12,7 @@ from adapter.relay.stages import Call
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from adapter.wire.spans import Replace, edit
 from tests.relay.relaying import Relaying, of_tools
-from tests.relay.replicas import settled
+from tests.relay.replicating import settled
 from tests.state.shared import SharedMemory
 
 ASKED = b'{"id":1,"jsonrpc":"2.0","method":"tools/call","params":{"arguments":{},"name":"save"}}'

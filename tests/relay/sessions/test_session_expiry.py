@@ -7,7 +7,7 @@ import asyncio
 from adapter.relay.sessions.session_expiry import DueSession
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import SessionState, decode, session_key
-from tests.relay.replicas import RESULT, Replica, Replicas
+from tests.relay.replicating import RESULT, Replica, Replicas
 
 LIMITS = SessionLimits(idle_ttl=100.0, tombstone_ttl=1000.0)
 

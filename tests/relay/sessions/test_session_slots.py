@@ -11,7 +11,7 @@ from adapter.relay.sessions.session_map import SessionLimits
 from adapter.relay.sessions.session_slots import CHECKED, OPENING, TABLE, SessionSlots
 from adapter.rules.access.sessions import session_key
 from tests.relay.relaying import Clock
-from tests.relay.replicas import RESULT, Replica, Replicas
+from tests.relay.replicating import RESULT, Replica, Replicas
 from tests.relay.sharing import LiveUpstream
 
 

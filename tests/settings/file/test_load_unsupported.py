@@ -17,7 +17,6 @@ ASKING = [
     ("state_persistence.refresh_on_startup", True),
     ("state_persistence.reconciliation.mode", "always"),
     ("state_persistence.reconciliation.legacy_server_id", "a"),
-    ("storage.lock_mode", "redis"),
 ]
 NOT_ASKING = [
     ("servers.0.upstream.transport", "sse"),
@@ -75,6 +74,14 @@ def test_memory_with_a_file_is_refused() -> None:
     }
     with pytest.raises(SettingsError, match="asks for snapshots of memory"):
         load(None, environ={}, overrides=overrides)
+
+
+def test_lock_of_a_store_that_is_not_used_is_refused() -> None:
+    """It would lock nothing: the compare-and-set of the store is what keeps replicas apart."""
+    with pytest.raises(
+        SettingsError, match=r"^storage\.lock_mode: redis needs state_persistence\.type redis"
+    ):
+        with_setting("storage.lock_mode", "redis")
 
 
 def test_each_missing_feature_is_tried_here() -> None:

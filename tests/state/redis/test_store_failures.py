@@ -78,6 +78,7 @@ async def test_rows_outlive_a_kill_of_the_server(server: Server, store: RedisSto
     assert all(rows[key].version == 1 for key in answered)
 
 
+@pytest.mark.timed
 async def test_a_stopped_server_costs_one_wait(server: Server, store: RedisStore) -> None:
     """Who was asking when the server froze waits as long as an answer may take; all later callers fail at once."""
     await until_written(store)
@@ -98,6 +99,7 @@ async def test_a_stopped_server_costs_one_wait(server: Server, store: RedisStore
         await store.put("sessions", "a", b"2", expected=ABSENT)
 
 
+@pytest.mark.timed
 async def test_silence_is_noticed_without_a_call(server: Server, store: RedisStore) -> None:
     """A server that freezes is noticed by the subscription, and rows count as unknown from then on."""
     ear = Ear()

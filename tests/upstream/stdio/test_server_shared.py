@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached, UpstreamUnanswered
-from adapter.upstream.stdio.audiences import LONGEST_URI, MOST_OF_A_SESSION
 from adapter.upstream.stdio.processes import ProcessLimits
 from adapter.upstream.stdio.server import ProcessMode
+from adapter.upstream.stdio.subscriptions import LONGEST_URI, MOST_OF_A_SESSION
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import vanished
 from tests.upstream.stdio.scripted import (
