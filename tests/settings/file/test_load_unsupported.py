@@ -56,14 +56,13 @@ def test_not_asking_is_fine(key: str, value: object) -> None:
 
 
 def test_redis_is_loaded(tmp_path: Path) -> None:
-    """A complete Redis section is understood; locks of files in Redis are refused in one sentence."""
+    """A complete Redis section is understood, and locks of files in Redis."""
     file = tmp_path / "config.yaml"
     file.write_text(
         "servers: [{id: a, upstream: {url: 'http://u/'}}]\nstate_persistence: {type: redis, redis: {host: r}}"
     )
-    assert load(file, environ={}).state_persistence.redis.host == "r"
-    with pytest.raises(SettingsError, match=r"^storage\.lock_mode: redis asks for locks in Redis"):
-        load(file, overrides={"storage.lock_mode": "redis"}, environ={})
+    settings = load(file, overrides={"storage.lock_mode": "redis"}, environ={})
+    assert (settings.state_persistence.redis.host, settings.storage.lock_mode) == ("r", "redis")
 
 
 def test_memory_with_a_file_has_snapshots() -> None:
