@@ -214,6 +214,8 @@ async def test_rows_of_one_group_are_scanned_and_counted(store: Store) -> None:
     assert [row.key for row in await store.scan("files", group="s", after="s/", limit=1)] == ["s/a"]
     assert await store.count("files", group="s") == 4
     assert await store.count("files", group="") == 1
+    await store.put("files", "", b"")
+    assert await store.count("files", group="") == 2
 
 
 async def test_delete_says_whether_the_row_was_there(store: Store) -> None:

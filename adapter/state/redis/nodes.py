@@ -65,6 +65,8 @@ class RedisNodes:
         self._hear = hear
         self._unknown = unknown
         self._refused = refused
+        self._under_way = 0
+        self._done = asyncio.Event()
         self._map = ClusterMap((None,) * layout.partitions)
         self._nodes: dict[RedisServer | None, _Node] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,6 +84,11 @@ class RedisNodes:
         self._checking = self._start(self._check())
 
     async def close(self) -> None:
+        """Let commands under way finish, and close all connections. New commands must not come any more."""
+        while self._under_way:
+            # A script that a server does not know yet is sent once more, so no link alone knows when it is done.
+            self._done.clear()
+            await self._done.wait()
         self._closed = True
         nodes, self._nodes = [*self._nodes.values()], {}
         await asyncio.gather(*(node.link.close() for node in nodes))
@@ -106,12 +113,17 @@ class RedisNodes:
     ) -> Any:
         """What a script returns on the server of a partition. Raises as ``ask``."""
         words = (b"%d" % len(keys), *keys, *arguments)
+        self._under_way += 1
         try:
             return await self._asked(partition, (b"EVALSHA", script.digest, *words), reads=reads)
         except ResponseError as error:
             if code_of(error) != "NOSCRIPT":
                 raise unavailable(error) from None
-        return await self.ask(partition, b"EVAL", script.source, *words, reads=reads)
+            return await self.ask(partition, b"EVAL", script.source, *words, reads=reads)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._done.set()
 
     async def ask(self, partition: int, *words: bytes, reads: bool = False) -> Any:
         """The answer to a command on the server of a partition. ``reads``: it may be sent twice.
