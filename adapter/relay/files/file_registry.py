@@ -155,7 +155,7 @@ class FileRegistry:
         await self._files.open()
         await self._share.open()
         await self._scopes.open()
-        if self._store.shared:
+        if self._scopes.is_shared:
             self._keeper.start()
 
     async def close(self) -> None:
@@ -186,7 +186,7 @@ class FileRegistry:
         """
         await self.know(scope_id)
         record = self._index.find(scope_id, kind, file_id)
-        if self._store.shared:
+        if self._scopes.is_shared:
             record = await self._found_elsewhere(scope_id, kind, file_id)
         if record is not None:
             self._index.touch(record)
@@ -218,7 +218,7 @@ class FileRegistry:
         Raises StoreUnavailable, StorageFailed.
         """
         await self.know(scope_id)
-        if self._store.shared and any(map(self._index.is_over, self._index.all_of(scope_id))):
+        if self._scopes.is_shared and any(map(self._index.is_over, self._index.all_of(scope_id))):
             await self._read_anew(scope_id)
         return sorted(self._index.alive(scope_id, kind), key=lambda record: record.created)
 
