@@ -201,14 +201,15 @@ class FileRegistry:
         if due is None or due - self._clock() > SOON:
             return record
         if self._index.is_over(record):
-            await self._read_anew(scope_id)
+            await self.read_again(scope_id)
             if (record := self._index.find(scope_id, kind, file_id)) is None:
                 return None
         self._index.touch(record)
         await self.write_last_access()
         return record
 
-    async def _read_anew(self, scope_id: str) -> None:
+    async def read_again(self, scope_id: str) -> None:
+        """Read the files of a scope though they are known, with what waits for them. Raises StoreUnavailable."""
         async with self._scopes.lock(scope_id):
             await self._scopes.read(scope_id)
 
@@ -219,7 +220,7 @@ class FileRegistry:
         """
         await self.know(scope_id)
         if self._scopes.is_shared and any(map(self._index.is_over, self._index.all_of(scope_id))):
-            await self._read_anew(scope_id)
+            await self.read_again(scope_id)
         return sorted(self._index.alive(scope_id, kind), key=lambda record: record.created)
 
     async def hold(self, record: FileRecord) -> Release:
