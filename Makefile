@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench bench-record bench-compare conformance reference screenshots vendor clean
+.PHONY: run test lint faults soak bench bench-record bench-compare conformance reference screenshots vendor clean
 
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST = $(BIN)/python -m pytest --dist worksteal
@@ -35,8 +35,14 @@ reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models, 
 	$(BIN)/mcp-adapter config reference > docs/settings.md
 	$(BIN)/python -m tests.traceability
 
-conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras
-	$(BIN)/python -m tests.e2e.conformance
+conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras: --replicas --workers
+	$(BIN)/python -m tests.e2e.conformance $(ARGS)
+
+faults: $(VENV)/.dev  ## 200 random faults under load, and whether every promise was kept: --faults --seed --replicas --workers
+	$(BIN)/python -m tests.faults $(ARGS)
+
+soak: $(VENV)/.dev  ## an hour of mixed load, and whether anything grew: --seconds --replicas --workers
+	$(BIN)/python -m tests.soak $(ARGS)
 
 bench: $(VENV)/.dev  ## CPU, latency and memory beside nginx, a bare relay and FastMCP's proxy, in at most 15 minutes
 	$(BIN)/python -m tests.bench $(ARGS)

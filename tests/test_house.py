@@ -14,7 +14,7 @@ CONTRIBUTING = HOUSE.parent / "CONTRIBUTING.md"
 WHERE = CONTRIBUTING.read_text().partition("<!-- begin: where -->")[2].partition("<!-- end: where -->")[0]
 
 
-OF_THE_WHOLE = {"attacks", "bench", "e2e", "end_to_end"}
+OF_THE_WHOLE = {"attacks", "bench", "faults", "soak", "e2e", "end_to_end"}
 """Folders of tests for the running adapter as a whole, which have no module."""
 
 OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"}

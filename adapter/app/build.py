@@ -11,23 +11,34 @@ from adapter import log
 from adapter.app.console import ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
 from adapter.app.files import FileParts, FileStages
-from adapter.app.relay import RelayParts, Runtime, build_relay, build_servers, build_sessions
+from adapter.app.relay import (
+    RelayParts,
+    Runtime,
+    build_leases,
+    build_relay,
+    build_servers,
+    build_session_tasks,
+    build_sessions,
+    cleanup_interval,
+)
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.router import Front
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server
-from adapter.relay.sessions.idle_sessions import Cleanup
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
+    from adapter.app.replicas import ReplicaParts
     from adapter.app.tool_plans import Compiled
 
 
@@ -35,7 +46,7 @@ if TYPE_CHECKING:
 class Core:
     """The parts behind the edge. ``cleanup`` works through all of them from time to time.
 
-    ``plans`` is None where the settings ask for none.
+    ``plans`` is None where the settings ask for none, ``replicas`` where no other process uses the state store.
     """
 
     store: WatchedStore
@@ -44,6 +55,7 @@ class Core:
     files: FileParts
     relay: RelayParts
     cleanup: Cleanup
+    replicas: ReplicaParts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +97,31 @@ def build(
     sessions = build_sessions(settings, watched, runtime)
     files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
     tools = ToolParts(settings, watched, runtime, sessions, files, plans)
-    servers = build_servers(settings, watched, runtime, plans, tools.tables(tables or {}))
+    replicas = build_replicas(settings, watched, runtime)
+    servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}))
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
-    door = build_door(settings, watched, relay, tools.pin_review)
+    door = build_door(
+        settings, watched, relay, tools.pin_review, None if replicas is None else replicas.replicas
+    )
     console = build_console(
         settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door)
     )
     if plans is not None:
         plans.require()
     branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
+    if replicas is not None and replicas.place is None:
+        branches.append(replicas.branch)
     front = build_front(settings, runtime, observation, relay, door, branches)
-    tasks = (relay.deferred.expire, servers.tidy, files.parts.tidy, tools.tidy, console.tidy)
-    interval = settings.core.cleanup_interval_seconds or float("inf")
-    cleanup = Cleanup(sessions.sessions, sessions.upstream, servers.by_id, interval, runtime.log, tasks)
-    core = Core(watched, plans, checks, files.parts, relay, cleanup)
+    tasks = (
+        *build_session_tasks(settings, watched, runtime, relay),
+        CleanupTask("shared sessions", servers.tidy, alone=False),
+        CleanupTask("files", files.parts.tidy, alone=False),
+        CleanupTask("pins", tools.tidy),
+        CleanupTask("console", console.tidy, alone=False),
+    )
+    cleanup = Cleanup(cleanup_interval(settings), tasks, runtime.log, build_leases(settings, watched))
+    core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
 
@@ -115,11 +137,27 @@ def build_plans(
     return compiled(settings, runtime.log, observation.of_plans(), checks)
 
 
+def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> ReplicaParts | None:
+    """Build this process's part among several; None where it is the only one that uses the store."""
+    if not store.shared:
+        return None
+    # Late: most adapters are one process.
+    from adapter.app.replicas import ReplicaParts
+
+    return ReplicaParts(settings, store, runtime, alone=worker_count(settings.core.workers) == 1)
+
+
 def build_store(settings: Settings) -> Store:
-    """Build the store that ``state_persistence`` describes."""
+    """Build the store that ``state_persistence`` describes. Raises SettingsError."""
     if settings.state_persistence.type == "memory":
         # Late: most adapters keep their state on disk.
         from adapter.state.memory import MemoryStore
 
         return MemoryStore()
-    return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)
+    if settings.state_persistence.type == "redis":
+        # Late: its driver is an extra of the package.
+        from adapter.app.redis_state import build_redis_store
+
+        return build_redis_store(settings)
+    wal = settings.state_persistence.disk.wal.enabled
+    return SqliteStore(settings.state_path, wal=wal, shared=worker_count(settings.core.workers) > 1)

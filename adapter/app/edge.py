@@ -32,6 +32,7 @@ from adapter.state.watched import WatchedStore
 if TYPE_CHECKING:
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
+    from adapter.relay.replicas.registry import Replicas
     from adapter.telemetry import Telemetry
 
 # --- records ----------------------------------------------------------------------------------------------------
@@ -110,7 +111,13 @@ class Door(NamedTuple):
     health: Health
 
 
-def build_door(settings: Settings, store: WatchedStore, relay: RelayParts, pin_review: PinReview) -> Door:
+def build_door(
+    settings: Settings,
+    store: WatchedStore,
+    relay: RelayParts,
+    pin_review: PinReview,
+    replicas: Replicas | None,
+) -> Door:
     """Build the parts that decide about requests before the relay sees them."""
     core = settings.core
     guard = build_guard(settings)
@@ -122,6 +129,7 @@ def build_door(settings: Settings, store: WatchedStore, relay: RelayParts, pin_r
         store,
         guard,
         HealthTerms(settings.state_persistence.type, core.max_start_wait_seconds, core.readiness),
+        replicas,
     )
     return Door(guard, Bases(core.public_base_url, guard, core.trusted_proxies), health)
 

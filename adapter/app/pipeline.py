@@ -200,7 +200,7 @@ class Steps:
         if concurrency is not None:
             most, queue = concurrency.max_active, concurrency.max_queue
             run = Concurrency(self._tool, most, queue)
-            yield Step(Slot.LIMITS, f"{most} calls at once, {queue} may wait", run)
+            yield Step(Slot.LIMITS, f"{most} call{'' if most == 1 else 's'} at once, {queue} may wait", run)
 
     def _mappers(self, rows: bool) -> Iterator[Step]:
         mappers, expose = self._stages.mappers, self._style.expose
@@ -224,7 +224,8 @@ class Steps:
             max_steps=self._materials.settings.validation.max_steps,
             in_thread=self._loading.in_thread,
         )
-        return Step(Slot.VALIDATE, f"{len(inputs.each)} inputs, strictly", run)
+        count = len(inputs.each)
+        return Step(Slot.VALIDATE, f"{count} input{'' if count == 1 else 's'}, strictly", run)
 
     def _validating(self, known: Known) -> Step:
         schema: Schema = known.schema if self._stages.validated else _unknown

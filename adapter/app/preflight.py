@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,18 +27,36 @@ class Obstacle(NamedTuple):
     setting: str
 
 
+class Unusable(NamedTuple):
+    """The ``reason`` why something cannot be used, and the ``advice``, one of several maybe. No full stops."""
+
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.advice}"
+
+
+class RootLock(Enum):
+    """The lock of a store of files: nobody has it, another process has it, or the file system has no locks."""
+
+    FREE = "free"
+    TAKEN = "taken"
+    NONE = "none"
+
+
 def obstacles(settings: Settings) -> Iterator[Obstacle]:
     """Find everything that would make the start fail."""
-    port = _port(settings.core.host, settings.core.port)
+    port = port_refusal(settings.core.host, settings.core.port)
     if port is not None:
-        yield Obstacle("cannot listen", port, "core.port")
+        yield Obstacle("cannot listen", str(port), "core.port")
     files = any(server.adapters for server in settings.servers)
-    if files and (refusal := _unusable(settings.storage.root)) is not None:
+    if files and (refusal := directory_refusal(settings.storage.root)) is not None:
         why = f"storage.root cannot be created or opened. {refusal}, or set another storage.root"
         yield Obstacle("the store of files cannot be used", why, "storage.root")
         return
     if settings.state_persistence.type == "disk":
-        refusal = _unusable(settings.state_path.parent)
+        refusal = directory_refusal(settings.state_path.parent)
         own = settings.state_persistence.disk.local_path is not None
         setting = "state_persistence.disk.local_path" if own else "storage.root"
         if refusal is not None:
@@ -48,7 +67,11 @@ def warnings(settings: Settings) -> Iterator[Obstacle]:
     """Find everything that may make the start fail, or a later one."""
     files = any(server.adapters for server in settings.servers)
     root = settings.storage.root
-    if files and (lock := settings.root_lock) is not None and _locked(root, shared=lock == "shared"):
+    if (
+        files
+        and (lock := settings.root_lock) is not None
+        and lock_of(root, shared=lock == "shared") is RootLock.TAKEN
+    ):
         why = f"waiting for it to end; stop it, or set another storage.root than {root}"
         yield Obstacle("another adapter uses storage.root", why, "storage.root")
     own_state = settings.state_persistence.type == "disk" and not settings.shares_state
@@ -63,12 +86,14 @@ def warnings(settings: Settings) -> Iterator[Obstacle]:
 # --- the port ---------------------------------------------------------------------------------------------------
 
 
-def _port(host: str, port: int) -> str | None:
-    """The reason why nobody can listen there, None if it is free."""
+def port_refusal(host: str, port: int) -> Unusable | None:
+    """Find the reason why nobody can listen there, None if it is free."""
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        return f"no address belongs to the name {host}: set core.host to an address of this machine"
+        return Unusable(
+            f"no address belongs to the name {host}", "set core.host to an address of this machine"
+        )
     refused: OSError | None = None
     usable = False
     for place in dict.fromkeys(places):
@@ -94,23 +119,25 @@ def _listen_for_a_moment(family: int, kind: int, protocol: int, _: str, address:
         probe.listen(1)
 
 
-def _refusal(error: OSError, host: str, port: int) -> str:
+def _refusal(error: OSError, host: str, port: int) -> Unusable:
     match error.errno:
         case errno.EADDRINUSE:
-            return f"the port is taken: stop the program that listens on {host}:{port}, or choose another with --port"
+            advice = f"stop the program that listens on {host}:{port}, or choose another with --port"
+            return Unusable("the port is taken", advice)
         case errno.EACCES:
-            return f"this user may not listen on port {port}: choose one above 1023 with --port"
+            return Unusable(f"this user may not listen on port {port}", "choose one above 1023 with --port")
         case errno.EADDRNOTAVAIL:
-            return f"{host} is no address of this machine: set core.host to one of its own"
+            return Unusable(f"{host} is no address of this machine", "set core.host to one of its own")
         case _:
-            return f"{host}:{port} cannot be used: {error.strerror or error}"
+            reason = f"{host}:{port} cannot be used ({error.strerror or error})"
+            return Unusable(reason, "set core.host and core.port to others")
 
 
 # --- directories ------------------------------------------------------------------------------------------------
 
 
-def _unusable(directory: Path) -> str | None:
-    """The reason why no file can be made in the directory, with half of the advice; None if one can."""
+def directory_refusal(directory: Path) -> Unusable | None:
+    """Find the reason why no file can be made in the directory, with half of the advice; None if one can."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         # Only making a file tells: access rights are not all that may forbid it.
@@ -124,27 +151,32 @@ def _unusable(directory: Path) -> str | None:
             return None
         user = _name_of(os.geteuid())
         if isinstance(error, FileExistsError | NotADirectoryError):
-            return f"{directory} is no directory: remove the file that is in its place"
+            return Unusable(f"{directory} is no directory", "remove the file that is in its place")
         if error.errno in (errno.EACCES, errno.EPERM):
-            return f"{directory} is not writable for the user {user}: let that user write there"
-        return f"{directory} cannot be written ({error.strerror or error}): mount a disk that can"
+            reason = f"{directory} is not writable for the user {user}"
+            return Unusable(reason, "let that user write there")
+        reason = f"{directory} cannot be written ({error.strerror or error})"
+        return Unusable(reason, "mount a disk that can")
 
 
-def _locked(root: Path, *, shared: bool) -> bool:
-    """Tell whether another process holds the lock of the store of files, one that is not ``shared`` with it."""
+def lock_of(root: Path, *, shared: bool, create: bool = False) -> RootLock:
+    """Look at the lock of the store of files: taken is one that another process holds and that is not ``shared`` with
+    it. Where it was never taken it is free, unless ``create`` makes its file.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        number = os.open(root / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        number = os.open(root / "lock", flags, 0o666)
     except OSError:
-        return False
+        return RootLock.FREE
     try:
         fcntl.flock(number, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return RootLock.TAKEN
     except OSError:
-        return False
+        return RootLock.NONE
     finally:
         os.close(number)
-    return False
+    return RootLock.FREE
 
 
 # Whoever has a database open in WAL mode holds a shared lock on this byte of the file beside it (SQLite: UNIX_SHM_DMS).

@@ -6,24 +6,31 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
-from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
+from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import Scopes
+from adapter.relay.lease import Lease
+from adapter.relay.lease import tidy as tidy_leases
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts, TransferRules
 from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
+from adapter.relay.sessions.idle_sessions import IdleSessions
+from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LATEST, LateSessions
+from adapter.relay.sessions.session_expiry import SessionExpiry
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import StageTable
@@ -39,9 +46,11 @@ from adapter.upstream.port import Upstream
 
 if TYPE_CHECKING:
     from adapter.app.hosted import Hosting
+    from adapter.app.replicas import ReplicaParts
     from adapter.app.stdio import StdioUpstreams
     from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
+    from adapter.relay.shared_notifications import SharedNotifications
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -62,12 +71,17 @@ class Runtime(NamedTuple):
 
 
 class SessionParts(NamedTuple):
-    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams."""
+    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams.
+
+    ``shared_notifications`` is None where no other process uses the store.
+    """
 
     sessions: Sessions
     scopes: Scopes
     notifications: Notifications
     upstream: UpstreamSessions
+    last_seen: LastSeen
+    shared_notifications: SharedNotifications | None
 
 
 def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> SessionParts:
@@ -84,10 +98,17 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
         ),
         runtime.clock,
     )
+    notifications = Notifications()
+    shared = None
+    if store.shared:
+        # Late: most stores are one process's own.
+        from adapter.relay.shared_notifications import SharedNotifications
+
+        shared = SharedNotifications(store, notifications, runtime.background, runtime.clock)
     return SessionParts(
         sessions,
         Scopes(store, per_principal=limits.scope == "principal"),
-        Notifications(),
+        notifications,
         UpstreamSessions(
             sessions,
             LateSessions(runtime.background, runtime.log),
@@ -95,6 +116,8 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
             clock=runtime.clock,
             log=runtime.log,
         ),
+        LastSeen(sessions.cache, store, limits.idle_ttl_seconds, runtime.clock),
+        shared,
     )
 
 
@@ -102,11 +125,19 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
 
 
 class LocalParts(NamedTuple):
-    """The log, and the parts of upstreams that are no addresses; None where no server needs them."""
+    """The log, and the parts of upstreams that are no addresses; None where no server needs them.
+
+    ``replicas`` is None where no other process uses the state store.
+    """
 
     log: FilteringBoundLogger
     hosting: Hosting | None = None
     processes: StdioUpstreams | None = None
+    replicas: ReplicaParts | None = None
+
+    def owned(self, server: str, upstream: Upstream) -> Upstream:
+        """The upstream with the sessions that live in other replicas."""
+        return upstream if self.replicas is None else self.replicas.owned(server, upstream)
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
@@ -114,14 +145,19 @@ class LocalParts(NamedTuple):
             await self.processes.close()
 
 
-def local_parts(settings: Settings, hosting: Hosting | None, log: FilteringBoundLogger) -> LocalParts:
+def local_parts(
+    settings: Settings,
+    hosting: Hosting | None,
+    log: FilteringBoundLogger,
+    replicas: ReplicaParts | None = None,
+) -> LocalParts:
     """Build the parts that the servers of these settings need."""
     if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(log, hosting)
+        return LocalParts(log, hosting, replicas=replicas)
     # Late: most servers are reached over a network.
     from adapter.app.stdio import StdioUpstreams
 
-    return LocalParts(log, hosting, StdioUpstreams(log))
+    return LocalParts(log, hosting, StdioUpstreams(log), replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +203,11 @@ def build_servers(
     store: Store,
     runtime: Runtime,
     plans: Compiled | None,
+    replicas: ReplicaParts | None,
     stages_of: Callable[[ServerSettings], StageTable],
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log)
+    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -253,10 +290,10 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         half_open_probes=ping.half_open_probe_allowance,
         start_cooldown=START_COOLDOWN,
     )
-    return Server(
+    server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=UPSTREAMS[upstream.transport](settings, entry, parts),
+        upstream=parts.owned(entry.id, UPSTREAMS[upstream.transport](settings, entry, parts)),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -266,6 +303,9 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
     )
+    if parts.processes is not None:
+        server.process_use = partial(parts.processes.use_of, entry.id)
+    return server
 
 
 def _transfer_rules(upstream: UpstreamSettings, answer_limit: int) -> TransferRules:
@@ -331,9 +371,11 @@ def build_relay(
     """Build the relay over these sessions and servers."""
     sessions, upstream_sessions = parts.sessions, parts.upstream
     tables = {name: server.stages for name, server in servers.by_id.items()}
-    deferred = DeferredAnswers(store, tables, ttl=PARKED_TTL, clock=runtime.clock)
+    deferred = DeferredAnswers(store, tables, runtime.background, ttl=PARKED_TTL, clock=runtime.clock)
     serves = settings.sessions.missing_id == "principal"
     kept = PrincipalSessions(sessions, store, runtime.clock, serves=serves)
+    by_id = servers.by_id
+    sessions.cache.on_renewed = lambda server: by_id[server].began_anew() if server in by_id else None
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
     relay = Relay(
         sessions,
@@ -345,3 +387,47 @@ def build_relay(
         GetStreams(call_gate, upstream_sessions, deferred, parts.notifications),
     )
     return RelayParts(relay, parts, servers, deferred)
+
+
+# --- cleanup ----------------------------------------------------------------------------------------------------
+
+
+def cleanup_interval(settings: Settings) -> float:
+    """The seconds between two rounds of the cleanup."""
+    return settings.core.cleanup_interval_seconds or float("inf")
+
+
+def build_leases(settings: Settings, store: Store) -> Callable[[str], Lease] | None:
+    """Return the function that gives the lease of a task by its name; None where no other replica can be."""
+    if not store.shared:
+        return None
+    seconds = cleanup_interval(settings)
+    return lambda name: Lease(store, f"cleanup/{name}", seconds)
+
+
+def build_session_tasks(
+    settings: Settings, store: Store, runtime: Runtime, parts: RelayParts
+) -> list[CleanupTask]:
+    """The tasks of the cleanup that concern sessions."""
+    sessions = parts.sessions
+    if store.shared:
+        sessions.last_seen.others.extend(each.write_used for each in parts.servers.shared)
+    idle = IdleSessions(
+        SessionExpiry(sessions.sessions, store, runtime.clock),
+        sessions.last_seen,
+        sessions.upstream,
+        parts.servers.by_id,
+        cleanup_interval(settings),
+        runtime.log,
+    )
+    tasks = [
+        CleanupTask("sessions", idle.tend),
+        CleanupTask("deferred answers", parts.deferred.expire),
+        CleanupTask("held answers", parts.deferred.forget_expired, alone=False),
+    ]
+    if sessions.sessions.slots is not None:
+        tasks.append(CleanupTask("session slots", sessions.sessions.slots.tidy))
+    if sessions.shared_notifications is not None:
+        tasks.append(CleanupTask("leases", lambda: tidy_leases(store, runtime.clock())))
+        tasks.append(CleanupTask("notices", sessions.shared_notifications.tidy))
+    return tasks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,16 +14,21 @@ from adapter.app.build import App, build
 from adapter.app.edge import build_patience
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import ConnectionLimit, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
 from adapter.errors import StoreUnavailable
 from adapter.settings.pipeline import Validation
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 
 if TYPE_CHECKING:
     # Only a host's application needs aiohttp.
     from adapter.edge.api.embedding import HandleCall, Options, RouteDef, Tools
+
+    # Only processes that share a port have any.
+    from adapter.edge.http.shared_sockets import SharedSockets
 
 FAREWELL = 2.0
 """Seconds that servers get at a stop to close the adapter's own sessions with them. What is left of those of callers
@@ -31,30 +36,90 @@ over HTTP is closed after the next start.
 """
 
 
+async def open_port(app: App) -> Listener:
+    """Open the port of the settings. Raises OSError when the address cannot be bound."""
+    core = app.settings.core
+    return await Listener.open(
+        _places(app, app.front), core.host, core.port, build_patience(app.settings), app.bodies
+    )
+
+
+def join_port(app: App, door: SharedSockets) -> Listener:
+    """Accept connections from a port that other processes accept from too."""
+    return Listener.share(_places(app, app.front), door, build_patience(app.settings), app.bodies)
+
+
+def _places(app: App, front: Front) -> ConnectionLimit:
+    core = app.settings.core
+    full = RareWarning(
+        app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
+    )
+    return ConnectionLimit(front, limit=core.max_connections, reserved=front.serve_reserved, on_full=full)
+
+
 @contextlib.asynccontextmanager
-async def running(app: App) -> AsyncIterator[tuple[str, int]]:
-    """Listen and serve; yields the address. On leaving, exchanges may finish for ``core.shutdown_grace_seconds``.
+async def running(
+    app: App, grace: Grace | None = None, listen: Callable[[App], Awaitable[Listener]] = open_port
+) -> AsyncIterator[tuple[str, int]]:
+    """``listen`` and serve; yields the address. On leaving, exchanges may finish within the ``grace``; None: within
+    ``core.shutdown_grace_seconds``.
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
     async with awake(app):
-        listener = await _listen(app)
+        listener = await listen(app)
+        private = _ReplicaListener(app)
         try:
+            await private.open(listener)
             yield listener.address
         finally:
+            grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
+            grace.begin()
+            await private.leave()
             listener.close()
-            await app.front.drain(app.settings.core.shutdown_grace_seconds)
-            await listener.drop()
+            await asyncio.gather(_finish(listener, app.front, grace), private.close(grace))
 
 
-async def _listen(app: App) -> Listener:
-    """Open the port. Raises OSError when the address cannot be bound."""
-    core, front = app.settings.core, app.front
-    full = RareWarning(
-        app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
-    )
-    places = ConnectionLimit(front, limit=core.max_connections, reserved=front.serve_reserved, on_full=full)
-    return await Listener.open(places, core.host, core.port, build_patience(app.settings), app.bodies)
+async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
+    """Let what is under way on a port that is closed finish within the ``grace``."""
+    await front.drain(grace, listener.close_idle)
+    await listener.drop()
+
+
+class _ReplicaListener:
+    """The place where other replicas reach this one: ``core.replica.listen``, or the public listener.
+
+    Without other replicas all methods do nothing.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._parts = app.core.replicas
+        self._opened: tuple[Front, Listener] | None = None
+
+    async def open(self, public: Listener) -> None:
+        """Be found by other replicas. Raises OSError, StoreUnavailable."""
+        if self._parts is None:
+            return
+        place, address = self._parts.place, public.address
+        if place is not None:
+            front = self._app.front.only(self._parts.branch)
+            patience, bodies = build_patience(self._app.settings), self._app.bodies
+            listener = await Listener.open(_places(self._app, front), *place, patience, bodies)
+            self._opened, address = (front, listener), listener.address
+        await self._parts.join(address)
+
+    async def leave(self) -> None:
+        """Take no more requests of others."""
+        if self._parts is not None:
+            await self._parts.leave()
+
+    async def close(self, grace: Grace) -> None:
+        """Let what is under way finish within the ``grace``."""
+        if self._opened is not None:
+            front, listener = self._opened
+            listener.close()
+            await _finish(listener, front, grace)
 
 
 @contextlib.asynccontextmanager
@@ -92,8 +157,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
     await core.files.open()
-    await app.sessions.load()
     tasks = core.relay.servers.watch()
+    tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))
     try:
@@ -108,8 +173,11 @@ async def _working(app: App) -> AsyncIterator[None]:
 async def _close(app: App) -> None:
     core = app.core
     await core.relay.servers.leave(FAREWELL)
+    if core.replicas is not None:
+        await core.replicas.close()
     with contextlib.suppress(StoreUnavailable):
-        await app.sessions.write_last_seen()
+        await core.relay.sessions.last_seen.write()
+    await app.sessions.close()
     await app.console.close(FAREWELL)
     await app.runtime.background.close()
     core.checks.close()
@@ -137,7 +205,11 @@ class EmbeddedAdapter(NamedTuple):
 
 def embedded(source: Source) -> EmbeddedAdapter:
     """The adapter, built. A mapping is read without the environment. Raises SettingsError."""
-    app = build(_settings(source))
+    settings = _settings(source)
+    if settings.core.workers != 1:
+        why = "is for mcp-adapter serve: here the processes are those of the host's own server"
+        raise SettingsError([Problem("core.workers", why)])
+    app = build(settings)
     return EmbeddedAdapter(app.front, app.bodies, lambda: _lifetime(app))
 
 
@@ -154,11 +226,16 @@ def _settings(source: Source) -> Settings:
 
 @contextlib.asynccontextmanager
 async def _lifetime(app: App) -> AsyncIterator[None]:
+    parts = app.core.replicas
     async with awake(app):
+        if parts is not None:
+            await parts.join(None)
         try:
             yield
         finally:
-            await app.front.drain(app.settings.core.shutdown_grace_seconds)
+            if parts is not None:
+                await parts.leave()
+            await app.front.drain(Grace(app.settings.core.shutdown_grace_seconds))
 
 
 class HostExplorer(NamedTuple):

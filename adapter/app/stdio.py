@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.upstream.local.upstream import LocalUpstream
+from adapter.upstream.port import ProcessUse
 from adapter.upstream.stdio.child import ChildLimits, ChildProcess, ChildSpec
 from adapter.upstream.stdio.conversation import ConversationTerms
 from adapter.upstream.stdio.environment import child_environment
@@ -25,6 +26,7 @@ class StdioUpstreams:
         self._log = log
         self._environ = environ
         self._supervisor = Supervisor(log)
+        self._servers: dict[str, StdioServer] = {}
 
     def upstream(self, settings: Settings, entry: ServerSettings) -> LocalUpstream[StdioServer]:
         """The upstream of one entry of ``servers``."""
@@ -43,7 +45,13 @@ class StdioUpstreams:
             lambda owner: ChildProcess.start(self._supervisor, spec, owner, log),
             log,
         )
+        self._servers[entry.id] = server
         return LocalUpstream(server)
+
+    def use_of(self, server_id: str) -> ProcessUse | None:
+        """The processes of a server, None for one that is reached otherwise."""
+        server = self._servers.get(server_id)
+        return None if server is None else server.use
 
     async def close(self) -> None:
         """End every process that is left."""

@@ -15,6 +15,7 @@ from adapter import log
 from adapter.app.tool_plans import compiled
 from adapter.app.tools import locks
 from adapter.commands.database_check import inspect
+from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import load_settings
 from adapter.rules.text.unicode import shown
 from adapter.settings.consistency import cautions
@@ -39,6 +40,11 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     stages.loading.close()
     inspect(stages)
     locks(settings)
+    if settings.state_persistence.type == "redis":
+        # Late, as in ``app/build.py``: its address is read, and its driver looked for.
+        from adapter.app.redis_state import build_redis_store
+
+        build_redis_store(settings)
     return settings
 
 
@@ -65,12 +71,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reached(settings: Settings) -> Sequence[Reached]:
-    # Late: only --connect opens connections.
-    from adapter.commands.own_sessions import reach_all
-
     # What goes wrong is in the report.
     log.configure("critical")
-    return asyncio.run(reach_all(settings))
+    return asyncio.run(_reach(settings))
+
+
+async def _reach(settings: Settings) -> Sequence[Reached]:
+    # Late: only --connect opens connections.
+    from adapter.commands.own_sessions import reach_all
+    from adapter.commands.state_check import reach_state
+
+    state, servers = await asyncio.gather(reach_state(settings), reach_all(settings))
+    return servers if state is None else [state, *servers]
 
 
 def _report(
@@ -108,14 +120,10 @@ def _print(
     missed = sum(not each.reachable for each in reached)
     name = _file(arguments) or "The configuration"
     if missed:
-        print(f"{name} is fine, but {_count(missed, 'server')} cannot be reached.", file=sys.stderr)
+        print(f"{name} is fine, but {count_of(missed, 'server')} cannot be reached.", file=sys.stderr)
         return
-    also = f", {_count(len(warnings), 'warning')}" if warnings else ""
-    print(f"{prefix}{name} is fine: {_count(len(settings.servers), 'server')}{also}.")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    also = f", {count_of(len(warnings), 'warning')}" if warnings else ""
+    print(f"{prefix}{name} is fine: {count_of(len(settings.servers), 'server')}{also}.")
 
 
 def _file(arguments: argparse.Namespace) -> str | None:

@@ -89,9 +89,10 @@ async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[
 
     Raises StoreUnavailable.
     """
-    on_disk = settings.state_persistence.type == "disk"
+    kind = settings.state_persistence.type
     # A command that only reads, as in CI, creates no database.
-    store = build_store(settings) if making or (on_disk and settings.state_path.exists()) else MemoryStore()
+    there = kind == "redis" or (kind == "disk" and settings.state_path.exists())
+    store = build_store(settings) if making or there else MemoryStore()
     await store.open()
     try:
         yield Pins(store, time.time)

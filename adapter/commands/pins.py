@@ -27,6 +27,7 @@ from adapter.commands.pin_status import (
     read_statuses,
 )
 from adapter.commands.pins_json import pins_report
+from adapter.commands.progress_bar import count_of
 from adapter.errors import StoreUnavailable
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.catalogue import Catalogue
@@ -300,8 +301,7 @@ def _drift(baseline: Baseline, now: Catalogue) -> Drift | None:
 
 
 def _size(catalogue: Catalogue) -> str:
-    count = len(catalogue.tools)
-    return f"{count} {'tool' if count == 1 else 'tools'} ({catalogue.digest[:12]})"
+    return f"{count_of(len(catalogue.tools), 'tool')} ({catalogue.digest[:12]})"
 
 
 def _counted(found: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""A progress bar for transfers, on standard error if that is a terminal, and nothing elsewhere."""
+"""A progress bar for transfers, on standard error if that is a terminal, and nothing elsewhere; numbers for people."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ class ProgressBar:
             text = f"{size(self._moved)}, {speed}/s"
         self._stream.write(f"\r\x1b[K{text}")
         self._stream.flush()
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number of things for people: 1 tool, 2 tools."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def size(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -18,6 +18,10 @@ from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.baselines import PinReview
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.state.watched import WatchedStore
+
+if TYPE_CHECKING:
+    # Only a process among several has it.
+    from adapter.relay.replicas.registry import Replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class HealthTerms:
 
 @dataclass(slots=True)
 class Health:
-    """The health of the adapter. ``monitors`` hold no entry for a server that is not pinged.
+    """The health of the adapter. ``monitors`` hold no entry for a server that is not pinged. ``replicas`` is None where
+    no other process uses the store.
 
     The time that servers are given to start counts from ``begun`` (Unix seconds), when this object was built.
     """
@@ -46,6 +51,7 @@ class Health:
     store: WatchedStore
     guard: Guard
     terms: HealthTerms
+    replicas: Replicas | None = None
     begun: float = field(default_factory=time.time, init=False)
 
     async def live(self, request: Request) -> tuple[int, bytes]:
@@ -64,6 +70,7 @@ class Health:
         details = self.guard.known(request.headers)
         tools = [await self._tools(server, details) for server in self.servers]
         failure = await self.store.failure()
+        active = await self._active()
         # Nothing is waited for from here on: what is told is how all of it was at one moment.
         servers = [
             {**self._server(server, details), **known}
@@ -76,18 +83,26 @@ class Health:
         if reason:
             body["degraded_reason"] = reason
         body["servers"] = servers
-        body["sessions"] = {"active": self.sessions.active}
+        body["sessions"] = {"active": active}
         body["persistence"] = {
             "type": self.terms.persistence,
             "status": "error" if failure else "ok",
             **({"detail": str(failure)} if failure and details else {}),
         }
+        if self.replicas is not None:
+            body["replica"] = _replica(self.replicas, details)
         body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",
             "seconds": round(time.time() - self.begun, 3),
         }
         return _json(503 if reason else 200, body)
+
+    async def _active(self) -> int:
+        try:
+            return await self.sessions.count()
+        except StoreUnavailable:
+            return self.sessions.active
 
     # --- one server -------------------------------------------------------------------------------------------
 
@@ -114,6 +129,8 @@ class Health:
             "mount_path": server.mount,
             "status": "ok" if status == "ok" else "degraded",
         }
+        if details and (use := server.process_use()) is not None:
+            shown["processes"] = {"running": use.running, "limit": use.most}
         watch = self.monitors.get(server.id)
         if watch is None:
             return {**shown, "detail": "upstream_ping_disabled"}
@@ -212,6 +229,24 @@ def _degraded(
     if any(server["status"] != "ok" for server in servers):
         return "upstream_unhealthy"
     return None if wiring["ready"] else "adapter_wiring_incomplete"
+
+
+def _replica(replicas: Replicas, details: bool) -> dict[str, Any]:
+    """The id of this replica; with ``details`` also the others that it sees."""
+    shown: dict[str, Any] = {"id": replicas.id}
+    if details:
+        shown["others"] = [
+            {
+                "id": other.id,
+                "address": other.record.address,
+                "version": other.record.version,
+                "started": other.record.started,
+                "state": "leaving" if other.record.leaving else "serving",
+                "age_seconds": round(other.age, 1),
+            }
+            for other in replicas.others()
+        ]
+    return shown
 
 
 def _json(status: int, body: dict[str, Any]) -> tuple[int, bytes]:

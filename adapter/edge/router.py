@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.access import Guard
+from adapter.edge.http.grace import Grace
 from adapter.edge.http.request import Branch, ClientGone, LateBranches, Names, Request
 from adapter.edge.mcp.endpoint import LONGEST_NAME, Asker, Endpoint, InboundRequest, guarded, send_failure
 from adapter.edge.mcp.ingress import era_of_head
@@ -126,6 +128,11 @@ class Front:
         """The exchanges under way; those that are no mount's have no InboundRequest."""
         self._stopping = False
 
+    def only(self, branch: Branch) -> Front:
+        """A handler for another listener, with nothing but this branch."""
+        # An endpoint of its own: the two may stop at different times.
+        return Front(replace(self._endpoint), {}, {}, self._guard, self._log, [branch])
+
     def __repr__(self) -> str:
         return f"<Front: {len(self._mounts)} mounts, {len(self._busy)} exchanges>"
 
@@ -223,9 +230,10 @@ class Front:
     async def _follow(
         self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
     ) -> None:
-        check = self._guard.check_host if branch.public else self._guard.check_place
-        check(request.headers)
-        if request.method in branch.methods:
+        if not branch.sealed:
+            check = self._guard.check_host if branch.public else self._guard.check_place
+            check(request.headers)
+        if branch.sealed or request.method in branch.methods:
             await self._serve(request, branch, names, extra)
             return
         allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))
@@ -249,27 +257,40 @@ class Front:
             del self._busy[request]
 
     def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
-        """Answer with the failure, or break off if an answer has begun, so that nobody takes it for complete."""
+        """Answer with the failure. Where an answer has begun, complete it with its last words, or else break it off, so
+        that nobody takes it for complete.
+        """
         if request.reply.status is None:
             send_failure(request.reply, error, _NOT_RPC, extra)
+        elif request.last_words is not None:
+            request.reply.put(request.last_words(error))
+            request.reply.end()
         else:
             request.reply.abort()
 
-    async def drain(self, grace: float) -> None:
-        """Wait up to ``grace`` seconds for the exchanges under way, then cancel the rest and all endless streams, and
-        tell their clients. Streams of the console end at once.
+    async def drain(self, grace: Grace, close_idle: Callable[[Grace], Awaitable[None]] | None = None) -> None:
+        """Wait for the exchanges under way, also for those that begin meanwhile: ``close_idle`` closes connections that
+        bring no more of them. When the ``grace`` is over, cancel the rest and all endless streams, and tell their
+        clients. Streams of the console end at once.
         """
         if self._records is not None:
             self._records.close()
-        ending = _tasks(each for each, visit in self._busy.items() if visit is None or not visit.endless)
-        if ending:
-            await asyncio.wait(ending, timeout=grace)
+        while not grace.over:
+            if close_idle is not None:
+                await close_idle(grace)
+            if not (ending := self._ending()):
+                break
+            await grace.wait(ending)
         self._stopping = self._endpoint.stopping = True
         cut = _tasks(self._busy)
         for task in cut:
             task.cancel()
         if cut:
             await asyncio.wait(cut, timeout=CUTTING)
+
+    def _ending(self) -> list[asyncio.Task[None]]:
+        """The tasks of the exchanges under way that come to an end by themselves."""
+        return _tasks(each for each, visit in self._busy.items() if visit is None or not visit.endless)
 
 
 def _tasks(requests: Iterable[Request]) -> list[asyncio.Task[None]]:

@@ -1,4 +1,4 @@
-"""The threads that touch the disk, and what its failures are called."""
+"""The threads that touch the disk, the beginning of a write-back, and the names of the disk's failures."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull
 
@@ -39,6 +40,31 @@ def failure(error: OSError) -> AdapterError:
     if error.errno in _FULL:
         return StorageFull()
     return StorageFailed(_SENTENCES.get(error.errno or 0))
+
+
+_SYNC_FILE_RANGE_WRITE = 2
+"""linux/fs.h"""
+
+
+def begin_write_back(number: int, offset: int, size: int) -> None:
+    """Ask the system to begin writing a part of a file to the disk, so that a later fsync has less to wait for.
+
+    Nothing is promised: a failure is found by that fsync. Does nothing but on Linux. ``number`` is a descriptor.
+    """
+    _sync_file_range()(number, offset, size, _SYNC_FILE_RANGE_WRITE)
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], object]:
+    """Return sync_file_range(2), or a function that does nothing where the system has none."""
+    if sys.platform != "linux":
+        return lambda _number, _offset, _size, _flags: None
+    # Late: to load it takes memory, and only large files need it.
+    import ctypes
+
+    call = ctypes.CDLL(None).sync_file_range
+    call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return call
 
 
 class _Work:
@@ -74,7 +100,54 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-def _labour(works: SimpleQueue[_Work | None]) -> None:
+class SideWork(Generic[T]):
+    """Work that another thread does meanwhile, or whoever asks for its result if no thread has come to it by then.
+
+    So a thread of the disk may wait for it: it waits only for work that runs already. One thread asks, once.
+    """
+
+    __slots__ = ("_begun", "_outcome", "_running", "_work")
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work: Callable[[], T] | None = work
+        self._begun = Lock()
+        self._running = Lock()
+        self._running.acquire()
+        self._outcome: tuple[Any, BaseException | None] = None, None
+
+    def run(self) -> None:
+        """Do the work here, unless it has begun."""
+        if self._begun.acquire(blocking=False):
+            # The queue may hold this long after it was done.
+            work, self._work = self._work, None
+            assert work is not None, "work begins once"
+            self._outcome = _outcome(work)
+            self._running.release()
+
+    def result(self) -> T:
+        """Return what the work returns, when it is over. Raises what it raises."""
+        self.run()
+        self._wait()
+        (result, error), self._outcome = self._outcome, (None, None)
+        if error is None:
+            found: T = result
+            return found
+        try:
+            raise error
+        finally:
+            del error  # it holds this frame
+
+    def drop(self) -> None:
+        """Let it not begin; where it runs, wait for its end."""
+        if not self._begun.acquire(blocking=False):
+            self._wait()
+
+    def _wait(self) -> None:
+        with self._running:
+            pass
+
+
+def _labour(works: SimpleQueue[_Work | SideWork[Any] | None]) -> None:
     """Run the works of the queue in a thread until one is None."""
     while (work := works.get()) is not None:
         work.run()
@@ -97,9 +170,10 @@ class Disk:
     """
 
     def __init__(self) -> None:
-        self._works: SimpleQueue[_Work | None] = SimpleQueue()
+        self._works: SimpleQueue[_Work | SideWork[Any] | None] = SimpleQueue()
         self._under_way = 0
         self._threads = 0
+        self._starting = Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
 
@@ -113,8 +187,7 @@ class Disk:
             raise StorageFailed("The store of files is closed.")
         running = _Work(partial(work, *arguments, **options), asyncio.get_running_loop())
         self._under_way += 1
-        if self._under_way > self._threads and self._threads < THREADS:
-            self._start_thread()
+        self._have_threads(self._under_way)
         self._works.put(running)
         try:
             await _over(running)
@@ -129,6 +202,13 @@ class Disk:
             raise failure(error) from error
         finally:
             del running  # its error holds this frame
+
+    def begin_beside(self, work: Callable[[], T]) -> SideWork[T]:
+        """Begin ``work`` in one more thread, for a thread that is at work here and will ask for the result."""
+        beside = SideWork(work)
+        self._have_threads(self._under_way + 1)
+        self._works.put(beside)
+        return beside
 
     async def finish(self, work: Callable[[ThreadPoolExecutor], Coroutine[Any, Any, T]]) -> T:
         """As ``do``, for work that goes to threads by itself."""
@@ -147,17 +227,25 @@ class Disk:
 
     def close(self) -> None:
         """Begin nothing new. Work that already runs still ends."""
-        if self._closed:
-            return
-        self._closed = True
-        for _ in range(self._threads):
-            self._works.put(None)
+        with self._starting:
+            if self._closed:
+                return
+            self._closed = True
+            for _ in range(self._threads):
+                self._works.put(None)
         if self._executor is not None:
             self._executor.shutdown(wait=False)
 
-    def _start_thread(self) -> None:
-        self._threads += 1
-        Thread(target=_labour, args=(self._works,), name=f"files-{self._threads}", daemon=True).start()
+    def _have_threads(self, wanted: int) -> None:
+        """Start a thread if there are fewer than ``wanted`` and than THREADS."""
+        if wanted <= self._threads or self._threads == THREADS:
+            return
+        with self._starting:
+            if self._threads < THREADS and not self._closed:
+                self._threads += 1
+                Thread(
+                    target=_labour, args=(self._works,), name=f"files-{self._threads}", daemon=True
+                ).start()
 
     def __del__(self) -> None:
         self.close()

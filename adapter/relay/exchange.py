@@ -60,7 +60,8 @@ class ClientRequest:
     ``renewed`` is called with it and its session before it is sent in a new upstream session, and may raise
     AdapterError. ``judged`` are the calls in it that the guard judged, and will then judge again.
     ``sent``, where there is one, is called once the message is on its way for good, as is ``let_go``.
-    ``scope`` is that of the pins by which the guard judges its calls, None where it judges none.
+    ``scope`` is that of the pins by which the guard judges its calls, None where it judges none. ``listens``: see
+    UpstreamRequest.
     """
 
     server: Server
@@ -75,6 +76,7 @@ class ClientRequest:
     judged: tuple[Envelope, ...] = field(default=(), init=False)
     scope: Scope | None = field(default=None, init=False)
     sent: Callable[[], None] | None = field(default=None, init=False)
+    listens: bool = field(default=True, init=False)
 
     def with_message(
         self, envelope: Envelope | Batch, body: bytes, headers: list[tuple[str, str]]

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from adapter.rules.access.principals import Scope
 from adapter.wire.envelope import dump
 from adapter.wire.sse import encode
 
-RESOURCES_CHANGED = encode(b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}')
 
+class Notice(NamedTuple):
+    """A message of the adapter's own, as the text of its JSON.
+
+    ``resources``: it tells that the list of resources changed, which subscriptions hear in a message of their own.
+    """
+
+    data: bytes
+    resources: bool = False
+
+    @property
+    def event(self) -> bytes:
+        """The message as an event of a stream."""
+        return encode(self.data)
+
+
+RESOURCES = Notice(b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}', resources=True)
+RESOURCES_CHANGED = RESOURCES.event
 
 MOST_WAITING = 256
 """Events that wait for one client to read; for one more, the one that waited longest is left out."""
@@ -44,9 +60,11 @@ class Notifications:
     subscribed.
 
     Of several streams of a session only the one that it opened last gets a notification, besides each subscription.
+    ``on_sent`` is told of each notification, with the keys of the sessions that have got it.
     """
 
     def __init__(self) -> None:
+        self.on_sent: Callable[[Scope, Notice, list[str]], None] | None = None
         self._streams: dict[str, dict[str, list[Inbox]]] = {}
         self._subscribed: dict[str, dict[Inbox, bytes]] = {}
 
@@ -76,9 +94,7 @@ class Notifications:
 
     def resources_changed(self, scope: Scope) -> None:
         """Send that the scope's artifacts have changed."""
-        self._put(scope, RESOURCES_CHANGED)
-        for inbox, event in self._subscribed.get(scope.id, {}).items():
-            inbox.put(event)
+        self._send(scope, RESOURCES)
 
     def subscribe(self, scope: Scope, inbox: Inbox, event: bytes) -> None:
         """Put ``event`` into the inbox each time when the scope's artifacts change, and nothing else."""
@@ -93,8 +109,34 @@ class Notifications:
 
     def say(self, scope: Scope, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification to every session of the scope that listens."""
-        self._put(scope, encode(dump({"jsonrpc": "2.0", "method": method, "params": params})))
+        self._send(scope, Notice(dump({"jsonrpc": "2.0", "method": method, "params": params})))
 
-    def _put(self, scope: Scope, event: bytes) -> None:
-        for inboxes in self._streams.get(scope.id, {}).values():
-            inboxes[-1].put(event)
+    def _send(self, scope: Scope, notice: Notice) -> None:
+        sessions = self.listening(scope.id)
+        for session_key in sessions:
+            self.put(scope.id, session_key, notice)
+        self.tell_subscribed(scope.id, notice)
+        if self.on_sent is not None:
+            self.on_sent(scope, notice, sessions)
+
+    # --- what was noticed here, or by another process ---------------------------------------------------------
+
+    def concerns(self, scope_id: str) -> bool:
+        """Tell whether anybody listens in that scope."""
+        return scope_id in self._streams or scope_id in self._subscribed
+
+    def listening(self, scope_id: str) -> list[str]:
+        """The keys of the scope's sessions that listen."""
+        return list(self._streams.get(scope_id, ()))
+
+    def put(self, scope_id: str, session_key: str, notice: Notice) -> None:
+        """Send to one session, if it still listens."""
+        inboxes = self._streams.get(scope_id, {}).get(session_key)
+        if inboxes:
+            inboxes[-1].put(notice.event)
+
+    def tell_subscribed(self, scope_id: str, notice: Notice) -> None:
+        """Send to the scope's subscriptions what they want to hear."""
+        if notice.resources:
+            for inbox, event in self._subscribed.get(scope_id, {}).items():
+                inbox.put(event)

@@ -12,7 +12,7 @@ from adapter.relay.stages import StageTable
 from adapter.relay.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
-from adapter.upstream.port import Upstream
+from adapter.upstream.port import ProcessUse, Upstream
 from adapter.wire.envelope import NOTIFICATION, Batch, Envelope
 
 
@@ -53,13 +53,18 @@ class TransferRules:
     answer_limit: int = ANSWER_LIMIT
 
 
+def _no_processes() -> ProcessUse | None:
+    return None
+
+
 @dataclass(slots=True)
 class Server:
     """``stages`` are those of the requests that are *read*; what has none is piped.
 
     ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
     ``issues_ids``: its last answer to ``initialize`` carried a session id; None until there was one.
-    ``shares``: the sessions of one principal share one upstream session.
+    ``shares``: the sessions of one principal share one upstream session. ``process_use`` tells the processes of an
+    upstream that consists of some, None for any other.
     """
 
     id: str
@@ -73,6 +78,7 @@ class Server:
     counters: Counters = field(default_factory=Counters, init=False)
     issues_ids: bool | None = field(default=None, init=False)
     shares: bool = field(default=False, init=False)
+    process_use: Callable[[], ProcessUse | None] = field(default=_no_processes, init=False)
 
     def __post_init__(self) -> None:
         self.wiring = Wiring(self.stages.upstream_tools)

@@ -12,6 +12,7 @@ from adapter.settings.section import Problem
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.settings.storage import RedisState
 
 NOTHING_KEPT = (
     "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"
@@ -194,6 +195,8 @@ def _short_tokens(auth: Auth) -> Iterator[Problem]:
 
 HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
 ARTIFACTS_ROUTE = "/artifacts"
+REPLICA_ROUTE = "/_replica"
+OWN_ROUTES = (*HEALTH_ROUTES, ARTIFACTS_ROUTE, REPLICA_ROUTE)
 
 
 def inconsistencies(settings: Settings) -> Iterator[Problem]:
@@ -210,6 +213,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
+    yield from _unshared(settings)
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from _lock_without_its_store(settings)
@@ -230,11 +234,13 @@ def _repeated_names(settings: Settings) -> Iterator[Problem]:
 
 def _mount_clashes(settings: Settings) -> Iterator[Problem]:
     upload = settings.core.upload_path
-    if upload == ARTIFACTS_ROUTE or upload in HEALTH_ROUTES:
+    if upload in OWN_ROUTES:
         yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
     for index, server in enumerate(settings.servers):
         path, mount = f"servers[{index}].mount_path", server.mount_path
-        if mount in HEALTH_ROUTES or _at_or_below(mount, ARTIFACTS_ROUTE):
+        if mount in HEALTH_ROUTES or any(
+            _at_or_below(mount, route) for route in (ARTIFACTS_ROUTE, REPLICA_ROUTE)
+        ):
             yield Problem(path, f"{mount} is a route of the adapter itself")
         elif _at_or_below(mount, upload):
             yield Problem(path, f"{mount} is below core.upload_path, which is {upload}")
@@ -246,7 +252,7 @@ def _mount_clashes(settings: Settings) -> Iterator[Problem]:
 def _console_clashes(settings: Settings) -> Iterator[Problem]:
     """Conflicts between the console's path and other routes: neither may be below the other."""
     console = settings.console
-    routes = dict.fromkeys((*HEALTH_ROUTES, ARTIFACTS_ROUTE), "a route of the adapter itself")
+    routes = dict.fromkeys(OWN_ROUTES, "a route of the adapter itself")
     routes[settings.core.upload_path] = "core.upload_path"
     mounts = {server.mount_path: f"the mount_path of {server.id}" for server in settings.servers}
     for path, owner in (routes | mounts).items() if console.enabled else ():
@@ -345,5 +351,27 @@ def _dangling_references(settings: Settings) -> Iterator[Problem]:
     legacy = state.reconciliation.legacy_server_id
     if legacy is not None and legacy not in {server.id for server in settings.servers}:
         yield Problem("state_persistence.reconciliation.legacy_server_id", f"no server has the id {legacy}")
-    if state.type == "redis" and state.redis.host is None:
-        yield Problem("state_persistence.redis.host", "is required when state_persistence.type is redis")
+    if state.type == "redis":
+        yield from _redis_address(state.redis)
+
+
+def _redis_address(redis: RedisState) -> Iterator[Problem]:
+    if redis.url is None and redis.host is None:
+        yield Problem(
+            "state_persistence.redis.host", "or redis.url is required when state_persistence.type is redis"
+        )
+    if redis.url is not None:
+        for key in ("host", "port", "db", "username", "password", "tls"):
+            if key in redis.model_fields_set and getattr(redis, key):
+                yield Problem(f"state_persistence.redis.{key}", "is in redis.url: remove one of them")
+    if redis.cluster and redis.db:
+        yield Problem("state_persistence.redis.db", "must be 0: a cluster has no other database")
+
+
+def _unshared(settings: Settings) -> Iterator[Problem]:
+    """Find parts that one process keeps to itself, where several serve."""
+    if settings.core.workers == 1:
+        return
+    if settings.state_persistence.type == "memory":
+        sentence = "memory is for one process: set disk or redis, or core.workers to 1"
+        yield Problem("state_persistence.type", sentence)

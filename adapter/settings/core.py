@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from adapter.settings.auth import Auth
+from adapter.settings.replica import ReplicaSettings
 from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
@@ -37,6 +38,9 @@ LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
+
+
+Auto = Annotated[Literal["auto"], BeforeValidator(_lower)]
 
 
 class CorsSettings(Section):
@@ -169,6 +173,12 @@ class Core(Section):
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         default=8932, description="TCP port to bind; 0 chooses a free port."
     )
+    workers: Annotated[int, Field(ge=1, le=256)] | Auto = Field(
+        default=1,
+        description="Number of processes that serve; `auto`: one for each processor core that the adapter may use. "
+        "With more than one, state must be in a store that they share, and limits of connections, memory and "
+        "requests are for each of them.",
+    )
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = Field(
         default="info", description="Lowest level that is logged."
     )
@@ -280,6 +290,9 @@ class Core(Section):
     defaults: ToolDefaults = Field(default_factory=ToolDefaults, description="Defaults for calls of tools.")
     upstream: UpstreamConnections = Field(
         default_factory=UpstreamConnections, description="Connections to each upstream."
+    )
+    replica: ReplicaSettings = Field(
+        default_factory=ReplicaSettings, description="This process among several that share a state store."
     )
     upstream_ping: UpstreamPing = Field(
         default_factory=UpstreamPing, description="Pings of upstreams, and the circuit breaker."

@@ -25,10 +25,12 @@ class SessionsSettings(Section):
     """Number, lifetime and size of sessions."""
 
     max_active: Count | None = Field(
-        default=None, description="Maximum number of open sessions; null sets no limit."
+        default=None,
+        description="Maximum number of open sessions of all replicas together; null sets no limit.",
     )
     max_in_flight_per_session: Count | None = Field(
-        default=None, description="Maximum number of unanswered requests of one session; null sets no limit."
+        default=None,
+        description="Maximum number of unanswered requests of one session at each replica; null sets no limit.",
     )
     idle_ttl_seconds: SecondsOrZero | None = Field(
         default=None,
@@ -97,8 +99,14 @@ class DiskState(Section):
 
 
 class RedisState(Section):
-    """State in Redis."""
+    """State in Redis 7 or Valkey 8: one server, a primary behind Sentinel, or a cluster."""
 
+    url: Annotated[SecretStr | None, BlankIsNull] = Field(
+        default=None,
+        description="Address in one text, in place of `host`, `port`, `db`, `username`, `password`, `tls` and "
+        "`cluster`: `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+cluster://host,host`, or "
+        "`redis+sentinel://host,host/service/0`. User and password are percent-encoded.",
+    )
     host: OptionalText = Field(default=None, description="Host of the Redis server.")
     port: Port = Field(default=6379, description="Port of the Redis server.")
     db: Annotated[int, Field(ge=0)] = Field(default=0, description="Number of the Redis database.")
@@ -106,11 +114,35 @@ class RedisState(Section):
     password: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None, description="Password for the login."
     )
+    cluster: bool = Field(default=False, description="The server is a node of a Redis Cluster.")
     tls: bool = Field(default=False, description="Connect over TLS.")
     tls_insecure: bool = Field(
         default=False, description="Connect over TLS without verifying the certificate."
     )
-    key_base: Text = Field(default="mcp_remote_adapter", description="First part of every key.")
+    tls_ca_file: Annotated[Path | None, BlankIsNull] = Field(
+        default=None, description="Certificates that sign the server's; null means those of the system."
+    )
+    tls_cert_file: Annotated[Path | None, BlankIsNull] = Field(
+        default=None, description="Certificate of the adapter, for servers that ask for one."
+    )
+    tls_key_file: Annotated[Path | None, BlankIsNull] = Field(
+        default=None, description="Private key of `tls_cert_file`."
+    )
+    key_base: Annotated[Text, Field(pattern=r"^[^{}\s]{1,200}$")] = Field(
+        default="mcp_remote_adapter",
+        description="First part of every key and channel. Adapters with the same one are replicas of each other.",
+    )
+    partitions: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=64,
+        description="Number of parts into which rows are divided, which a cluster spreads over its nodes. Fixed with "
+        "the first start.",
+    )
+    connect_timeout_seconds: Seconds = Field(
+        default=2, description="Time for a connection with its login, after which the state is unavailable."
+    )
+    timeout_seconds: Seconds = Field(
+        default=2, description="Time for an answer, after which the state is unavailable."
+    )
     ping_seconds: Seconds = Field(default=5, description="Time between two checks of the connection.")
 
 
@@ -143,6 +175,10 @@ class StatePersistence(Section):
     refresh_on_startup: bool = Field(default=False, description="Delete all stored state at every start.")
     snapshot_interval_seconds: Seconds = Field(
         default=30, description="Time between two snapshots of `memory` to `disk.local_path`."
+    )
+    cache_seconds: Annotated[Seconds, Field(le=60)] = Field(
+        default=1,
+        description="Time for which a replica believes what it has read, while it cannot hear of changes by others.",
     )
     disk: DiskState = Field(default_factory=DiskState, description="State in SQLite.")
     redis: RedisState = Field(default_factory=RedisState, description="State in Redis.")

@@ -144,8 +144,8 @@ class Store(Protocol):
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         """Rows with ``due <= now``, the longest overdue first."""
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        """The number of rows of one group, or of all; of those alone whose value has the bytes ``holding`` in it."""
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        """The number of rows of one group, or of all."""
 
     def announce(self, topic: str, body: bytes) -> None:
         """Tell the listeners of all other processes, soon and without a promise: nothing is known of who hears it.

@@ -154,7 +154,7 @@ def _changed(change: Change, connection: sqlite3.Connection) -> Row | None:
     if (
         change.most is not None
         and get(change.table, change.key, sys.maxsize, connection) is None
-        and count(change.table, group_of(change.key), b"", connection) >= change.most
+        and count(change.table, group_of(change.key), connection) >= change.most
     ):
         raise TableFull(f"{change.table} may have {change.most} rows of a group")
     return put(change.table, change.key, change.value, change.expected, change.due, sys.maxsize, connection)
@@ -204,7 +204,7 @@ _LAST = "\U0010ffff"
 """Behind every key: no key begins with the last of all characters."""
 
 _SCAN = f"SELECT key, value, version, due FROM rows WHERE {_OF_GROUP} AND key > ? ORDER BY key LIMIT ?"  # noqa: S608 - constants
-_COUNT = f"SELECT count(*) FROM rows WHERE {_OF_GROUP} AND instr(value, ?)"  # noqa: S608 - constants
+_COUNT = f"SELECT count(*) FROM rows WHERE {_OF_GROUP}"  # noqa: S608 - constants
 
 
 def scan(table: str, group: str | None, after: str, limit: int, connection: sqlite3.Connection) -> list[Row]:
@@ -220,8 +220,8 @@ def overdue(table: str, now: float, limit: int, connection: sqlite3.Connection) 
     return [Row(*fields) for fields in found]
 
 
-def count(table: str, group: str | None, holding: bytes, connection: sqlite3.Connection) -> int:
-    (rows,) = connection.execute(_COUNT, (table, *_bounds(group), holding)).fetchone()
+def count(table: str, group: str | None, connection: sqlite3.Connection) -> int:
+    (rows,) = connection.execute(_COUNT, (table, *_bounds(group))).fetchone()
     return int(rows)
 
 

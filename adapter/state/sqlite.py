@@ -9,31 +9,26 @@ waiting for the lock of another process, what fails, and moving the log into the
 never use the connection at the same time: while the thread has a batch, all others wait.
 
 Several processes may share the file: each transaction that writes takes SQLite's write lock first and waits
-for it.
+for it. What one keeps of it in memory needs ``shared``, which tells what others do.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import sqlite3
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
 from adapter.state.port import Change, Put, Row, StoreListener, group_of_all
-from adapter.state.sql import LOG, Run, StoreOperation, brief_outcomes, outcomes, unavailable
-
-LOCK_TIMEOUT = 5.0
-"""Seconds to wait for another process that writes."""
+from adapter.state.sql import LOG, Run, StoreOperation, brief_outcomes
+from adapter.state.sqlite_others import OtherProcesses
+from adapter.state.sqlite_thread import MERGED, SqliteThread, StoreBatch, connect
 
 MOST = 64
 """Operations of one transaction."""
@@ -43,13 +38,6 @@ BRIEF = 512 << 10
 
 LONGEST = 64 << 10
 """Bytes of a value that is read, replaced or removed on the loop."""
-
-MERGED = 4 << 20
-"""Bytes of log after which it is moved into the file: SQLite's own default, a thousand pages.
-
-What an operation adds can only be guessed: it depends on the row that goes, or is replaced. So the size of the log is
-looked up.
-"""
 
 ROW = 8 << 10
 """Bytes of log for a row beside its value: the page that holds it, and the page of its due time."""
@@ -67,48 +55,65 @@ class SqliteStore:
     ``wal=False`` uses a rollback journal instead of a write-ahead log, for file systems without shared memory; the
     thread does everything then, because each commit syncs the disk. A directory that is missing is made for the owner
     only, and so is the file. All methods belong to the event loop that called ``open``. ``now`` is a clock that never
-    goes back, in seconds.
+    goes back, in seconds. ``shared``: other processes use the file too, and listeners are told of what they do.
     """
 
-    shared = False
-
-    def __init__(self, path: Path, *, wal: bool = True, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        wal: bool = True,
+        shared: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.listeners: list[StoreListener] = []
+        self.shared = shared
         self._path = path
         self._wal = wal
         self._now = now
-        self._worker: _Worker | None = None
+        self._thread: SqliteThread | None = None
         self._waiting: list[StoreOperation] = []
         self._busy = False
         self._slow_until = float("-inf")
+        self._others: OtherProcesses | None = None
+        if shared:
+            self._others = OtherProcesses(self.listeners, self._submit, lambda: self._busy)
 
     def __repr__(self) -> str:
-        state = "closed" if self._worker is None else f"{len(self._waiting)} operations waiting"
+        state = "closed" if self._thread is None else f"{len(self._waiting)} operations waiting"
         return f"<SqliteStore: {state}>"
 
     async def open(self) -> None:
         """Open the file. Also raises StoreUnavailable for a file of a newer version, or of another program."""
-        if self._worker is not None:
+        if self._thread is not None:
             return
-        connect = partial(_connect, self._path, wal=self._wal)
-        worker = _Worker(asyncio.get_running_loop(), connect, self._settle)
-        worker.start()
+        connecting = partial(connect, self._path, wal=self._wal)
+        thread = SqliteThread(asyncio.get_running_loop(), connecting, self._settle)
+        thread.start()
         try:
-            await worker.connected
+            await thread.connected
         except BaseException:
-            worker.batches.put(None)  # a caller that was cancelled leaves no thread behind
+            thread.batches.put(None)  # a caller that was cancelled leaves no thread behind
             raise
-        self._worker = worker
+        self._thread = thread
+        if self._others is not None:
+            try:
+                self._others.begin(thread.loop, thread.connection)
+            except BaseException:
+                await self.close()
+                raise
 
     async def close(self) -> None:
-        if self._worker is None:
+        if self._thread is None:
             return
+        if self._others is not None:
+            self._others.end()
         # An operation that does nothing comes out when everything before it has.
         last = self._submit(lambda _: None)
-        worker, self._worker = self._worker, None
+        thread, self._thread = self._thread, None
         await last
-        worker.batches.put(None)
-        await worker.finished
+        thread.batches.put(None)
+        await thread.finished
 
     async def get(self, table: str, key: str) -> Row | None:
         brief = partial(sql.get, table, key, LONGEST)
@@ -155,57 +160,59 @@ class SqliteStore:
         rows: list[Row] = await self._submit(partial(sql.overdue, table, now, limit))
         return rows
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        rows: int = await self._submit(partial(sql.count, table, group, holding))
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        rows: int = await self._submit(partial(sql.count, table, group))
         return rows
 
     def announce(self, topic: str, body: bytes) -> None:
-        """Nobody else is told: one process uses the file."""
+        """See Store. Where the file is not shared there is nobody else to tell."""
+        if self._others is not None and self._thread is not None:
+            self._others.announce(topic, body)
 
     # --- batches ----------------------------------------------------------------------------------------------
 
     def _submit(
         self, run: Run, brief: Run | None = None, *, log: int = 0, whole: bool = False
     ) -> asyncio.Future[Any]:
-        if self._worker is None:
+        if self._thread is None:
             raise StoreUnavailable("The state store is not open.")
-        loop = self._worker.loop
+        loop = self._thread.loop
         settled: asyncio.Future[Any] = loop.create_future()
         self._waiting.append(StoreOperation(settled, run, brief, log, whole))
         if not self._busy:
             self._busy = True
             # Not at once: whatever else this turn of the loop asks for goes along.
-            loop.call_soon(self._go_on, self._worker)
+            loop.call_soon(self._go_on, self._thread)
         return settled
 
-    def _go_on(self, worker: _Worker) -> None:
+    def _go_on(self, thread: SqliteThread) -> None:
         """Do the next batch here, if it is brief; else the thread does it."""
         batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         log = sum(map(LOG, batch))
         merges = False
         if log and self._wal:
             try:
-                merges = os.stat(worker.log).st_size > MERGED  # noqa: PTH116 - a Path takes longer, and each write asks
+                merges = os.stat(thread.log).st_size > MERGED  # noqa: PTH116 - a Path takes longer, and each write asks
             except OSError:  # there is no log
                 merges = False
-        done = None if merges else self._done_here(worker, batch, log)
+        done = None if merges else self._done_here(thread, batch, log)
         if done is None:
-            worker.batches.put(_Batch(batch, merges))
+            thread.batches.put(StoreBatch(batch, merges))
         else:
-            self._settle(worker, batch, done)
+            self._settle(thread, batch, done)
 
-    def _done_here(self, worker: _Worker, batch: list[StoreOperation], log: int) -> list[Any] | None:
+    def _done_here(self, thread: SqliteThread, batch: list[StoreOperation], log: int) -> list[Any] | None:
         """Return the outcomes of a batch that is brief, None for any other."""
         began = self._now()
         if not self._wal or log > BRIEF or began < self._slow_until:
             return None
-        done = brief_outcomes(worker.connection, batch)
+        done = brief_outcomes(thread.connection, batch)
         ended = self._now()
         if ended - began > SLOW:
             self._slow_until = ended + RESTS * (ended - began)
         return done
 
-    def _settle(self, worker: _Worker, batch: list[StoreOperation], done: list[Any]) -> None:
+    def _settle(self, thread: SqliteThread, batch: list[StoreOperation], done: list[Any]) -> None:
         for operation, outcome in zip(batch, done, strict=True):
             settled = operation.settled
             if settled.done():
@@ -214,112 +221,11 @@ class SqliteStore:
                 settled.set_exception(outcome)
             else:
                 settled.set_result(outcome)
+        if self._others is not None and self._others.missed:
+            # Between two batches, so that others are heard also while there is always one.
+            self._others.look()
         if self._waiting:
             # Others have a turn between two batches.
-            worker.loop.call_soon(self._go_on, worker)
+            thread.loop.call_soon(self._go_on, thread)
         else:
             self._busy = False
-
-
-class _Batch(NamedTuple):
-    """Operations for the thread. ``merges``: the log is moved into the file first.
-
-    The write behind that begins the log anew and syncs it, so the thread does that too.
-    """
-
-    operations: list[StoreOperation]
-    merges: bool
-
-
-class _Worker(threading.Thread):
-    """The thread that opens the connection and does what is not brief, until it gets None; then it closes."""
-
-    connection: sqlite3.Connection
-    log: str
-    """The path of the write-ahead log."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        connect: Callable[[], sqlite3.Connection],
-        settle: Callable[[_Worker, list[StoreOperation], list[Any]], None],
-    ) -> None:
-        # A daemon, because a store that nobody closed must not keep the process from ending: what was
-        # promised is on disk already.
-        super().__init__(name="state-sqlite", daemon=True)
-        self.loop = loop
-        self.batches: SimpleQueue[_Batch | None] = SimpleQueue()
-        self.connected: asyncio.Future[None] = loop.create_future()
-        self.finished: asyncio.Future[None] = loop.create_future()
-        self._connect = connect
-        self._settle = settle
-
-    def run(self) -> None:
-        failure: StoreUnavailable | None = None
-        try:
-            self.connection = self._connect()
-            # The path as SQLite has found it, by links and by the directory of now.
-            self.log = f"{self.connection.execute('PRAGMA database_list').fetchone()[2]}-wal"
-        except (sqlite3.Error, OSError, StoreUnavailable) as error:
-            failure = error if isinstance(error, StoreUnavailable) else unavailable(error)
-            self._tell(_finish, self.connected, failure)
-            return
-        self._tell(_finish, self.connected, None)
-        while (batch := self.batches.get()) is not None:
-            self._tell(self._settle, self, batch.operations, self._outcomes(batch))
-        try:
-            self.connection.close()
-        except sqlite3.Error as error:
-            failure = unavailable(error)
-        self._tell(_finish, self.finished, failure)
-
-    def _outcomes(self, batch: _Batch) -> list[Any]:
-        """Do a batch with the patience that the loop does not have."""
-        _wait_for_locks(self.connection, LOCK_TIMEOUT)
-        if batch.merges:
-            # What cannot be moved now is moved later, and is as durable in the log.
-            with contextlib.suppress(sqlite3.Error):
-                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        done = outcomes(self.connection, batch.operations)
-        _wait_for_locks(self.connection, 0.0)
-        return done
-
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
-        # A loop that has gone away without closing the store has nobody left to tell.
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(callback, *arguments)
-
-
-def _finish(future: asyncio.Future[None], failure: Exception | None) -> None:
-    if future.done():
-        return
-    if failure is None:
-        future.set_result(None)
-    else:
-        future.set_exception(failure)
-
-
-def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
-    connection.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}").fetchall()
-
-
-def _connect(path: Path, *, wal: bool) -> sqlite3.Connection:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite would make the file with the process's umask; its log files take after it. Only a new one is opened
-    # here: closing a descriptor drops every POSIX lock this process has on its file.
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    # Two threads use it, one at a time.
-    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
-    try:
-        sql.prepare(connection, wal=wal, patience=LOCK_TIMEOUT)
-        if wal:
-            # It would be moved into the file, and the disk synced, in the middle of any commit.
-            connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
-            # A log that begins anew keeps its size but for this, and then its size would not tell what is in it.
-            connection.execute(f"PRAGMA journal_size_limit = {MERGED}").fetchall()
-        _wait_for_locks(connection, 0.0)
-    except BaseException:
-        connection.close()
-        raise
-    return connection

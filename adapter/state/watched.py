@@ -117,8 +117,8 @@ class WatchedStore:
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
         return await self._store.overdue(table, now, limit=limit)
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
-        return await self._store.count(table, group=group, holding=holding)
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        return await self._store.count(table, group=group)
 
     def announce(self, topic: str, body: bytes) -> None:
         self._store.announce(topic, body)

@@ -60,7 +60,8 @@ class UpstreamRequest:
     ``query`` follows the one that the upstream's own URL has; it is valid as it is (``is_query``). ``repeatable``
     tells whether the request may be sent again after it was written and no byte of an answer came; it is called only
     then. ``caller`` and ``envelope`` are for upstreams in this process, and do not travel. ``envelope`` is the message
-    of the client as it was read, and counts only if its body is this very ``body``.
+    of the client as it was read, and counts only if its body is this very ``body``. ``listens``: what the server says
+    beside the answer reaches a client; a request of the adapter's own in a client's session has nobody for it.
     """
 
     method: str
@@ -71,6 +72,7 @@ class UpstreamRequest:
     repeatable: Callable[[], bool] = never
     purpose: Purpose = Purpose.CALL
     envelope: Envelope | Batch | None = None
+    listens: bool = True
 
 
 class Share(NamedTuple):
@@ -189,6 +191,13 @@ class Upstream(Protocol):
 
     async def close(self) -> None:
         """Drop every connection, idle or busy."""
+
+
+class ProcessUse(NamedTuple):
+    """``running`` processes of one server, also those that are being started or stopped, of at most ``most``."""
+
+    running: int
+    most: int
 
 
 def unreachable(why: str) -> UpstreamUnreachable:

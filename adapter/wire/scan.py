@@ -31,7 +31,8 @@ _SHORT_STRING = rb'"[^"\\]{0,200}+(?:\\.[^"\\]{0,200}+){0,50}+"'
 def run(levels: int) -> bytes:
     """A pattern of whatever may follow each other in a container, itself nested at most ``levels`` deep."""
     inner = rb"|[\[{]" + run(levels - 1) + rb"[\]}]" if levels else b""
-    return rb'(?:[^"\[\]{}]++|' + _SHORT_STRING + inner + rb")*+"
+    # An atomic group, not a possessive repetition, which Python before 3.11.5 ends too early (CPython issue 106052).
+    return rb'(?>(?:[^"\[\]{}]++|' + _SHORT_STRING + inner + rb")*)"
 
 
 _RUN = re.compile(run(8), re.DOTALL)

@@ -128,6 +128,17 @@ def test_a_quick_run_of_the_stages_prints_every_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+def test_a_quick_run_of_shared_state_prints_every_row() -> None:
+    """Calls and sessions are measured with each kind of state that this machine has, and each bound is shown."""
+    ran = run_bench("tests.bench.shared_state", "--quick")
+
+    assert ran.returncode == 0, ran.stderr
+    for row in ("call, 8 at once", "session", "warm call, Redis", "session opened and ended"):
+        assert row in ran.stdout
+    assert ran.stdout.splitlines()[0].split()[:4] == ["CPU", "µs", "memory", "SQLite"]
+
+
+@pytest.mark.e2e
 def test_a_quick_run_of_the_tool_api_prints_every_row(tmp_path: Path) -> None:
     """Both entrances answer for every tool, and the page has a weight."""
     measured = tmp_path / "measured.json"

@@ -20,11 +20,25 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
+TYPE = """
+zmodload zsh/zpty
+zpty inner 'TERM=dumb zsh -f -i'
+zpty -w inner 'mcp-adapter() {{ print -r -- "DONE:$*:" }}
+fpath=({place} $fpath); autoload -Uz compinit; compinit -u -D; print RE''ADY'
+zpty -r inner answer '*READY*'
+zpty -w -n inner '{line}'$'\\t\\n'
+zpty -r inner answer '*DONE:*:*'
+print -r -- ${{${{answer##*DONE:}}%%:*}}
+"""
+"""In a terminal of its own: a line, a tab and a return. The command prints the arguments that it was called with."""
+
+
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the script for bash, and two files."""
+    """A folder with the scripts of all shells, and a file."""
     place = tmp_path_factory.mktemp("shell")
-    (place / "completion.bash").write_text(mcp_adapter(place, "completion", "bash").stdout)
+    for name, file in (("bash", "completion.bash"), ("fish", "completion.fish"), ("zsh", "_mcp-adapter")):
+        (place / file).write_text(mcp_adapter(place, "completion", name).stdout)
     (place / "config.yaml").touch()
     return place
 
@@ -55,6 +69,36 @@ def test_bash_completes_flags_and_choices(shell: Path) -> None:
 def test_bash_completes_files(shell: Path) -> None:
     """A FILE is a file of the folder."""
     assert "config.yaml" in completed(shell, "serve", "--config", "conf")
+
+
+LINES = [
+    ("ch", "check"),
+    ("pins ex", "pins export"),
+    ("check --ef", "check --effective"),
+    ("completion zs", "completion zsh"),
+    ("serve --config conf", "serve --config config.yaml"),
+]
+"""Lines with one completion, and the lines that they become."""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.parametrize(("line", "whole"), LINES)
+def test_zsh_completes_what_is_typed(shell: Path, line: str, whole: str) -> None:
+    """A tab completes commands, flags, choices and files."""
+    typed = TYPE.format(place=shell, line=f"mcp-adapter {line}")
+    done = subprocess.run(["zsh", "-f", "-c", typed], cwd=shell, capture_output=True, text=True, timeout=30)
+    assert (done.stdout.strip(), done.stderr) == (whole, "")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize(("line", "whole"), LINES)
+def test_fish_completes_what_is_typed(shell: Path, line: str, whole: str) -> None:
+    """It offers the same, with a description behind a tab."""
+    asked = f'source completion.fish; complete -C "mcp-adapter {line}"'
+    command = ["fish", "--no-config", "-c", asked]
+    done = subprocess.run(command, cwd=shell, capture_output=True, text=True, timeout=30)
+    offered = [each.partition("\t")[0] for each in done.stdout.splitlines()]
+    assert (offered, done.stderr) == ([whole.split()[-1]], "")
 
 
 @pytest.mark.parametrize(

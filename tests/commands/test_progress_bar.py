@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from adapter.commands.progress_bar import ProgressBar, size
+from adapter.commands.progress_bar import ProgressBar, count_of, size
 
 
 class Terminal(io.StringIO):
@@ -54,3 +54,9 @@ def test_a_pipe_sees_nothing() -> None:
 def test_sizes_for_people(count: int, text: str) -> None:
     """Three digits or so, and the unit."""
     assert size(count) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 servers"), (1, "1 server"), (12, "12 servers")])
+def test_one_is_no_plural(number: int, text: str) -> None:
+    """Numbers of things are told as people say them."""
+    assert count_of(number, "server") == text

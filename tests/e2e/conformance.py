@@ -1,4 +1,4 @@
-"""``python -m tests.e2e.conformance``: the public conformance suite, direct and through the adapter.
+"""``python -m tests.e2e.conformance [--replicas N] [--workers N]``: the public suite, direct and through the adapter.
 
 Every scenario of both revisions is run against the conformance server and against the adapter in front of it.
 The exit status is 0 only when every check passes and comes out the same on both roads; there is no list of
@@ -7,6 +7,7 @@ expected failures.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import re
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.e2e import provision
-from tests.e2e.processes import adapter, server
+from tests.e2e.processes import server
+from tests.e2e.replicas import serving
 
 REVISIONS = ("2025-11-25", "2026-07-28")
 SUITE_TIMEOUT = 120.0
@@ -102,12 +104,15 @@ async def run(url: str, revision: str, place: Path) -> Checks:
     return checks
 
 
-async def compare(place: Path) -> list[Verdict]:
-    """Runs everything on both roads, one after the other, so that no run sees another's changes."""
+async def compare(place: Path, replicas: int = 1, workers: int = 1) -> list[Verdict]:
+    """Runs everything on both roads, one after the other, so that no run sees another's changes.
+
+    ``replicas`` are processes on one Redis behind nginx, ``workers`` those of one host on SQLite.
+    """
     verdicts: list[Verdict] = []
     async with (
         server("tests.e2e.conformance_server", place) as upstream,
-        adapter(place, upstream.url) as front,
+        serving(place, upstream.url, replicas=replicas, workers=workers) as front,
     ):
         for revision in REVISIONS:
             direct = await run(upstream.url, revision, place / "direct" / revision)
@@ -138,13 +143,19 @@ def table(verdicts: list[Verdict]) -> str:
 
 def main() -> int:
     """Prints the table; 1 when a scenario fails or differs, 2 when the suite cannot be had here."""
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.conformance")
+    parser.add_argument("--replicas", type=int, default=1, help="replicas on one Redis behind nginx")
+    parser.add_argument("--workers", type=int, default=1, help="workers of one host on SQLite")
+    given = parser.parse_args()
+    if given.replicas > 1 and given.workers > 1:
+        parser.error("--replicas and --workers cannot be combined")
     try:
         provision.node()
     except provision.Missing as missing:
         print(f"conformance: {missing}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="conformance-") as place:
-        verdicts = asyncio.run(compare(Path(place)))
+        verdicts = asyncio.run(compare(Path(place), given.replicas, given.workers))
     print(table(verdicts))
     return 1 if not verdicts or any(verdict.problems for verdict in verdicts) else 0
 

@@ -10,7 +10,9 @@ from typing import TypeVar
 import pytest
 
 from tests.e2e import provision
+from tests.e2e.balancer import nginx
 from tests.e2e.disks import IN_NAMESPACE
+from tests.e2e.replicas import redis_server
 
 T = TypeVar("T")
 
@@ -62,6 +64,13 @@ def schemathesis_python() -> Path:
 def chromium() -> Path:
     """The browser of the system."""
     return _or_skip(provision.chromium)
+
+
+@pytest.fixture(scope="session")
+def replicas_programs() -> None:
+    """nginx and Redis, without which there are no replicas."""
+    _or_skip(nginx)
+    _or_skip(redis_server)
 
 
 @pytest.fixture(scope="session")

@@ -31,12 +31,6 @@ TOTAL = 400_000_000
 SIZES = (10, 7_000, 40_000, 140_000)
 
 
-class SharedSqlite(SqliteStore):
-    """A store that other processes write too; whoever opened it tells the listeners to ask again."""
-
-    shared = True
-
-
 def registry_over(files: Shelf, store: SqliteStore, quota: int | None) -> FileRegistry:
     """The registry of one replica. ``quota`` in bytes."""
     limits = FileLimits(
@@ -88,7 +82,7 @@ async def work(registry: FileRegistry, files: Shelf, scope: Scope, chance: rando
 
 async def main() -> None:
     root, chance = Path(sys.argv[1]), random.Random(sys.argv[2])
-    store = SharedSqlite(root / "state" / "adapter.sqlite3")
+    store = SqliteStore(root / "state" / "adapter.sqlite3", shared=True)
     await store.open()
     async with asyncio.TaskGroup() as tasks:
         for scope, quota in ((AMPLE, None), (TIGHT, QUOTA)):
@@ -97,10 +91,6 @@ async def main() -> None:
             await registry.open()
             tasks.create_task(work(registry, files, scope, chance))
         print("open", flush=True)
-        while True:
-            await asyncio.sleep(0.02)  # as a store looks for writes of other processes
-            for listener in store.listeners:
-                listener.rows_unknown()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from tests.e2e.provision import ROOT
 
 HTTP_ONLY = {"2025-11-25": {"server-sse-multiple-streams", "server-sse-polling"}, "2026-07-28": set[str]()}
 """Scenarios about what a server does with its own event streams. A process has none, and the adapter answers these
-calls with JSON: the suite notes that as information, and finds no fault."""
+calls with JSON: the suite notes that as information, and finds no fault (docs/stdio.md, "Sessions and streams")."""
 
 PASSED = Check("ping", "SUCCESS", "")
 
@@ -33,6 +33,16 @@ PASSED = Check("ping", "SUCCESS", "")
 async def test_every_scenario_is_the_same_through_the_adapter(node: Path, tmp_path: Path) -> None:
     """Both revisions: every scenario passes directly, and each check comes out the same through the adapter."""
     verdicts = await compare(tmp_path)
+    assert {verdict.revision for verdict in verdicts} == set(REVISIONS)
+    assert not [verdict for verdict in verdicts if verdict.problems], table(verdicts)
+
+
+@pytest.mark.e2e
+async def test_every_scenario_is_the_same_through_three_replicas(
+    node: Path, replicas_programs: None, tmp_path: Path
+) -> None:
+    """The same where nginx gives each request, whatever its session, to the next of three replicas on one Redis."""
+    verdicts = await compare(tmp_path, replicas=3)
     assert {verdict.revision for verdict in verdicts} == set(REVISIONS)
     assert not [verdict for verdict in verdicts if verdict.problems], table(verdicts)
 

@@ -95,17 +95,22 @@ async def test_what_is_wrong_is_said_with_what_to_do(tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}/mcp"
     found = await doctor(settings(tmp_path, nobody))
     assert found.status == 1 and found.says("WRONG    server upstream:")
-    assert found.lines[-1].endswith("findings are wrong.")
+    assert found.says("they can be used; 1 server")
+    assert found.lines[-1].startswith("1 of ") and found.lines[-1].endswith("findings is wrong.")
     taken = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     async with taken:
         port = str(taken.sockets[0].getsockname()[1])
         found = await doctor(settings(tmp_path, nobody), "--port", port)
         assert found.says(
-            f"WRONG    port: 127.0.0.1:{port} is taken by another program. Stop it, or set core.port."
+            f"WRONG    port: the port is taken. Stop the program that listens on 127.0.0.1:{port}, or choose another"
         )
     (tmp_path / "file").write_text("")
     found = await doctor(settings(tmp_path, nobody, storage={"root": str(tmp_path / "file")}))
-    assert found.says("cannot be written: File exists. Give the adapter's user write access")
+    assert found.says("is no directory. Remove the file that is in its place, or set another storage.root.")
+    assert found.lines[-1].endswith("findings are wrong.")
+    state = {"disk": {"local_path": str(tmp_path / "file" / "state.sqlite3")}}
+    found = await doctor(settings(tmp_path, nobody, state_persistence=state))
+    assert found.says("WRONG    state:") and found.says("or set another state_persistence.disk.local_path.")
 
 
 async def test_a_misspelled_tool_is_found(tmp_path: Path, upstream: Server) -> None:

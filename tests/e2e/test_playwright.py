@@ -14,6 +14,7 @@ from aiohttp import web
 from tests.e2e import talk
 from tests.e2e.processes import adapter, listens, start
 from tests.e2e.provision import packages
+from tests.e2e.replicas import serving
 from tests.e2e.talk import Talk
 from tests.ports import free_port
 
@@ -105,19 +106,32 @@ async def browse(client: Talk, tool: str, **arguments: str) -> str:
     return str(told["text"])
 
 
-async def test_a_click_shows_in_the_next_snapshot(playwright: str, page: str, tmp_path: Path) -> None:
+REPLICAS = pytest.mark.parametrize("replicas", [1, 3])
+"""One adapter, or three behind nginx, where each request reaches another one."""
+
+
+@REPLICAS
+async def test_a_click_shows_in_the_next_snapshot(
+    replicas: int, replicas_programs: None, playwright: str, page: str, tmp_path: Path
+) -> None:
     """Navigate, click, snapshot: each call of a session meets the browser the one before left."""
-    async with adapter(tmp_path, playwright) as front, visitor(front.url, tmp_path / "visitor.log") as client:
+    async with (
+        serving(tmp_path, playwright, replicas=replicas) as front,
+        visitor(front.url, tmp_path / "visitor.log") as client,
+    ):
         assert page in await browse(client, "browser_navigate", url=page)
         assert "clicked 0 times" in await browse(client, "browser_snapshot")
         await browse(client, "browser_click", element="the button", target="button")
         assert "clicked 1 times" in await browse(client, "browser_snapshot")
 
 
-async def test_two_clients_have_two_browsers(playwright: str, page: str, tmp_path: Path) -> None:
+@REPLICAS
+async def test_two_clients_have_two_browsers(
+    replicas: int, replicas_programs: None, playwright: str, page: str, tmp_path: Path
+) -> None:
     """What one client's browser stored, the other's does not know; and each goes on with its own."""
     async with (
-        adapter(tmp_path, playwright) as front,
+        serving(tmp_path, playwright, replicas=replicas) as front,
         visitor(front.url, tmp_path / "ada.log") as ada,
         visitor(front.url, tmp_path / "ben.log") as ben,
     ):

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,10 @@ async def none_left(place: Path, seconds: float) -> bool:
 class RawSession:
     """A session without an SDK, so that many are cheap."""
 
-    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, url: str, **fields: str) -> None:
         self._http = http
         self._url = url
-        self._headers = {"Accept": "application/json, text/event-stream"}
+        self._headers = {"Accept": "application/json, text/event-stream", **fields}
 
     async def post(self, method: str, number: int | None, params: dict[str, Any]) -> Any:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
@@ -118,6 +119,14 @@ class RawSession:
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         await self.post("initialize", 0, params)
         await self.post("notifications/initialized", None, {})
+
+    def accepts(self, kinds: str) -> None:
+        """Name other media types in the requests that follow."""
+        self._headers["Accept"] = kinds
+
+    def listen(self) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Open a GET stream."""
+        return self._http.get(self._url, headers={**self._headers, "Accept": "text/event-stream"})
 
     async def stamp(self, text: str, number: int = 1) -> str:
         """Call the tool; the process id and the text."""
@@ -265,3 +274,42 @@ async def test_a_server_that_does_not_start_is_in_healthz(
         assert "exit code 7" in ping["last_error"] or "not started again" in ping["last_error"]
     finally:
         await running.stop()
+
+
+async def test_what_comes_beside_a_list_of_the_adapters_own_waits(
+    http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """A message that belongs to no request is not lost on the adapter's own: the next GET stream has it."""
+    note = (
+        '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "found"}}'
+    )
+    noting = STAMPING.replace('"tools/list":', f'"tools/list":\n        print({note!r}, flush=True)', 1)
+    async with serving(tmp_path, (sys.executable, ["-S", "-c", noting])) as front:
+        session = RawSession(http, front.url)
+        await session.open()
+        # The client may be sent no stream, so only the adapter's own list could be one.
+        session.accepts("application/json")
+        assert await session.stamp("hello")
+        async with asyncio.timeout(PATIENCE), session.listen() as stream:
+            assert note.encode() in await stream.content.readuntil(b"\n\n")
+
+
+async def test_health_tells_operators_how_many_processes_run(
+    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Callers with credentials read the number and the limit, others neither."""
+    token, given = "a-token-of-sixteen-letters", settings(tmp_path, stamping, max_processes=7)
+    front = Adapter(tmp_path, given | {"core": {"auth": {"enabled": True, "token": token}}})
+    try:
+        await front.start()
+        operator = {"Authorization": f"Bearer {token}"}
+        session = RawSession(http, front.url, **operator)
+        await session.open()
+        assert await session.stamp("hello")
+        address = front.url.replace("/mcp", "/healthz")
+        async with http.get(address, headers=operator) as told, http.get(address) as public:
+            known, shown = (await told.json())["servers"][0], (await public.json())["servers"][0]
+        assert known["processes"]["limit"] == 7 and 1 <= known["processes"]["running"] <= 2
+        assert "processes" not in shown
+    finally:
+        await front.stop()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from adapter.errors import StorageFailed, StorageFull
-from adapter.files.disk import THREADS, Disk
+from adapter.files.disk import THREADS, Disk, SideWork, begin_write_back
 
 PATIENCE = 10.0
 """Seconds after which a thread that waits for the test gives up."""
@@ -86,3 +88,84 @@ async def test_a_closed_disk_does_nothing_more(disk: Disk) -> None:
         await disk.do(len, "x")
     end.set()
     assert await running
+
+
+# --- work beside other work -------------------------------------------------------------------------------------------
+
+
+async def test_work_beside_other_work_is_done_meanwhile(disk: Disk) -> None:
+    """A thread at work gets a second one, and waits for the result only when it asks."""
+    met = threading.Barrier(2)
+
+    def work() -> tuple[int, int]:
+        beside = disk.begin_beside(lambda: (met.wait(PATIENCE), threading.get_ident())[1])
+        met.wait(PATIENCE)
+        return threading.get_ident(), beside.result()
+
+    own, other = await disk.do(work)
+    assert own != other
+
+
+async def test_work_that_no_thread_takes_is_done_by_who_asks(disk: Disk) -> None:
+    """Although every thread is at work and waits for work beside it, all of them come to an end."""
+    together = threading.Barrier(THREADS)
+
+    def work() -> bool:
+        together.wait(PATIENCE)
+        beside = disk.begin_beside(threading.get_ident)
+        together.wait(PATIENCE)
+        return beside.result() > 0
+
+    assert all(await asyncio.gather(*(disk.do(work) for _ in range(THREADS))))
+
+
+def test_a_failure_beside_meets_who_asks() -> None:
+    """Work beside raises where its result is wanted."""
+    with pytest.raises(ZeroDivisionError):
+        SideWork(lambda: fails(ZeroDivisionError())).result()
+
+
+def test_dropped_work_never_begins() -> None:
+    """Who drops it before it began, or after it was over, waits for nothing."""
+    done: list[int] = []
+    beside = SideWork(lambda: done.append(1))
+    beside.drop()
+    beside.run()
+    assert not done
+    over = SideWork(lambda: done.append(2))
+    over.result()
+    over.drop()
+    assert done == [2]
+
+
+async def test_dropped_work_that_runs_is_over_afterwards(disk: Disk) -> None:
+    """What it uses may be given to somebody else as soon as drop has returned."""
+    begun, end = threading.Event(), threading.Event()
+    ended: list[bool] = []
+
+    def slow() -> None:
+        begun.set()
+        assert end.wait(PATIENCE)
+        ended.append(True)
+
+    def work() -> bool:
+        beside = disk.begin_beside(slow)
+        assert begun.wait(PATIENCE)
+        threading.Timer(0.01, end.set).start()
+        beside.drop()
+        return bool(ended)
+
+    assert await disk.do(work)
+
+
+def test_a_write_back_changes_nothing(tmp_path: Path) -> None:
+    """The system may begin with any part of a file; what it cannot do is left to the sync, which says so."""
+    number = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    try:
+        os.write(number, b"content")
+        begin_write_back(number, 0, 4)
+        begin_write_back(number, 1 << 40, 1 << 20)
+        assert os.pread(number, 100, 0) == b"content"
+    finally:
+        os.close(number)
+    begin_write_back(number, 0, 4)

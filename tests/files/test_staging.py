@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import resource
@@ -237,6 +238,20 @@ class Pieces:
         return len(piece)
 
 
+class Stream:
+    """A ContentSource of these bytes, as many at a time as there is room for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.done = 0
+
+    def read(self, block: bytearray, most: int) -> int:
+        piece = self.data[self.done : self.done + min(most, len(block))]
+        block[: len(piece)] = piece
+        self.done += len(piece)
+        return len(piece)
+
+
 class Endless:
     """A ContentSource that always has more."""
 
@@ -262,6 +277,20 @@ async def test_fetched_bytes_come_behind_written_ones(shelf: Shelf) -> None:
     assert get_ident() not in source.threads
 
 
+async def test_a_large_file_is_fetched_in_order(shelf: Shelf) -> None:
+    """Blocks are fetched ahead of those that are hashed and written, and the system begins to write them to the disk:
+    the file and its digest are the ones that came."""
+    whole = b"".join(bytes([number]) * (300_000 + number) for number in range(80))
+    staging = await shelf.stage()
+    source = Stream(whole)
+    while await staging.fill(source, 16 * MIB):
+        pass
+    measure = await staging.finish()
+    await shelf.place(staging, upload())
+    assert Path(shelf.path_of(upload())).read_bytes() == whole
+    assert measure.sha256 == hashlib.sha256(whole).hexdigest()
+
+
 async def test_no_more_is_fetched_than_was_allowed(shelf: Shelf) -> None:
     """The source is never asked for more bytes than the file may still take."""
 
@@ -278,6 +307,30 @@ async def test_fetching_on_a_full_disk_is_said_to_be_so(shelf: Shelf, root: Path
         await staging.fill(Pieces([b"x" * (MIB // 2), b"y" * (MIB // 2), b"z"]), 4 * MIB)
     with pytest.raises(StorageFailed, match="completely"):
         await staging.finish()
+    await staging.discard()
+    assert not list(root.glob("staging/*/*"))
+
+
+class Failing:
+    """A ContentSource whose second read fails."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self, block: bytearray, most: int) -> int:
+        self.reads += 1
+        if self.reads == 2:
+            raise OSError(errno.EIO, "cannot be read")
+        return min(most, len(block))
+
+
+async def test_a_source_that_cannot_be_read_is_told(shelf: Shelf, root: Path) -> None:
+    """A failure of what is fetched ahead is one of the whole file."""
+    staging = await shelf.stage()
+    source = Failing()
+    with pytest.raises(StorageFailed):
+        await staging.fill(source, 4 * MIB)
+    assert source.reads == 2
     await staging.discard()
     assert not list(root.glob("staging/*/*"))
 

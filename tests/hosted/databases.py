@@ -92,11 +92,17 @@ class Server:
         if process is None:
             return
         process.send_signal(self.stop_signal)
+        process.send_signal(signal.SIGCONT)
         try:
             process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send its process a signal. A process that was stopped by one runs again to end."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def restart(self) -> None:
         self.stop()

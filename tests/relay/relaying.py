@@ -11,17 +11,20 @@ import orjson
 from adapter import log
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
-from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.call.staged import StagedExchange
+from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import Cleanup
+from adapter.relay.sessions.idle_sessions import IdleSessions
+from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions
+from adapter.relay.sessions.session_expiry import SessionExpiry
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import Stage, StageEntry, StageTable
@@ -87,11 +90,14 @@ class Relaying:
         self.upstream_sessions = UpstreamSessions(
             self.sessions, self.late, renewals=1, clock=self.clock, log=logger
         )
-        self.deferred = DeferredAnswers(self.store, {"one": self.stages}, ttl=PARKED_TTL, clock=self.clock)
+        self.deferred = DeferredAnswers(
+            self.store, {"one": self.stages}, self.background, ttl=PARKED_TTL, clock=self.clock
+        )
         self.principal_sessions = PrincipalSessions(
             self.sessions, self.store, self.clock, serves=self.serves_missing
         )
         opener = SessionOpener(self.sessions, self.upstream_sessions, self.principal_sessions, self.clock)
+        self.sessions.cache.on_renewed = lambda _: self.server.began_anew()
         call_gate = CallGate(self.upstream_sessions, scope_of)
         self.relay = Relay(
             self.sessions,
@@ -103,9 +109,17 @@ class Relaying:
             GetStreams(call_gate, self.upstream_sessions, self.deferred, Notifications()),
         )
         servers = {"one": self.server}
-        self.cleanup = Cleanup(
-            self.sessions, self.upstream_sessions, servers, 60.0, logger, (self.deferred.expire,)
-        )
+        self.last_seen = LastSeen(self.sessions.cache, self.store, self.limits.idle_ttl, self.clock)
+        self.expiry = SessionExpiry(self.sessions, self.store, self.clock)
+        idle = IdleSessions(self.expiry, self.last_seen, self.upstream_sessions, servers, 60.0, logger)
+        tasks = [
+            CleanupTask("sessions", idle.tend),
+            CleanupTask("deferred answers", self.deferred.expire),
+            CleanupTask("held answers", self.deferred.forget_expired, alone=False),
+        ]
+        if self.sessions.slots is not None:
+            tasks.append(CleanupTask("session slots", self.sessions.slots.tidy))
+        self.cleanup = Cleanup(60.0, tuple(tasks), logger)
 
     async def open(self, version: str = "2025-11-25", state: SessionState = SessionState.OPEN) -> str:
         """A session that a client opened earlier, whose upstream session is ``up-1``. Its id."""

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from adapter.errors import UpstreamUnreachable
+from adapter.relay.cleanup import CleanupTask
 from adapter.relay.exchange import ClientResponse as RelayAnswer
 from adapter.relay.sessions.shared_session import SharingLimits
 from adapter.relay.sessions.shared_sessions import SharedSessions
@@ -158,7 +159,7 @@ def sharing(
     )
     process.server.upstream = process.shared
     process.server.shares = shares
-    process.cleanup.tasks = (process.shared.tidy,)
+    process.cleanup.tasks = (CleanupTask("shared sessions", process.shared.tidy),)
     return process
 
 

@@ -110,9 +110,9 @@ class ReplicaStore:
         await self._begin("overdue", table, "")
         return await self._memory.rows.overdue(table, now, limit=limit)
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
+    async def count(self, table: str, *, group: str | None = None) -> int:
         await self._begin("count", table, group or "")
-        return await self._memory.rows.count(table, group=group, holding=holding)
+        return await self._memory.rows.count(table, group=group)
 
     def announce(self, topic: str, body: bytes) -> None:
         assert len(body) <= 64 << 10

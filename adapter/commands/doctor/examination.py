@@ -17,6 +17,8 @@ from adapter.commands.doctor import machine
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.doctor.round_trip import RoundTrip, travel
 from adapter.commands.doctor.servers import AdapterAddress, clock_of, look_at, public_url
+from adapter.commands.progress_bar import count_of
+from adapter.commands.state_check import reach_state
 from adapter.commands.upload import authorization
 from adapter.errors import AdapterError
 from adapter.settings.root import Settings
@@ -49,7 +51,11 @@ def run(settings: Settings, options: ExaminationOptions) -> int:
         print(orjson.dumps([each.as_json() for each in findings], option=orjson.OPT_INDENT_2).decode())
     wrongs = sum(each.status == "wrong" for each in findings)
     if not options.json:
-        print(f"{wrongs} of {len(findings)} findings are wrong." if wrongs else "Nothing is wrong.")
+        print(
+            f"{wrongs} of {count_of(len(findings), 'finding')} {'is' if wrongs == 1 else 'are'} wrong."
+            if wrongs
+            else "Nothing is wrong."
+        )
     return WRONG if wrongs else OK
 
 
@@ -79,11 +85,19 @@ async def _printed(
 async def _examined(
     settings: Settings, servers: Sequence[ServerSettings], options: ExaminationOptions
 ) -> AsyncIterator[Finding]:
-    yield right("settings", f"they can be used; {len(settings.servers)} servers")
+    yield right("settings", f"they can be used; {count_of(len(settings.servers), 'server')}")
     runs = await _runs(settings)
     yield right("port", f"the adapter runs on {_address(settings)}") if runs else machine.port(settings)
     for finding in machine.storage(settings, in_use=runs):
         yield finding
+    for finding in machine.workers(settings):
+        yield finding
+    if (state := await reach_state(settings)) is not None:
+        yield (
+            right("state", state.detail)
+            if state.reachable
+            else wrong("state", state.detail, "See docs/state.md.")
+        )
     yield machine.clock()
     for server in servers:
         if (compared := await clock_of(server)) is not None:

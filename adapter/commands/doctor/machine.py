@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
-import secrets
 import shutil
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from adapter.app.preflight import RootLock, Unusable, directory_refusal, lock_of, port_refusal
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.progress_bar import size
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 
 LEAST_FREE = 1 << 30
@@ -26,15 +23,9 @@ _EARLIEST = 1_767_225_600
 def storage(settings: Settings, *, in_use: bool) -> Iterator[Finding]:
     """Look at ``storage.root`` and the state store. ``in_use``: this adapter runs, so it holds the lock itself."""
     root = Path(settings.storage.root)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        _write_and_rename(root)
-    except OSError as failure:
-        yield wrong(
-            "storage",
-            f"{root} cannot be written: {failure.strerror}.",
-            "Give the adapter's user write access, or set storage.root.",
-        )
+    refusal = directory_refusal(root)
+    if refusal is not None:
+        yield _refused("storage", refusal, ", or set another storage.root")
         return
     yield right("storage", f"{root} is writable")
     free = shutil.disk_usage(root).free
@@ -44,17 +35,25 @@ def storage(settings: Settings, *, in_use: bool) -> Iterator[Finding]:
         yield right("storage", f"{size(free)} are free")
     yield _lock(root, settings, in_use)
     yield from _same_file_system(root)
+    yield from _state(settings)
 
 
-def _write_and_rename(root: Path) -> None:
-    probe = root / f".doctor-{secrets.token_hex(8)}"
-    try:
-        with probe.open("xb") as file:
-            file.write(b"doctor")
-            os.fsync(file.fileno())
-        probe = probe.rename(probe.with_suffix(".renamed"))
-    finally:
-        probe.unlink(missing_ok=True)
+def workers(settings: Settings) -> Iterator[Finding]:
+    """Look at the number of processes that serve; nothing is said of one."""
+    count, cores = worker_count(settings.core.workers), worker_count("auto")
+    if count > cores:
+        yield warning(
+            "workers",
+            f"{count} share {cores} processor cores.",
+            "Set core.workers to auto, unless they wait for slow code of yours.",
+        )
+    elif count > 1:
+        yield right("workers", f"{count} serve, on {cores} processor cores")
+
+
+def _refused(subject: str, refusal: Unusable, otherwise: str = "") -> Finding:
+    advice = refusal.advice[:1].upper() + refusal.advice[1:]
+    return wrong(subject, f"{refusal.reason}.", f"{advice}{otherwise}.")
 
 
 def _lock(root: Path, settings: Settings, in_use: bool) -> Finding:
@@ -64,33 +63,41 @@ def _lock(root: Path, settings: Settings, in_use: bool) -> Finding:
             f"storage.lock_mode is {settings.storage.lock_mode}.",
             "Make sure that no adapter with another state store uses this folder.",
         )
-    kind = fcntl.LOCK_SH if settings.root_lock == "shared" else fcntl.LOCK_EX
-    number = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    try:
-        fcntl.flock(number, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        if in_use:
-            return right("storage", "the running adapter holds its lock")
-        return wrong(
-            "storage",
-            "another process uses this folder.",
-            "Stop that adapter, or set another storage.root.",
-        )
-    except OSError:
+    shared = settings.root_lock == "shared"
+    lock = lock_of(root, shared=shared, create=True)
+    if lock is RootLock.NONE:
         return wrong(
             "storage",
             "its file system has no locks.",
             "Set storage.lock_mode to none, and let only one adapter use it.",
         )
-    finally:
-        os.close(number)
-    if in_use and kind == fcntl.LOCK_EX:
+    if in_use and lock is RootLock.FREE and not shared:
         return wrong(
             "storage",
             "the running adapter does not hold the lock of this folder.",
             "It runs with other settings: restart it with these.",
         )
+    if in_use:
+        return right("storage", "the running adapter holds its lock")
+    if lock is RootLock.TAKEN:
+        return wrong(
+            "storage",
+            "another process uses this folder.",
+            "Stop that adapter, or set another storage.root.",
+        )
     return right("storage", "its lock is free")
+
+
+def _state(settings: Settings) -> Iterator[Finding]:
+    """Look at the directory of the state file where it has one of its own."""
+    local = settings.state_persistence.disk.local_path
+    if settings.state_persistence.type != "disk" or local is None:
+        return
+    directory = settings.state_path.parent
+    if (refusal := directory_refusal(directory)) is not None:
+        yield _refused("state", refusal, ", or set another state_persistence.disk.local_path")
+    else:
+        yield right("state", f"{directory} is writable")
 
 
 def _same_file_system(root: Path) -> Iterator[Finding]:
@@ -109,16 +116,9 @@ def _same_file_system(root: Path) -> Iterator[Finding]:
 def port(settings: Settings) -> Finding:
     """Tell whether the adapter, which does not run, could listen where the settings say."""
     host, number = settings.core.host, settings.core.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.create_server((host, number), family=family):
-            return right("port", f"{host}:{number} is free; the adapter does not run")
-    except OSError as failure:
-        if failure.errno == errno.EADDRINUSE:
-            return wrong(
-                "port", f"{host}:{number} is taken by another program.", "Stop it, or set core.port."
-            )
-        return wrong("port", f"{host}:{number}: {failure.strerror}.", "Set core.host and core.port.")
+    if (refusal := port_refusal(host, number)) is not None:
+        return _refused("port", refusal)
+    return right("port", f"{host}:{number} is free; the adapter does not run")
 
 
 def clock() -> Finding:

@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
+from adapter.commands.progress_bar import count_of
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.client.server import McpServer, ServerRefused, connected
 from adapter.upstream.client.transfers import TransferFailed, head_of
@@ -42,7 +43,7 @@ async def look_at(server: ServerSettings, adapter: AdapterAddress) -> AsyncItera
     except ServerRefused as refused:
         yield wrong(subject, f"{refused}", "See the upstream's log, and `servers` in /healthz.")
         return
-    listed = f"{len(names)} tools, listed in {took * 1000:.0f} ms"
+    listed = f"{count_of(len(names), 'tool')}, listed in {took * 1000:.0f} ms"
     yield right(subject, listed) if took < SLOW else warning(subject, listed, "The upstream is slow.")
     for finding in _missing(server, subject, names):
         yield finding

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from adapter.commands.client_file import entry_text
 from adapter.commands.mcp_clients import CLIENTS, ServerAddress
+from adapter.commands.progress_bar import count_of
 from adapter.commands.wrap.wrapped_settings import WrappedServer
 from adapter.rules.files.file_arguments import FileArgument
 from adapter.rules.text.unicode import shown
@@ -67,7 +68,7 @@ def _json(address: ServerAddress) -> str:
 def _described(found: FoundServer) -> Iterator[str]:
     count = len(found.tools)
     name = shown(f"{found.name} {found.version}".rstrip(), _LONGEST)
-    yield f"{name}, MCP {shown(found.protocol, 32)}, {count} tool{'' if count == 1 else 's'}"
+    yield f"{name}, MCP {shown(found.protocol, 32)}, {count_of(count, 'tool')}"
     names = [shown(str(tool.get("name")), _LONGEST) for tool in found.tools[:_MOST_TOOLS]]
     if count > _MOST_TOOLS:
         names.append(f"and {count - _MOST_TOOLS} more")

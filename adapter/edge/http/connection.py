@@ -16,7 +16,7 @@ from typing import cast
 from adapter.edge.http.bodies import Body, BodyTerms
 from adapter.edge.http.body_socket import LARGE, BodySocket
 from adapter.edge.http.heads import RequestHead
-from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience
+from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience, has_arrived
 from adapter.edge.http.parser import Refusal, RequestStream
 from adapter.edge.http.request import ClientGone, Request, Sendable
 from adapter.edge.http.response import HttpAnswer, send_file
@@ -360,11 +360,23 @@ class ClientConnection(asyncio.Protocol):
         return self._answer is None
 
     def retire(self) -> None:
-        """Close now if idle, else after the answer that is being given."""
-        if self._answer is None:
+        """Make the last request that has arrived, or else the next one, the last of this connection.
+
+        Its answer says so. One whose head has left already cannot say it any more, so another may follow.
+        """
+        self._once = True
+        last = self._waiting[-1][1] if self._waiting else self._answer
+        if last is not None and last.status is None:
+            last.keep = False
+
+    def close_if_idle(self, since: float) -> None:
+        """Close a connection whose last answer was given before ``since`` (loop time), unless something arrives."""
+        timers = self._timers
+        if self._answer is not None or timers is None or timers.quiet_since > since:
+            return
+        # A request that is here already would be lost with it.
+        if not self._requests.in_head and not has_arrived(self._transport):
             self._transport.close()
-        else:
-            self._answer.keep = False
 
 
 def _detail(refusal: Refusal) -> bytes:

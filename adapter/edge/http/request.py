@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from adapter.edge.http.bodies import Body
+from adapter.errors import AdapterError
 from adapter.wire.signed_urls import parameters
 
 
@@ -116,7 +117,7 @@ class Request:
     ``peer`` is the address at the other end of the connection, a proxy's where there is one; None if it has none.
     """
 
-    __slots__ = ("body", "headers", "method", "path", "peer", "reply", "target", "task")
+    __slots__ = ("body", "headers", "last_words", "method", "path", "peer", "reply", "target", "task")
 
     def __init__(
         self,
@@ -137,6 +138,8 @@ class Request:
         self.peer = peer
         self.task: asyncio.Task[None] | None = None
         """The task that answers it, while it does."""
+        self.last_words: Callable[[AdapterError], bytes] | None = None
+        """The bytes that complete an answer which has begun and fails; None if no bytes can."""
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path}>"
@@ -154,7 +157,8 @@ class Branch:
 
     ``serve`` answers through ``request.reply``, with the given fields besides its own. It raises AdapterError,
     and ClientGone. ``exposed`` are fields of its answers that a page at an allowed origin may read. ``public``: what it
-    serves is everybody's, so a request is not refused for its Origin.
+    serves is everybody's, so a request is not refused for its Origin. ``sealed``: ``serve`` knows by itself who may
+    come in, and answers every method; neither Host nor Origin count.
     """
 
     prefix: str
@@ -163,6 +167,7 @@ class Branch:
     exposed: tuple[str, ...]
     serve: Callable[[Request, Names, list[tuple[str, str]]], Awaitable[object]]
     public: bool = field(default=False, kw_only=True)
+    sealed: bool = field(default=False, kw_only=True)
 
     def names(self, request: Request) -> Names | None:
         """The names behind the prefix in the request's path; None if the request is not this branch's."""

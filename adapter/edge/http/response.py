@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.body_socket import until_ready
 from adapter.edge.http.request import ClientGone, Request, Sendable
-from adapter.errors import Unauthorized
+from adapter.errors import AdapterError, Unauthorized
 from adapter.rules.access.headers import SharedFields
 from adapter.wire.envelope import dump
 from adapter.wire.repeated_head import BODILESS, content_length
@@ -347,6 +347,7 @@ class CallStream:
     def begin(self) -> None:
         """The head; events follow."""
         begin_stream(self._request, self._extra)
+        self._request.last_words = _cut
         self.begun = True
 
     async def tell(self, progress: dict[str, Any]) -> None:
@@ -355,9 +356,17 @@ class CallStream:
 
     async def end(self, answered: HttpOutcome) -> None:
         """Send the outcome of the call. Raises ClientGone."""
-        event = b'event: result\ndata: {"status":%d,"body":%s}\n\n' % answered
-        await self._request.reply.write(event)
+        await self._request.reply.write(_result(answered.status, answered.body))
         self._request.reply.end()
+
+
+def _result(status: int, body: bytes) -> bytes:
+    return b'event: result\ndata: {"status":%d,"body":%s}\n\n' % (status, body)
+
+
+def _cut(error: AdapterError) -> bytes:
+    """The outcome of a call that the adapter does not wait for."""
+    return _result(error.http, dump({"detail": str(error)}))
 
 
 def wants_stream(request: Request) -> bool:

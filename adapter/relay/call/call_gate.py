@@ -41,6 +41,7 @@ async def fetch(
     message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
     body = dump(message)
     own = ask.with_message(envelope_of(message, body), body, _headers(ask, method, params))
+    own.listens = False
     read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
     reply = await upstream_sessions.send(own, session, body, read_timeout)
     if reply.status != 200:

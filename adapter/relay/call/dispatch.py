@@ -66,7 +66,7 @@ class Relay:
         if not (requests := requests_of(envelope)):
             return await self._notify(ask, session)
         number = len(requests)
-        self.sessions.enter(session, principal, number)
+        self.sessions.in_flight.enter(session, principal, number)
         try:
             if isinstance(envelope, Batch):
                 answer = await self._batch(ask, session, envelope, requests)
@@ -79,12 +79,14 @@ class Relay:
                 else:
                     answer = await self.passthrough.pipe(ask, session, [envelope])
         except BaseException:
-            self.sessions.leave(session, principal, number)
+            self.sessions.in_flight.leave(session, principal, number)
             raise
         if isinstance(answer.body, bytes):
-            self.sessions.leave(session, principal, number)
+            self.sessions.in_flight.leave(session, principal, number)
         else:
-            answer.release = both(answer.release, partial(self.sessions.leave, session, principal, number))
+            answer.release = both(
+                answer.release, partial(self.sessions.in_flight.leave, session, principal, number)
+            )
         return answer
 
     async def _listen_or_end(self, ask: ClientRequest) -> ClientResponse:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from adapter.errors import AdapterError, BadJson, MessageTooLong, SessionUnknown, UpstreamBroken
 from adapter.relay.background import breathe, slices
 from adapter.relay.call.call_gate import CallGate
+from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.passthrough import piped_answer
-from adapter.relay.call.resumption import DeferredAnswers
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.flow import RETRY, GetStream
 from adapter.relay.notifications import Inbox, Notifications
@@ -103,10 +103,20 @@ class GetStreams:
     async def listen(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         """Open a stream, or resume one. Raises AdapterError."""
         ask.server.require_healthy()
+        if session is None:
+            return await self._listen(ask, None)
+        # Another process may end the session before there is a stream to end.
+        session.opening_streams += 1
+        try:
+            return await self._listen(ask, session)
+        finally:
+            session.opening_streams -= 1
+
+    async def _listen(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         read_timeout = ask.server.timeouts.request
         stages = ask.server.stages
-        if session is not None and ask.sender.last_event_id is not None and not stages.empty:
-            await self.deferred.load(session)
+        if session is not None and not stages.empty:
+            await self.deferred.find(session, resumed=ask.sender.last_event_id is not None)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
         needed = session is not None and (stages.guards or self.deferred.waits(session))
         # News of changed tools could not be heard either, but no stream is refused for that.

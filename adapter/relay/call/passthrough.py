@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from adapter.errors import UpstreamSilent
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamTerms
-from adapter.relay.call.resumption import DeferredAnswers, ExchangeRecovery
+from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import ClientRequest, ClientResponse, silence_of
 from adapter.relay.flow import piped
 from adapter.relay.replies import is_encoded, media_type

@@ -11,7 +11,8 @@ from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
-from adapter.relay.call.resumption import DeferredAnswers, ExchangeRecovery
+from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.flow import of_pieces
 from adapter.relay.replies import (

@@ -194,9 +194,14 @@ class FileRegistry:
 
     async def _found_elsewhere(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         """Find a file that another replica may have used since, and let its cleanup know that it is used here."""
-        record = self._index.get(record_key(scope_id, kind, file_id))
+        key = record_key(scope_id, kind, file_id)
+        record = self._index.get(key)
         if record is None:
-            return None
+            # The word of a replica that has just made it may still be on its way, and its client is here already.
+            self._scopes.doubt(scope_id)
+            await self.know(scope_id)
+            if (record := self._index.get(key)) is None:
+                return None
         due = self.expires_at(record)
         if due is None or due - self._clock() > SOON:
             return record
@@ -218,6 +223,8 @@ class FileRegistry:
 
         Raises StoreUnavailable, StorageFailed.
         """
+        if self._scopes.is_shared:
+            self._scopes.doubt(scope_id)
         await self.know(scope_id)
         if self._scopes.is_shared and any(map(self._index.is_over, self._index.all_of(scope_id))):
             await self.read_again(scope_id)

@@ -108,6 +108,11 @@ class ScopeCache:
             async with self.lock(scope_id):
                 await self.confirm(scope_id)
 
+    def doubt(self, scope_id: str) -> None:
+        """Have the scope confirmed when it is used next: another replica may have changed it a moment ago."""
+        if (scope := self._index.scope(scope_id)) is not None:
+            scope.epoch = STALE
+
     async def confirm(self, scope_id: str) -> ScopeFiles:
         """The scope as it is now. The caller has its lock. Raises as ``know`` does."""
         scope = self._index.scope(scope_id)

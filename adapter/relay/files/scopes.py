@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import OrderedDict
 from functools import lru_cache, partial
 
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
@@ -31,6 +32,10 @@ _CACHED = 4096
 """How many derived scopes are kept; one that was dropped costs a digest to derive again."""
 
 
+MOST_REMEMBERED = 50_000
+"""Scopes of which a process knows that they are remembered; another costs a look into the store."""
+
+
 class Scopes:
     """Derives scopes, and remembers those whose ids clients have seen.
 
@@ -40,8 +45,10 @@ class Scopes:
     def __init__(self, store: Store, *, per_principal: bool) -> None:
         self._store = store
         self._per_principal = per_principal
-        self._remembered: dict[str, Scope] = {}
+        self._remembered: OrderedDict[str, Scope] = OrderedDict()
         self._tidied = ""
+        # Whether scopes may be remembered that are not known here.
+        self._others = store.shared
 
     def __repr__(self) -> str:
         return f"<Scopes: {len(self._remembered)} remembered>"
@@ -70,10 +77,11 @@ class Scopes:
         """Let every process know what this scope's id stands for. Raises StoreUnavailable."""
         if scope.id not in self._remembered:
             await self._store.put(TABLE, scope.id, scope.owner.encode("utf-8", "surrogatepass"))
-            self._remembered[scope.id] = scope
+            self._know(scope)
 
     async def find(self, scope_id: str) -> Scope | None:
         """The remembered scope of that id, unless its session has ended. Raises StoreUnavailable."""
+        # What an id stands for never changes, so no other process can make this old.
         scope = self._remembered.get(scope_id) or await self._read(scope_id)
         return None if scope is None or await self.gone(scope) else scope
 
@@ -90,11 +98,12 @@ class Scopes:
             return False  # another version wrote it, so another version may know it
 
     async def forget(self, scope: Scope) -> None:
-        """Its session has ended. One that was not remembered here costs nothing; ``tidy`` finds what others wrote.
+        """Its session has ended. One that nobody has remembered costs nothing where this process would know of it;
+        ``tidy`` finds what an earlier one wrote.
 
         Raises StoreUnavailable.
         """
-        if self._remembered.pop(scope.id, None) is not None:
+        if self._remembered.pop(scope.id, None) is not None or self._others:
             await self._store.delete(TABLE, scope.id)
 
     async def tidy(self) -> None:
@@ -121,7 +130,13 @@ class Scopes:
             return None
         if row is None:
             return None
-        scope = self._remembered[scope_id] = Scope(scope_id, _owner(row.value))
+        return self._know(Scope(scope_id, _owner(row.value)))
+
+    def _know(self, scope: Scope) -> Scope:
+        self._remembered[scope.id] = scope
+        if len(self._remembered) > MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+            self._others = True
         return scope
 
 

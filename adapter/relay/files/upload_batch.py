@@ -20,7 +20,7 @@ from adapter.relay.files.file_transactions import FileTransactions
 from adapter.relay.files.incoming_files import IncomingFile, Spend, Staged
 from adapter.rules.files.file_records import FileKind, FileRecord
 
-FILL = 4 * 1024 * 1024
+FILL = 16 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows."""
 
 LEAST_FILL = 64 * 1024

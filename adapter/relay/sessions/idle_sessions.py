@@ -1,128 +1,153 @@
-"""Cleanup at regular times: idle sessions rest, ended ones are closed upstream, other tasks run beside.
+"""The cleanup's part for sessions: idle ones rest, and ended ones are closed upstream.
 
-No task waits for another one, and each server has a task of its own. A task of an earlier round that still runs is
-not started a second time.
+A round is as long as its work. Each server has a queue of its own, and few sessions of it are closed at the same time;
+no server waits for another one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
 from adapter.relay.replies import discard
 from adapter.relay.server import Servers
+from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.own_session import CLOSE_SILENCE
-from adapter.relay.sessions.session_map import Found, Sessions
+from adapter.relay.sessions.session_expiry import DueSession, SessionExpiry
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.rules.access.sessions import SessionRecord, SessionState
-from adapter.state.port import Row
 
 CLOSINGS = 4
 """Sessions of one server that are closed at the same time."""
+
+MOST_WAITING = 10_000
+"""Sessions of one server that wait to be closed. While other servers have work too, others of it are left for later."""
+
+ROOM_WAIT = 5.0
+"""Seconds for which the only server with work is waited for, where it has as many sessions waiting as may."""
 
 UNREADABLE_REST = 3600.0
 """Seconds after which the cleanup looks again at sessions that this version cannot read."""
 
 
 @dataclass(slots=True)
-class Cleanup:
-    """Runs a round every ``interval`` seconds until cancelled: over the sessions, and of each of ``tasks``."""
+class ServerClosings:
+    """The sessions of one server that wait to be tended in one round, by their keys.
 
-    sessions: Sessions
+    ``tend`` returns False if the server does not answer; then the others are left for the next round, and also where it
+    fails.
+    """
+
+    tend: Callable[[DueSession], Awaitable[bool]]
+    waiting: dict[str, DueSession] = field(default_factory=dict)
+    answers: bool = True
+    workers: list[asyncio.Task[None]] = field(default_factory=list)
+    room: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def busy(self) -> list[asyncio.Task[None]]:
+        """The workers that are not done."""
+        return [worker for worker in self.workers if not worker.done()]
+
+    @property
+    def is_full(self) -> bool:
+        """True while as many sessions wait as may."""
+        return len(self.waiting) >= MOST_WAITING
+
+    async def wait_for_room(self) -> None:
+        """Wait until half of the sessions that may wait do, or for some seconds: a slow server holds up no others."""
+        self.room.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROOM_WAIT):
+                await self.room.wait()
+
+    def add(self, due: DueSession) -> None:
+        """Have a session tended, once for one that is found again while it waits."""
+        if self.answers:
+            self.waiting[due.row.key] = due
+            if len(self.busy) < CLOSINGS:
+                self.workers = [*self.busy, asyncio.get_running_loop().create_task(self._work())]
+
+    def stop(self) -> None:
+        """Leave what has not begun for the next round."""
+        self.answers = False
+        self.waiting.clear()
+        self.room.set()
+
+    async def _work(self) -> None:
+        while self.waiting:
+            due = self.waiting.pop(next(iter(self.waiting)))
+            answered = False
+            try:
+                answered = await self.tend(due)
+            finally:
+                if not answered:
+                    self.stop()
+            if len(self.waiting) <= MOST_WAITING // 2:
+                self.room.set()
+            # Where nothing is waited for at the server or the store, others would never have a turn.
+            await asyncio.sleep(0)
+
+
+@dataclass(slots=True)
+class IdleSessions:
+    """Tends the sessions whose time has come. One that could not be tended is left alone for ``again`` seconds."""
+
+    expiry: SessionExpiry
+    last_seen: LastSeen
     upstream_sessions: UpstreamSessions
     servers: Servers
-    interval: float
+    again: float
     log: FilteringBoundLogger
-    tasks: tuple[Callable[[], Awaitable[None]], ...] = ()
-    _under_way: dict[Hashable, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
-    async def run(self) -> None:
+    async def tend(self) -> None:
+        """Tend all sessions whose time has come. Raises StoreUnavailable."""
+        await self.last_seen.write()
+        round_: dict[str, ServerClosings] = {}
         try:
-            while True:
-                await asyncio.sleep(self.interval)
-                self._begin_round()
+            while await self._page(round_) or await _some_work(round_):
+                pass
+        except asyncio.CancelledError:
+            for worker in _busy(round_):
+                worker.cancel()
+            raise
         finally:
-            under_way = list(self._under_way.values())
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            for closings in round_.values():
+                closings.stop()
+            # Wait for all of them also where one fails: none may go on after the store was closed.
+            workers = [worker for closings in round_.values() for worker in closings.workers]
+            await asyncio.gather(*workers, return_exceptions=True)
 
-    async def run_once(self) -> None:
-        """One round to its end. An upstream that fails is left for the next round."""
-        self._begin_round()
-        while self._under_way:
-            await asyncio.wait(list(self._under_way.values()))
-
-    def _begin_round(self) -> None:
-        self._begin("sessions", self._tend_sessions)
-        for number, task in enumerate(self.tasks):
-            self._begin(number, task)
-
-    def _begin(self, name: Hashable, work: Callable[[], Awaitable[None]]) -> None:
-        """Start a part of the round, unless that of an earlier round is still under way."""
-        if name not in self._under_way:
-            self._under_way[name] = asyncio.get_running_loop().create_task(self._do(name, work))
-
-    async def _do(self, name: Hashable, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except AdapterError as error:
-            self.log.warning("the cleanup could not finish its round", why=str(error))
-        except Exception:
-            # A defect in one round must not end all later ones.
-            self.log.exception("the cleanup's round failed unexpectedly")
-        finally:
-            del self._under_way[name]
-
-    async def _tend_sessions(self) -> None:
-        await self.sessions.write_last_seen()
-        by_server: dict[str, Found] = {}
-        overdue = await self.sessions.overdue()
-        for row, record in overdue.found:
-            by_server.setdefault(record.server, []).append((row, record))
+    async def _page(self, round_: dict[str, ServerClosings]) -> bool:
+        """Queue the sessions that have been due for longest; False if there are none."""
+        overdue = await self.expiry.overdue(self.again)
         if overdue.unreadable:
             self.log.warning(
                 "sessions cannot be read and are passed over",
                 count=len(overdue.unreadable),
                 setting="state_persistence",
             )
-            await self.sessions.put_off(overdue.unreadable, UNREADABLE_REST)
-        # All are put off, so that the sessions of a server that does not answer delay no others in the next round.
-        await self.sessions.put_off([row.key for row, _ in overdue.found], self.interval)
-        for server, found in by_server.items():
-            self._begin(("server", server), partial(self._tend_server, found))
+            await self.expiry.put_off(overdue.unreadable, UNREADABLE_REST)
+        for due in overdue.found:
+            closings = round_.setdefault(due.record.server, ServerClosings(self._tend))
+            if closings.is_full and len(_busy(round_)) == len(closings.busy):
+                await closings.wait_for_room()
+            if not closings.is_full:
+                closings.add(due)
+        # A store in memory makes nobody wait, and a page takes some milliseconds.
+        await asyncio.sleep(0)
+        return bool(overdue.found or overdue.unreadable)
 
-    async def _tend_server(self, found: Found) -> None:
-        """Tend the sessions of one server until it does not answer."""
-        left = iter(found)
-        answers = True
-
-        async def tend() -> None:
-            nonlocal answers
-            for row, record in left:
-                if not answers:
-                    return
-                answered = False
-                try:
-                    answered = await self._tend(row, record)
-                finally:
-                    answers = answers and answered
-
-        # Wait for all of them also where one fails: none may go on after the store was closed.
-        outcomes = await asyncio.gather(*(tend() for _ in range(CLOSINGS)), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-
-    async def _tend(self, row: Row, record: SessionRecord) -> bool:
+    async def _tend(self, due: DueSession) -> bool:
         """Lay an idle session to rest, or forget one that has ended. False if the upstream does not answer."""
+        record = due.record
         is_open = record.state is SessionState.OPEN
-        if is_open and not self.sessions.is_idle(row.key):
+        if is_open and not await self.expiry.is_idle(due):
             return True
         # Closed first: if the client comes back in between, the upstream's 404 renews its session.
         try:
@@ -131,9 +156,9 @@ class Cleanup:
             self.log.info("upstream sessions are still to be closed", server=record.server, why=error.code)
             return False
         if closed and is_open:
-            await self.sessions.lay_to_rest(row, record)
+            await self.expiry.lay_to_rest(due)
         elif closed:
-            await self.sessions.closed(row)
+            await self.expiry.forget(due.row)
         return True
 
     async def _close_upstream(self, record: SessionRecord) -> bool:
@@ -150,3 +175,19 @@ class Cleanup:
         if reply is not None:
             await discard(reply, read_timeout)
         return reply is None or reply.status < 500
+
+
+def _busy(round_: dict[str, ServerClosings]) -> list[asyncio.Task[None]]:
+    return [worker for closings in round_.values() for worker in closings.busy]
+
+
+async def _some_work(round_: dict[str, ServerClosings]) -> bool:
+    """Wait until some worker is done; False if there is none. Raises what a worker raises."""
+    busy = _busy(round_)
+    if busy:
+        await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+    for closings in round_.values():
+        for worker in closings.workers:
+            if worker.done():
+                worker.result()
+    return bool(busy)

@@ -29,6 +29,9 @@ from adapter.wire.envelope import dump
 PROBE_AGAIN = 30.0
 """Seconds after which a server that opened the adapter no session is asked for one again."""
 
+MOST_STATELESS = 10_000
+"""Principals of stateless servers for which the relay notes calls, unless more are in use."""
+
 _PLAIN = dump(rpc_request(0, "initialize", INITIALIZE_PARAMS))
 """The ``initialize`` for a principal of which none was seen."""
 
@@ -47,7 +50,7 @@ class PrincipalSessions:
         self._store = store
         self._clock = clock
         self._serves = serves
-        # By server and principal: as many as there are tokens, for each server.
+        # By server and principal.
         self._stateless: dict[str, Session] = {}
         self._probes = SingleFlight[str, None]()
         self._probed_at: dict[str, float] = {}
@@ -91,22 +94,26 @@ class PrincipalSessions:
             await self.remember(record)
 
     async def _read(self, key: str, server: str, principal: str) -> Session:
-        row = await self._store.get(TABLE, key)
+        row, epoch = await self._sessions.row(key)
         record = decode(row.value) if row else None
         if record is not None and record.state is SessionState.REVOKED:
+            self._sessions.cache.drop(key)
             raise SessionUnknown(record.reason)
-        if record is None or record.state is SessionState.ENDED:
-            record = self._resting(server, principal, _PLAIN)
-            due, version = self._sessions.due(record), row.version if row else ABSENT
-            try:
-                await self._store.put(TABLE, key, encode(record), expected=version, due=due)
-            except Conflict:
-                return await self._read(key, server, principal)
-            session = self._sessions.adopt(key, record)
-            # Nothing was called in it yet.
-            session.guarded.everything = False
+        if row is not None and record is not None and record.state is not SessionState.ENDED:
+            session = await self._sessions.adopt(row, record, epoch)
+            session.last_seen, session.touched = self._clock(), True
             return session
-        return self._sessions.adopt(key, record)
+        self._sessions.cache.drop(key)
+        record = self._resting(server, principal, _PLAIN)
+        due, version = self._sessions.due(record), row.version if row else ABSENT
+        try:
+            row = await self._store.put(TABLE, key, encode(record), expected=version, due=due)
+        except Conflict:
+            return await self._read(key, server, principal)
+        session = await self._sessions.adopt(row, record, self._sessions.cache.epoch)
+        # Nothing was called in it yet; of calls that other processes take nothing is known here.
+        session.guarded.everything = self._store.shared
+        return session
 
     async def _find_out(self, server: Server) -> None:
         """Learn whether the server issues ids; once for all who wait, and not again for ``PROBE_AGAIN`` seconds."""
@@ -134,9 +141,17 @@ class PrincipalSessions:
         )
 
     def _keep_stateless(self, key: str, server: str, principal: str) -> Session:
+        if len(self._stateless) >= MOST_STATELESS:
+            self._forget_unused()
         session = self._stateless[key] = Session(key, server, principal, UpstreamSession(None, ""), 0.0)
         session.unnamed = True
         return session
+
+    def _forget_unused(self) -> None:
+        """Forget the half of them that was noted first, but for those in use."""
+        for key in list(self._stateless)[: MOST_STATELESS // 2]:
+            if not self._stateless[key].in_use:
+                del self._stateless[key]
 
 
 def _key(server: str, principal: str) -> str:

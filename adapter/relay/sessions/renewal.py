@@ -1,7 +1,12 @@
 """Renewal of sessions that an upstream lost: it answers 404, and is sent the client's ``initialize`` again.
 
 Only the status 404 starts a renewal, never the text of a result. A 404 that brings the result of a call is the answer
-of that call. An ``initialize``, sent for the first time or again, may be answered after its client has stopped waiting:
+of that call.
+
+Of several replicas that renew a session one wins, by the version of its row. The others take its mapping over and end
+the upstream sessions that they have opened themselves. No lease keeps them from trying: it would cost every renewal two
+round trips, and a holder that dies would delay the others, to save an ``initialize`` now and then.
+ An ``initialize``, sent for the first time or again, may be answered after its client has stopped waiting:
 such a late session is closed, because nobody will use it.
 """
 
@@ -45,6 +50,7 @@ from adapter.rules.access.sessions import (
     UpstreamSession,
     advance,
 )
+from adapter.state.port import Row
 from adapter.upstream.port import (
     InitializeRequest,
     Share,
@@ -199,30 +205,35 @@ class Renewal:
     async def _renew_once(self, ask: ClientRequest, session: Session, seen: int | None) -> None:
         try:
             row, record = await self._sessions.record(session)
-            if seen is not None and record.upstream.generation != seen:
+            if record.state is SessionState.OPEN and record.upstream.generation != seen:
                 # Another process was first: its mapping is in the store.
-                await self._sessions.remap(session, row, record)
+                self._sessions.follow(session, row, record)
                 ask.server.began_anew()
                 return
-            renewed = await self._replay(ask, session, record)
-            remapped = False
-            try:
-                remapped = await self._sessions.remap(session, row, renewed)
-            finally:
-                if not remapped:
-                    await abandon(ask, renewed.upstream)
-            ask.server.began_anew()
-            if not remapped:
-                return
-            ask.server.counters.reinitialized += 1
-            self._log.info(
-                "upstream session renewed",
-                server=ask.server.id,
-                changed=renewed.upstream.digest != record.upstream.digest,
-                generation=renewed.upstream.generation,
-            )
+            async with self._sessions.slot_for(session.key, record):
+                await self._open_anew(ask, session, row, record)
         finally:
             session.renewal = None
+
+    async def _open_anew(self, ask: ClientRequest, session: Session, row: Row, record: SessionRecord) -> None:
+        """Open another upstream session, and keep it unless another process was first with one of its own."""
+        renewed = await self._replay(ask, session, record)
+        remapped = False
+        try:
+            remapped = await self._sessions.remap(session, row, renewed)
+        finally:
+            if not remapped:
+                await abandon(ask, renewed.upstream)
+        ask.server.began_anew()
+        if not remapped:
+            return
+        ask.server.counters.reinitialized += 1
+        self._log.info(
+            "upstream session renewed",
+            server=ask.server.id,
+            changed=renewed.upstream.digest != record.upstream.digest,
+            generation=renewed.upstream.generation,
+        )
 
     async def _replay(self, ask: ClientRequest, session: Session, record: SessionRecord) -> SessionRecord:
         """Send the client's handshake again. Raises SessionUnknown if it is refused, UpstreamBroken if it fails."""

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.rules.access.sessions import OPEN_MARK, SessionRecord, SessionState, UpstreamSession
-from adapter.state.port import Store
+from adapter.rules.access.sessions import SessionRecord, SessionState, UpstreamSession
+from adapter.state.port import ABSENT
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, Kind, failure, parse, read_envelope
@@ -91,15 +91,21 @@ AT_ONCE = 32
 """Streams of one session that are ended in one turn of the loop; each takes about 0.2 milliseconds."""
 
 
-@dataclass(slots=True)
+STALE = -1
+"""The epoch of a session whose row another process has changed."""
+
+
+@dataclass(slots=True, weakref_slot=True)
 class Session:
     """A session as far as the hot path needs it. The record in the store has the rest. Times are Unix seconds.
+
+    ``version`` is that of the row that it was read from or written to; it was right in ``epoch`` (see SessionCache).
 
     ``asleep``: an idle session that was asked for again; it needs a new upstream session before anything is sent.
     ``unnamed``: it has no id, and belongs to all requests of a principal that name none. ``touched``: its ``last_seen``
     is not written yet. ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded``
     are the calls whose answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session
-    does; ``over`` from then on.
+    does; ``over`` from then on. ``opening_streams`` of them are still asked for at the upstream.
     """
 
     key: str
@@ -109,17 +115,37 @@ class Session:
     last_seen: float
     created: float = 0.0
     asleep: bool = False
+    version: int = ABSENT
+    epoch: int = STALE
     unnamed: bool = field(default=False, init=False)
     in_flight: int = field(default=0, init=False)
     touched: bool = field(default=False, init=False)
     renewal: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
     guarded: Guarded = field(default_factory=Guarded, init=False)
     over: bool = field(default=False, init=False)
+    opening_streams: int = field(default=0, init=False)
     # Most sessions hold none, and there may be very many of those.
     streams: set[UpstreamReply] | None = field(default=None, init=False, repr=False)
 
     def __repr__(self) -> str:
         return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
+
+    @property
+    def in_use(self) -> bool:
+        """True for a session that this process may not forget: something of it is under way, or still to be written."""
+        return bool(self.in_flight or self.listens or self.touched or self.renewal is not None)
+
+    @property
+    def listens(self) -> bool:
+        """True while a GET stream of the session is open, or is being opened."""
+        return bool(self.streams or self.opening_streams)
+
+    def follow(self, record: SessionRecord) -> bool:
+        """Be what the record says, which another process may have written; True: another upstream session is."""
+        is_renewed = record.upstream.generation != self.upstream.generation
+        self.upstream = record.upstream
+        self.asleep = record.state is SessionState.IDLE
+        return is_renewed
 
     def hold(self, stream: UpstreamReply) -> None:
         """Have a stream end with the session."""
@@ -146,24 +172,3 @@ def _end(streams: list[UpstreamReply]) -> None:
         streams.pop().abort()
     if streams:
         asyncio.get_running_loop().call_soon(_end, streams)
-
-
-class EarlierSessions:
-    """``count`` is their number; another process that shares the store may end some without this one's knowing."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._until = float("-inf")
-
-    def __repr__(self) -> str:
-        return f"<EarlierSessions: {self.count}>"
-
-    async def load(self, store: Store, table: str, now: float) -> None:
-        """Count the sessions that are open in the store at ``now`` (Unix seconds). Raises StoreUnavailable."""
-        self._until = now
-        self.count = await store.count(table, holding=OPEN_MARK)
-
-    def leave(self, record: SessionRecord) -> None:
-        """Count a session no more: this process knows it from now on, or it is not open any more."""
-        if record.state is SessionState.OPEN and record.times.created <= self._until and self.count:
-            self.count -= 1

@@ -1,8 +1,8 @@
 """The session map and its one writer: which upstream session stands behind a client's session.
 
-The map is data in the state store. What this process has used lately is kept beside it as small objects, so
-that a call finds its session by one dict look-up; creation and ending are written before the answer leaves,
-last-seen times behind, many at once.
+The map is data in the state store, and nothing of it is read before it is used. What this process has used lately is
+kept beside it as small objects, so that a call finds its session by one dict look-up; creation and ending are written
+before the answer leaves, last-seen times behind, many at once.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 
-from adapter.errors import LimitReached, SessionMissing, SessionUnknown
-from adapter.relay.sessions.session import UNNAMED, EarlierSessions, Session
+from adapter.errors import SessionMissing, SessionUnknown, StoreUnavailable
+from adapter.relay.sessions.confirmation import StreamConfirmation
+from adapter.relay.sessions.requests_in_flight import RequestsInFlight
+from adapter.relay.sessions.session import STALE, Session
+from adapter.relay.sessions.session_cache import SessionCache
+from adapter.relay.sessions.session_slots import SessionSlot, SessionSlots
 from adapter.rules.access.sessions import (
     LONGEST_ID,
     Event,
@@ -33,123 +36,135 @@ from adapter.rules.access.sessions import (
 )
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
-__all__ = ["TABLE", "Found", "Overdue", "Session", "SessionLimits", "Sessions"]
+__all__ = ["TABLE", "Session", "SessionLimits", "SessionPlace", "Sessions"]
 
 TABLE = "sessions"
 
-LOADED = 1000
-"""Sessions of an earlier process that are known from the start; any other is read when it is used."""
+READS = 5
+"""Times that a row is read while others change it again and again."""
 
-Found = list[tuple[Row, SessionRecord]]
-"""Sessions with the rows that they were read from."""
+LIVING = (SessionState.OPEN, SessionState.IDLE)
+"""The states of sessions that a client may use."""
 
 
-class Overdue(NamedTuple):
-    """Sessions whose time has come; ``unreadable`` are the keys of those that this version cannot read."""
+@dataclass(slots=True)
+class SessionPlace:
+    """The place of a session that is about to be opened: the id that its client will use, and its slot.
 
-    found: Found
-    unreadable: list[str]
+    ``used``: the session was created.
+    """
+
+    session_id: str
+    key: str
+    slot: SessionSlot
+    used: bool = False
 
 
 class Sessions:
     """The session map. ``clock`` gives Unix time in seconds.
 
-    ``on_end`` are called with the key of each session that has ended for good, to let go of what it owned.
+    ``on_end`` are called with the key of each session that has ended here for good, to let go of what it owned.
+    ``slots`` is None where ``max_active`` sets no limit.
     """
 
     def __init__(self, store: Store, limits: SessionLimits, clock: Callable[[], float]) -> None:
-        self._store = store
-        self._limits = limits
-        self._clock = clock
-        self._open: dict[str, Session] = {}
-        self._earlier = EarlierSessions()
-        self._opening = 0
-        self._ending: set[str] = set()
-        self._modern_in_flight: dict[str, int] = {}
+        self.limits = limits
+        self.in_flight = RequestsInFlight(limits.max_in_flight)
+        self.cache = SessionCache()
+        self.slots: SessionSlots | None = None
+        if limits.max_active is not None:
+            self.slots = SessionSlots(store, limits.max_active, TABLE, clock)
         self.on_end: list[Callable[[str], Awaitable[None]]] = []
+        self._store = store
+        self._clock = clock
+        self._ending: set[str] = set()
+        self._confirmation = StreamConfirmation(self.cache, TABLE, self.confirm)
+        store.listeners.append(self._confirmation)
 
     def __repr__(self) -> str:
-        return f"<Sessions: {len(self._open)} open>"
+        return f"<Sessions: {len(self.cache.open)} known>"
 
     @property
     def active(self) -> int:
-        """Open sessions, those that are being opened and those of an earlier process among them."""
-        return len(self._open) + self._earlier.count + self._opening
+        """The open sessions that this process has used lately."""
+        return len(self.cache.open)
 
-    def adopt(self, key: str, record: SessionRecord) -> Session:
-        """Know a session by its record from now on, unless this process knows it already."""
-        session = self._open.get(key)
-        if session is None:
-            self._earlier.leave(record)
-            session = self._keep(key, record)
-        return session
+    async def count(self) -> int:
+        """Count the open sessions of all replicas where their number is limited, else those used here lately.
 
-    def known(self, key: str) -> Session | None:
-        """The open session of that row, if this process knows it; it counts as used now."""
-        session = self._open.get(key)
-        if session is not None:
-            session.last_seen = self._clock()
-            session.touched = True
-        return session
+        Raises StoreUnavailable.
+        """
+        return self.active if self.slots is None else await self.slots.count()
 
     def opened(self) -> list[Session]:
-        """The open sessions that this process knows."""
-        return list(self._open.values())
+        """The open sessions that this process has used lately."""
+        return list(self.cache.open.values())
 
-    async def load(self, keys: Iterable[str] = ()) -> None:
-        """Bring the open sessions of ``keys``, and some others of an earlier process, back into the map.
-
-        All are counted. Raises StoreUnavailable.
-        """
-        await self._earlier.load(self._store, TABLE, self._clock())
-        rows = [row for key in keys if (row := await self._store.get(TABLE, key)) is not None]
-        for row in [*rows, *await self._store.scan(TABLE, limit=LOADED)]:
-            with contextlib.suppress(ValueError):  # one that another version wrote harms no other
-                record = self._last_known(row)
-                if record.state is SessionState.OPEN:
-                    self.adopt(row.key, record)
+    async def close(self) -> None:
+        """Stop listening to others."""
+        await self._confirmation.close()
 
     # --- opening ----------------------------------------------------------------------------------------------
 
-    def reserve(self) -> None:
-        """Count a session that is about to be opened. Raises LimitReached; undo with ``unreserve``."""
-        limit = self._limits.max_active
-        if limit is not None and self.active >= limit:
-            raise LimitReached(
-                f"{limit} sessions are open, and sessions.max_active allows no more; end a session or try "
-                "again later.",
-                data={"limit": limit, "setting": "sessions.max_active", "retry_after": 5},
-                retry_after=5,
-            )
-        self._opening += 1
+    async def reserve(self) -> SessionPlace | None:
+        """Reserve the place of a session that is about to be opened; None where none is needed.
 
-    def unreserve(self) -> None:
-        self._opening -= 1
-
-    async def create(self, record: SessionRecord) -> str:
-        """Write a new session down and return the id that the client is to use: 256 random bits."""
+        Undo with ``unreserve`` unless it was created. Raises LimitReached, StoreUnavailable.
+        """
+        if self.slots is None:
+            return None
         session_id = session_id_from(os.urandom(32))
         key = session_key(session_id)
+        return SessionPlace(session_id, key, await self.slots.take(key))
+
+    async def unreserve(self, place: SessionPlace) -> None:
+        """Give a place back. Where the store fails, the cleanup finds the slot."""
+        if self.slots is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await self.slots.give_back(place.key, place.slot)
+
+    async def create(self, record: SessionRecord, place: SessionPlace | None = None) -> str:
+        """Write a new session down and return the id that the client is to use: 256 random bits.
+
+        Raises StoreUnavailable, and LimitReached for a place that it took too long to use.
+        """
+        session_id = session_id_from(os.urandom(32)) if place is None else place.session_id
+        key = session_key(session_id)
+        if place is not None and self.slots is not None:
+            place.slot = await self.slots.keep(key, place.slot)
         try:
-            await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self.due(record))
-        except asyncio.CancelledError:
+            row = await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self.due(record))
+        except (asyncio.CancelledError, StoreUnavailable):
             # It may be written all the same, and no client will ever know its id.
-            await self._store.delete(TABLE, key)
+            with contextlib.suppress(StoreUnavailable):
+                await self._store.delete(TABLE, key)
             raise
-        self._keep(key, record).guarded.everything = False
+        session = self.cache.keep(key, row.version, record, self.cache.epoch)
+        # Nothing was called in it yet; of calls that other processes take nothing is known here.
+        session.guarded.everything = self._store.shared
+        if place is not None:
+            place.used = True
         return session_id
+
+    def slot_for(self, key: str, record: SessionRecord) -> contextlib.AbstractAsyncContextManager[None]:
+        """Hold the slot that a session needs while it is opened anew; one that is open has it already."""
+        if self.slots is None or record.state is SessionState.OPEN:
+            return contextlib.nullcontext()
+        return self.slots.while_waking(key)
 
     # --- finding ----------------------------------------------------------------------------------------------
 
     async def find(self, session_id: str | None, server: str, principal: str) -> Session:
-        """The open session of that id. Raises SessionMissing, and SessionUnknown for every other reason."""
+        """The open session of that id. Raises SessionMissing, StoreUnavailable, and SessionUnknown for every other
+        reason.
+        """
         if session_id is None:
             raise SessionMissing()
         if len(session_id) > LONGEST_ID:
             raise SessionUnknown()
         key = session_key(session_id)
-        session = self._open.get(key)
-        if session is None:
+        session = self.cache.open.get(key)
+        if session is None or session.epoch != self.cache.epoch:
             if not well_formed(session_id):
                 raise SessionUnknown()
             session = await self._read(key, server, principal)
@@ -159,48 +174,71 @@ class Sessions:
         session.touched = True
         return session
 
+    def known(self, key: str) -> Session | None:
+        """The open session of that row, if this process knows it for sure; it counts as used now."""
+        session = self.cache.open.get(key)
+        if session is None or session.epoch != self.cache.epoch:
+            return None
+        session.last_seen = self._clock()
+        session.touched = True
+        return session
+
     async def _read(self, key: str, server: str, principal: str) -> Session:
-        """A session this process has not used yet, or one that idled away and is asked for again."""
+        """A session that is not at hand, or that others may have changed, or one that idled away."""
+        row, epoch = await self.row(key)
         if key in self._ending:
             raise SessionUnknown()
-        row = await self._store.get(TABLE, key)
-        record = self._last_known(row) if row else None
-        refused = refusal(record, server=server, principal=principal, now=self._clock(), limits=self._limits)
+        session = self.cache.get(key)
+        if session is not None and row is not None and row.version == session.version:
+            session.epoch = epoch
+            return session
+        record = self.last_known(row) if row else None
+        if session is not None and record is not None:
+            record = record.seen(max(record.times.last_seen, session.last_seen))
+        refused = refusal(record, server=server, principal=principal, now=self._clock(), limits=self.limits)
         if refused is not None:
+            if record is None or record.state not in LIVING:
+                self.cache.drop(key)
             raise refused
-        assert record is not None, "only a session that exists is served"
-        return self.adopt(key, record)
+        assert record is not None and row is not None, "only a session that exists is served"
+        return await self.adopt(row, record, epoch)
 
-    # --- counting ---------------------------------------------------------------------------------------------
+    async def row(self, key: str) -> tuple[Row | None, int]:
+        """A session's row, and the epoch in which that was right. Raises StoreUnavailable."""
+        for _ in range(READS):
+            reading = self.cache.begin(key)
+            try:
+                row = await self._store.get(TABLE, key)
+            finally:
+                self.cache.end(reading)
+            if not reading.changed:
+                return row, reading.epoch
+        return row, STALE
 
-    def enter(self, session: Session | None, principal: str, requests: int) -> None:
-        """Count requests in flight until ``leave`` is called for them. Raises LimitReached.
+    async def adopt(self, row: Row, record: SessionRecord, epoch: int) -> Session:
+        """Know a session by its row, which was right in that epoch. Raises StoreUnavailable."""
+        is_new = self.cache.get(row.key) is None
+        session = self.cache.keep(row.key, row.version, record, epoch)
+        if is_new and self.slots is not None and record.state is SessionState.OPEN:
+            await self.slots.add(row.key)
+        return session
 
-        Modern requests have no session and count by principal.
-        """
-        limit = self._limits.max_in_flight
-        in_flight = session.in_flight if session else self._modern_in_flight.get(principal, 0)
-        if limit is not None and in_flight + requests > limit:
-            raise LimitReached(
-                f"{in_flight} calls are running in this session, and sessions.max_in_flight_per_session allows "
-                f"{limit}; wait until one ends.",
-                data={"limit": limit, "setting": "sessions.max_in_flight_per_session", "retry_after": 1},
-                retry_after=1,
-            )
-        if session is not None:
-            session.in_flight += requests
-        else:
-            self._modern_in_flight[principal] = in_flight + requests
-
-    def leave(self, session: Session | None, principal: str, requests: int) -> None:
-        """Count requests no longer that ``enter`` has counted."""
-        if session is not None:
-            session.in_flight -= requests
+    async def confirm(self, session: Session) -> None:
+        """Read a session's row again; the streams of one that has ended end. Raises StoreUnavailable."""
+        row, epoch = await self.row(session.key)
+        if row is not None and row.version == session.version:
+            session.epoch = epoch
             return
-        counts = self._modern_in_flight
-        counts[principal] -= requests
-        if counts[principal] <= 0:
-            del counts[principal]
+        record = None
+        if row is not None:
+            try:
+                record = decode(row.value)
+            except ValueError:  # another version wrote it; it stays stale, and its next use tells
+                return
+        if row is None or record is None or record.state not in LIVING:
+            self.cache.drop(session.key, session)
+        else:
+            self.cache.keep(row.key, row.version, record, epoch)
 
     # --- changing ---------------------------------------------------------------------------------------------
 
@@ -208,50 +246,71 @@ class Sessions:
         """The session as it is written down. Raises SessionUnknown when it has ended meanwhile."""
         row = await self._store.get(TABLE, session.key)
         if row is None or session.key in self._ending:
-            self._forget(session)
+            self.cache.drop(session.key, session)
             raise SessionUnknown()
         record = decode(row.value)
-        if record.state not in (SessionState.OPEN, SessionState.IDLE):
-            self._forget(session)
+        if record.state not in LIVING:
+            self.cache.drop(session.key, session)
             raise SessionUnknown(record.reason)
         return row, record
+
+    def follow(self, session: Session, row: Row, record: SessionRecord) -> None:
+        """Have the session be what the row says that another process has written."""
+        session.follow(record)
+        session.version = row.version
 
     async def remap(self, session: Session, row: Row, record: SessionRecord) -> bool:
         """Write the session's new mapping unless another process has since ``row``; False: its mapping is kept."""
         try:
-            await self._store.put(
+            row = await self._store.put(
                 TABLE, session.key, encode(record), expected=row.version, due=self.due(record)
             )
         except Conflict:
-            _, record = await self.record(session)
-            self._adopt(session, record)
+            self.follow(session, *await self.record(session))
             return False
-        self._adopt(session, record)
+        self.cache.written(session.key)
+        self.follow(session, row, record)
         return True
 
-    def _adopt(self, session: Session, record: SessionRecord) -> None:
-        session.upstream = record.upstream
-        session.asleep = record.state is SessionState.IDLE
+    # --- ending -----------------------------------------------------------------------------------------------
 
     def begin_end(self, session: Session) -> None:
         """Make a session unknown to clients at once. Raises SessionUnknown when another request was first."""
         if session.key in self._ending:
             raise SessionUnknown()
         self._ending.add(session.key)
-        self._forget(session)
+        self.cache.drop(session.key, session)
 
     async def end(self, session: Session, *, closed: bool) -> None:
         """Write the end down. Unless the session is ``closed`` upstream too, the cleanup closes it there."""
         try:
-            if closed:
-                await self._store.delete(TABLE, session.key)
-            else:
+            slot = None if self.slots is None else await self.slots.of(session.key)
+            if not closed or not await self._delete(session):
                 await self._mark_ended(session.key)
-            await self._tell_end(session.key)
+            if self.slots is not None:
+                await self.slots.give_back(session.key, slot)
+            await self.tell_end(session.key)
         finally:
             self._ending.discard(session.key)
 
-    async def _tell_end(self, key: str) -> None:
+    async def _delete(self, session: Session) -> bool:
+        """Delete a session that is closed upstream; False: another process has mapped it anew meanwhile."""
+        version = session.version
+        for _ in range(READS):
+            try:
+                await self._store.delete(TABLE, session.key, expected=version)
+                return True
+            except Conflict:
+                row = await self._store.get(TABLE, session.key)
+                if row is None:
+                    return True
+                if decode(row.value).upstream.id != session.upstream.id:
+                    return False
+                version = row.version
+        return False
+
+    async def tell_end(self, key: str) -> None:
+        """Let go of what a session owned that has ended for good."""
         for listener in self.on_end:
             await listener(key)
 
@@ -260,9 +319,11 @@ class Sessions:
 
         What it was, for its upstream session is to be closed; None if it had ended. Raises StoreUnavailable.
         """
+        slot = None if self.slots is None else await self.slots.of(key)
         row = await self._store.get(TABLE, key)
         record = decode(row.value) if row else None
-        if row is None or record is None or record.state not in (SessionState.OPEN, SessionState.IDLE):
+        if row is None or record is None or record.state not in LIVING:
+            self.cache.drop(key)
             return None
         revoked = replace(
             record.seen(self._clock()),
@@ -274,8 +335,11 @@ class Sessions:
             await self._store.put(TABLE, key, encode(revoked), expected=row.version, due=self.due(revoked))
         except Conflict:
             return await self.revoke(key, reason)
-        self._drop(key, record)
-        await self._tell_end(key)
+        self.cache.written(key)
+        self.cache.drop(key)
+        if self.slots is not None:
+            await self.slots.give_back(key, slot)
+        await self.tell_end(key)
         return record
 
     async def _mark_ended(self, key: str) -> None:
@@ -289,98 +353,16 @@ class Sessions:
         except Conflict:
             await self._mark_ended(key)
 
-    async def closed(self, row: Row) -> None:
-        """The session's time is over and its upstream session closed: nothing is left to remember.
-
-        Unless it was revived since ``row`` was read.
-        """
-        with contextlib.suppress(Conflict):
-            await self._store.delete(TABLE, row.key, expected=row.version)
-            self._drop(row.key)
-            await self._tell_end(row.key)
-
-    async def put_off(self, keys: Iterable[str], seconds: float) -> None:
-        """Let what is due for these sessions wait, so that they stand in no other one's way."""
-        await self._store.touch(TABLE, dict.fromkeys(keys, self._clock() + seconds))
-
     # --- time -------------------------------------------------------------------------------------------------
 
-    async def write_last_seen(self) -> None:
-        """Write the last-seen times of the sessions used since the last call, in one go."""
-        ttl = self._limits.idle_ttl
-        # A tombstone keeps its time until it is revived.
-        used = [session for session in self._open.values() if session.touched and not session.asleep]
-        for session in used:
-            session.touched = False
-        if ttl is not None and used:
-            await self._store.touch(TABLE, {session.key: session.last_seen + ttl for session in used})
-
-    async def overdue(self) -> Overdue:
-        """Sessions whose time has come: idle ones, tombstones past their time, ended ones not yet closed."""
-        overdue = Overdue([], [])
-        for row in await self._store.overdue(TABLE, self._clock()):
-            try:
-                overdue.found.append((row, decode(row.value)))
-            except ValueError:  # one that another version wrote harms no other
-                overdue.unreadable.append(row.key)
-        return overdue
-
-    def is_idle(self, key: str) -> bool:
-        """Tell whether nobody has used that session for ``sessions.idle_ttl_seconds``, as far as is known here."""
-        session = self._open.get(key)
-        if session is None:
-            return True
-        return not session.in_flight and self._clock() >= session.last_seen + (self._limits.idle_ttl or 0.0)
-
-    async def lay_to_rest(self, row: Row, record: SessionRecord) -> None:
-        """Turn an idle session into a tombstone, unless it was used meanwhile."""
-        if not self.is_idle(row.key):
-            return
-        resting = replace(
-            self._last_known(row),
-            state=advance(record.state, Event.EXPIRED_IDLE),
-            upstream=record.upstream._replace(id=None),
-        )
-        with contextlib.suppress(Conflict):
-            await self._store.put(
-                TABLE, row.key, encode(resting), expected=row.version, due=self.due(resting)
-            )
-            self._drop(row.key, record)
-
-    def _last_known(self, row: Row) -> SessionRecord:
+    def last_known(self, row: Row) -> SessionRecord:
         """The record with the time it was last seen, which for an open session only the row's ``due`` tells."""
         record = decode(row.value)
-        ttl = self._limits.idle_ttl
+        ttl = self.limits.idle_ttl
         if record.state is not SessionState.OPEN or ttl is None or row.due is None:
             return record
         return record.seen(max(record.times.last_seen, row.due - ttl))
 
     def due(self, record: SessionRecord) -> float | None:
         """When the cleanup is to look at a session, in Unix seconds; None: never."""
-        return due(record, self._limits)
-
-    def _keep(self, key: str, record: SessionRecord) -> Session:
-        session = Session(
-            key=key,
-            server=record.server,
-            principal=record.principal,
-            upstream=record.upstream,
-            last_seen=record.times.last_seen,
-            created=record.times.created,
-            asleep=record.state is SessionState.IDLE,
-        )
-        session.unnamed = key.startswith(UNNAMED)
-        self._open[key] = session
-        return session
-
-    def _forget(self, session: Session) -> None:
-        if self._open.get(session.key) is session:
-            self._drop(session.key)
-
-    def _drop(self, key: str, record: SessionRecord | None = None) -> None:
-        """Remove a session that is not open any more, and end its streams. ``record``: as it was while it was open."""
-        session = self._open.pop(key, None)
-        if session is not None:
-            session.end_streams()
-        elif record is not None:
-            self._earlier.leave(record)
+        return due(record, self.limits)

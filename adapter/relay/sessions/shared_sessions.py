@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from adapter.errors import AdapterError, SessionUnknown
+from adapter.errors import AdapterError, SessionUnknown, StoreUnavailable, UpstreamBroken
 from adapter.relay.background import SingleFlight, apart
 from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
 from adapter.relay.replies import discard, kept_fields, media_type, read_answer, read_body
@@ -36,7 +36,7 @@ from adapter.rules.access.shared_sessions import (
     principal_key,
     shared_record,
 )
-from adapter.state.port import Conflict, Row, Store
+from adapter.state.port import ABSENT, Conflict, Row, Store
 from adapter.upstream.port import (
     InitializeRequest,
     Share,
@@ -82,7 +82,10 @@ class SharedSessions:
         self._clock = clock
         # By principal: as many as there are tokens.
         self._shared: dict[str, SharedSession] = {}
+        # Those whose rows other processes may have changed.
+        self._stale: set[str] = set()
         self._opening = SingleFlight[str, SharedSession | _Unshared]()
+        store.listeners.append(self)
 
     def __repr__(self) -> str:
         return f"<SharedSessions of {self._server.id!r}: {len(self._shared)}>"
@@ -116,7 +119,7 @@ class SharedSessions:
         assert isinstance(envelope, Envelope), "only an initialize opens a session"
         key = principal_key(share.principal)
         found: SharedSession | _Unshared | None = self._shared.get(key)
-        if found is None:
+        if found is None or key in self._stale:
             found = await self._opening.get(key, partial(self._open, key, request, envelope, read_timeout))
         if isinstance(found, _Unshared):
             return WholeReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
@@ -129,11 +132,22 @@ class SharedSessions:
     async def _open(
         self, key: str, request: InitializeRequest, envelope: Envelope, read_timeout: float | None
     ) -> SharedSession | _Unshared:
-        return await self._load(key) or await self._open_upstream(key, request, envelope, read_timeout)
+        row = await self._row(key)
+        shared = self._follow(key, row)
+        if shared is not None:
+            return shared
+        version = ABSENT if row is None else row.version
+        return await self._open_upstream(key, version, request, envelope, read_timeout)
 
     async def _open_upstream(
-        self, key: str, request: InitializeRequest, envelope: Envelope, read_timeout: float | None
+        self,
+        key: str,
+        row_version: int,
+        request: InitializeRequest,
+        envelope: Envelope,
+        read_timeout: float | None,
     ) -> SharedSession | _Unshared:
+        """Open a session at the server, in place of the row of that version."""
         fields = asking_plain(list(request.headers), drop=frozenset({"content-encoding"}))
         plain_request = replace(request, headers=fields, body=envelope.body, share=None)
         reply = await self._upstream.send(plain_request, read_timeout)
@@ -152,26 +166,37 @@ class SharedSessions:
                 fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
                 fields.append(JSON if answer.response is not None else ("Content-Type", kind))
                 return _Unshared(200, fields, body)
-            return await self._opened(key, plain_request, session, result, read_timeout)
+            record = await self._completed(plain_request, session, result, read_timeout)
+            return await self._write(key, row_version, plain_request, record)
         except BaseException:
             await self._close_upstream(UpstreamSession(session, ""), request)
             raise
 
-    async def _opened(
-        self,
-        key: str,
-        plain_request: UpstreamRequest,
-        session: str,
-        result: bytes,
-        read_timeout: float | None,
-    ) -> SharedSession:
-        """Complete a session's opening and write it down."""
+    async def _completed(
+        self, plain_request: UpstreamRequest, session: str, result: bytes, read_timeout: float | None
+    ) -> SharedRecord:
+        """Complete a session's opening."""
         version = negotiated_version(result)
         fields = [*plain_request.headers, ("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
         initialized = replace(plain_request, headers=fields, body=INITIALIZED, repeatable=always)
         await discard(await self._upstream.send(initialized, read_timeout), read_timeout)
-        record = SharedRecord(session, version, result, secrets.token_hex(16))
-        await self._store.put(self._table, key, record.encoded(), due=self._due(self._clock()))
+        return SharedRecord(session, version, result, secrets.token_hex(16))
+
+    async def _write(
+        self, key: str, row_version: int, plain_request: UpstreamRequest, record: SharedRecord
+    ) -> SharedSession:
+        """Write a session down. Where another replica was first, its session is everybody's, and this one is closed."""
+        due = self._due(self._clock())
+        try:
+            await self._store.put(self._table, key, record.encoded(), expected=row_version, due=due)
+        except Conflict:
+            winner = await self._load(key)
+            if winner is None:
+                raise UpstreamBroken(
+                    "The shared session was closed while it was opened: send initialize again."
+                ) from None
+            await self._close_upstream(UpstreamSession(record.session, record.version), plain_request)
+            return winner
         return self._adopt(key, record)
 
     async def _resume(
@@ -198,19 +223,37 @@ class SharedSessions:
 
     async def _find(self, named: Membership) -> SharedSession | None:
         """The shared session that a membership is of; None when it is over."""
-        shared = self._shared.get(named.key) or await self._load(named.key)
+        shared = self._shared.get(named.key)
+        # Another replica may have opened the one that is named, and its word may be on the way.
+        is_other = shared is not None and shared.record.secret != named.secret and self._store.shared
+        if shared is None or named.key in self._stale or is_other:
+            shared = await self._load(named.key)
         return shared if shared is not None and shared.record.secret == named.secret else None
 
     async def _load(self, key: str) -> SharedSession | None:
-        """The session that an earlier process opened."""
-        row = await self._store.get(self._table, key)
-        if row is None:
-            return None
+        """The session as it is written down; None if there is none."""
+        return self._follow(key, await self._row(key))
+
+    async def _row(self, key: str) -> Row | None:
+        # Before the read: what others do while it is under way may be missing in it.
+        self._stale.discard(key)
         try:
-            return self._adopt(key, shared_record(row.value))
-        except ValueError:
-            # Another version wrote it.
-            return None
+            return await self._store.get(self._table, key)
+        except StoreUnavailable:
+            self._stale.add(key)
+            raise
+
+    def _follow(self, key: str, row: Row | None) -> SharedSession | None:
+        """Know the session that the row tells of, which another process may have opened, and no other."""
+        record = None
+        if row is not None:
+            with contextlib.suppress(ValueError):  # another version wrote it
+                record = shared_record(row.value)
+        known = self._shared.get(key)
+        if known is not None and known.record != record:
+            del self._shared[key]
+            known.listeners.end()
+        return None if record is None else self._adopt(key, record)
 
     def _adopt(self, key: str, record: SharedRecord) -> SharedSession:
         shared = self._shared.get(key)
@@ -220,6 +263,18 @@ class SharedSessions:
             self._shared[key] = shared
         return shared
 
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+        if table == self._table and key in self._shared:
+            self._stale.add(key)
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+        self._stale.update(self._shared)
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener: nothing is announced about shared sessions."""
+
     # --- ending -----------------------------------------------------------------------------------------------
 
     async def _gone(self, key: str, shared: SharedSession) -> None:
@@ -227,6 +282,7 @@ class SharedSessions:
         if self._shared.get(key) is not shared:
             return
         del self._shared[key]
+        self._stale.discard(key)
         shared.listeners.end()
         row = await self._store.get(self._table, key)
         if row is not None and row.value == shared.record.encoded():
@@ -237,14 +293,28 @@ class SharedSessions:
         """Close the sessions that nobody used for ``idle_ttl``. Raises StoreUnavailable."""
         if self._idle_ttl is None:
             return
-        dues = {key: self._due(shared.used) or 0.0 for key, shared in self._shared.items()}
-        await self._store.touch(self._table, dues)
+        await self.write_used()
         for row in await self._store.overdue(self._table, self._clock()):
             shared = self._shared.get(row.key)
             if shared is None or not shared.busy:
                 await self._close_idle(row)
 
+    async def write_used(self) -> None:
+        """Write down when sessions were used, so that no other process takes them for idle. Raises StoreUnavailable."""
+        if self._idle_ttl is None:
+            return
+        now = self._clock()
+        dues = {
+            key: self._due(now if shared.busy and self._store.shared else shared.used) or 0.0
+            for key, shared in self._shared.items()
+        }
+        await self._store.touch(self._table, dues)
+
     async def _close_idle(self, row: Row) -> None:
+        if self._store.shared:
+            fresh = await self._store.get(self._table, row.key)
+            if fresh is None or fresh.version != row.version or (fresh.due or 0.0) > self._clock():
+                return
         try:
             record = shared_record(row.value)
             closed = await self._close_upstream(UpstreamSession(record.session, record.version))

@@ -12,7 +12,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import Resumption, opened
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions, Renewal, abandon
-from adapter.relay.sessions.session_map import Session, Sessions
+from adapter.relay.sessions.session_map import Session, SessionPlace, Sessions
 from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import SharedFields, of_changed_body
 from adapter.rules.access.principals import Scope
@@ -90,7 +90,15 @@ class UpstreamSessions:
         if ask.method == "GET" or (isinstance(ask.envelope, Envelope) and ask.envelope.method == LISTEN):
             purpose = STREAM
         return UpstreamRequest(
-            ask.method, headers, body, ask.sender.caller, ask.query, ask.repeatable, purpose, ask.envelope
+            ask.method,
+            headers,
+            body,
+            ask.sender.caller,
+            ask.query,
+            ask.repeatable,
+            purpose,
+            ask.envelope,
+            ask.listens,
         )
 
     async def close(
@@ -147,14 +155,19 @@ class SessionOpener:
         self._clock = clock
 
     async def open(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
-        """Raises LimitReached above ``sessions.max_active``, and what the upstream raises."""
-        self._sessions.reserve()
-        try:
+        """Raises LimitReached above ``sessions.max_active``, StoreUnavailable, and what the upstream raises."""
+        place = await self._sessions.reserve()
+        if place is None:
             return await self._initialize(ask, envelope)
+        try:
+            return await self._initialize(ask, envelope, place)
         finally:
-            self._sessions.unreserve()
+            if not place.used:
+                await self._sessions.unreserve(place)
 
-    async def _initialize(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
+    async def _initialize(
+        self, ask: ClientRequest, envelope: Envelope, place: SessionPlace | None = None
+    ) -> ClientResponse:
         read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
         stages = ask.server.stages.stages_for(envelope)
         body = ask.body
@@ -181,7 +194,7 @@ class SessionOpener:
                 upstream = agreed
                 record = self._record(ask, envelope, upstream)
                 ask.server.issues_ids = upstream_session is not None
-                headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record)))
+                headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record, place)))
                 await self.principal_sessions.remember(record)
             else:
                 await abandon(ask, upstream)

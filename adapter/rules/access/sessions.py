@@ -135,9 +135,6 @@ _FORMAT = 1
 
 _TEXTS = ("server", "principal", "upstream_session", "protocol_version", "said", "reason")
 
-OPEN_MARK = b'"state":"open"'
-"""Bytes of every open session's row, and of no other: a quote within a text is escaped."""
-
 
 def encode(record: SessionRecord) -> bytes:
     """The record as one JSON object; ``decode`` gives back an equal one, whatever it holds."""

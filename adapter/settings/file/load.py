@@ -64,7 +64,6 @@ def _snapshots_memory(state: dict[str, Any]) -> bool:
 
 
 MISSING = (
-    Missing("state_persistence.type", _is("redis"), "state in Redis"),
     Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "continuing in memory"),
     Missing("state_persistence.refresh_on_startup", bool, "deleting stored state at start"),
     Missing("state_persistence.reconciliation.mode", _is("always"), "reconciling records with files"),

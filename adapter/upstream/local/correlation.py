@@ -165,8 +165,8 @@ class Correlation:
     def tell(self, session: LocalSession, data: bytes) -> None:
         """Send a session a message that belongs to none of its requests.
 
-        It goes to the GET stream; where none is open, to the newest request that can be answered by a stream, else it
-        waits for one.
+        It goes to the GET stream; where none is open, to the newest request of a client that can be answered by a
+        stream, else it waits for one.
         """
         if session.listener is None:
             requests = self.requests.streaming(session)

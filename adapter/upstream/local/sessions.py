@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import SessionMissing, SessionUnknown
+from adapter.rules.access.replicas import owned
 from adapter.upstream.local.events import SentEvents, StreamBounds
 from adapter.upstream.local.replies import BOUNDS, EventStream, PendingReply
 
@@ -194,7 +195,7 @@ class LocalSessions:
     """At most ``most`` sessions: one more ends the one that was unused for longest.
 
     No client loses its session by that: the adapter is answered 404 and initializes again. ``ended`` is called
-    with each session that has ended.
+    with each session that has ended. Where there are several replicas, ``owner`` is this one, which ids then name.
     """
 
     def __init__(
@@ -207,6 +208,7 @@ class LocalSessions:
         self._bounds = bounds
         self._ended = ended
         self._sessions: OrderedDict[str, LocalSession] = OrderedDict()
+        self.owner: str | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -216,6 +218,8 @@ class LocalSessions:
         if len(self._sessions) >= self._most:
             self._drop_oldest()
         session_id = secrets.token_urlsafe(24)
+        if self.owner is not None:
+            session_id = owned(self.owner, session_id)
         session = LocalSession(
             session_id, version, capabilities, partial(self._end, session_id), self._bounds
         )

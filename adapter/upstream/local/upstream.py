@@ -93,7 +93,8 @@ class LocalUpstream(Generic[S_co]):
             envelope = known
         era = classify(fields.get("mcp-protocol-version"), envelope)
         accept = (fields.get("accept") or "").lower()
-        streams = "text/event-stream" in accept or "*/*" in accept
+        # A message that came on the stream of a request with nobody to listen would be lost: it waits for a GET stream.
+        streams = request.listens and ("text/event-stream" in accept or "*/*" in accept)
         head = LocalHead(era, fields, request.caller, streams, request)
         if era is Era.LEGACY:
             return self._legacy(head, message, envelope, read_timeout)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from adapter.errors import LimitReached
 from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, notification, result
 from adapter.upstream.local.port import LocalRequest
@@ -17,6 +16,7 @@ from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.stdio.conversation import ChildConversation
+from adapter.upstream.stdio.subscriptions import SharedSubscriptions
 from adapter.wire.envelope import Envelope, Kind, dump, error_response, parse
 from adapter.wire.line_messages import LineMessage, RpcId
 from adapter.wire.shared_ids import CANCELLED, PROGRESS, named
@@ -33,15 +33,6 @@ OF_EVERYBODY = frozenset(
 """Notifications that say nothing about any client, so that strangers may hear them. Others may name a task or a URL."""
 
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
-
-MOST_SUBSCRIPTIONS = 10_000
-"""Resources of one child of which sessions want to hear."""
-
-MOST_OF_A_SESSION = 1000
-"""Resources of which one session may want to hear, so that it takes nobody else's place."""
-
-LONGEST_URI = 8192
-"""Characters of the URI of such a resource."""
 
 ANNOTATION = b"x-mcp-header"
 
@@ -154,8 +145,7 @@ class ManySessions:
         self._strangers = strangers
         self._sessions: list[LocalSession] = []
         self._asked: dict[RpcId, _Asked] = {}
-        self._subscribers: dict[str, list[LocalSession]] = {}
-        self._wanted: dict[LocalSession, set[str]] = {}
+        self._subscriptions = SharedSubscriptions()
 
     @property
     def sessions(self) -> list[LocalSession]:
@@ -174,8 +164,7 @@ class ManySessions:
         for number, asked in list(self._asked.items()):
             if session in asked.sessions:
                 self._left(number, asked, session)
-        for uri in self._wanted.pop(session, ()):
-            self._unsubscribe(uri, session)
+        self._subscriptions.leave(session)
 
     def ask(self, request: LocalRequest, session: LocalSession) -> LocalAnswer | PendingReply:
         """See Audience. The child keeps a subscription until the last session that wants it has had enough.
@@ -184,37 +173,10 @@ class ManySessions:
         """
         method, uri = request.envelope.method, request.envelope.name
         if uri is not None and method == SUBSCRIBE:
-            self._subscribe(uri, session)
-        elif uri is not None and method == UNSUBSCRIBE and self._unsubscribe(uri, session):
+            self._subscriptions.add(uri, session)
+        elif uri is not None and method == UNSUBSCRIBE and self._subscriptions.remove(uri, session):
             return LocalAnswer(result(request.id_bytes, {}))
         return self._conversation.ask(request, session)
-
-    def _subscribe(self, uri: str, session: LocalSession) -> None:
-        wanted = self._wanted.setdefault(session, set())
-        if uri in wanted:
-            return
-        is_new = uri not in self._subscribers
-        if (
-            len(wanted) >= MOST_OF_A_SESSION
-            or len(uri) > LONGEST_URI
-            or (is_new and len(self._subscribers) >= MOST_SUBSCRIPTIONS)
-        ):
-            raise LimitReached(
-                f"At most {MOST_OF_A_SESSION} resources of one session, and {MOST_SUBSCRIPTIONS} of one process can be "
-                f"subscribed to, each with a URI of at most {LONGEST_URI} characters."
-            )
-        wanted.add(uri)
-        self._subscribers.setdefault(uri, []).append(session)
-
-    def _unsubscribe(self, uri: str, session: LocalSession) -> bool:
-        """Forget that a session wants to hear of a resource. Returns true where others still want to."""
-        sessions = self._subscribers.get(uri, [])
-        if session in sessions:
-            sessions.remove(session)
-            self._wanted.get(session, set()).discard(uri)
-        if not sessions:
-            self._subscribers.pop(uri, None)
-        return bool(sessions)
 
     # --- from the child ---------------------------------------------------------------------------------------
 
@@ -225,7 +187,7 @@ class ManySessions:
         elif message.method == CANCELLED:
             self._withdraw(message)
         elif message.method == UPDATED and message.uri is not None:
-            self._tell(self._subscribers.get(message.uri, self._all_unless_strangers()), message.data)
+            self._tell(self._subscriptions.of(message.uri) or self._all_unless_strangers(), message.data)
         elif message.method == LOGGED:
             self._tell(self._addressees(), message.data)
         elif message.method in OF_EVERYBODY or (message.method != PROGRESS and not self._strangers):

@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import LimitReached
 from adapter.rules.calls.restart_backoff import RestartBackoff
+from adapter.upstream.port import ProcessUse
 from adapter.upstream.stdio.child import ChildOwner, ChildProcess
 from adapter.upstream.stdio.conversation import ChildConversation, ConversationTerms, StartChild
 from adapter.upstream.stdio.failures import backing_off
@@ -65,8 +66,10 @@ class Processes:
     def __repr__(self) -> str:
         return f"<Processes of {self._terms.server!r}: {len(self._all)} of {self._limits.most}>"
 
-    def __len__(self) -> int:
-        return len(self._all)
+    @property
+    def use(self) -> ProcessUse:
+        """The number of processes now, and the most."""
+        return ProcessUse(len(self._all), self._limits.most)
 
     def begin(
         self, series: str, ended: Callable[[ChildConversation], None], *, shared: bool

@@ -19,6 +19,7 @@ from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.under_way import RequestUnderWay
+from adapter.upstream.port import ProcessUse
 from adapter.upstream.stdio.audiences import ManySessions, NoSession, OneSession
 from adapter.upstream.stdio.conversation import (
     Audience,
@@ -71,14 +72,12 @@ class StdioServer:
         self._handshakes: dict[str, SharedHandshake] = {}
 
     def __repr__(self) -> str:
-        return (
-            f"<StdioServer {self._name!r}: {len(self.sessions)} sessions, {len(self._processes)} processes>"
-        )
+        return f"<StdioServer {self._name!r}: {len(self.sessions)} sessions, {self.use.running} processes>"
 
     @property
-    def processes(self) -> int:
-        """The number of processes that run, also those that are being started or stopped."""
-        return len(self._processes)
+    def use(self) -> ProcessUse:
+        """The number of processes now, and the most."""
+        return self._processes.use
 
     def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply:
         """See LocalServer."""

@@ -37,7 +37,7 @@ Stop = Callable[[], Coroutine[Any, Any, None]]
 
 @contextlib.asynccontextmanager
 async def serving(
-    root: Path, up: RawUpstream, grace: float = 0, mode: str = "off"
+    root: Path, up: RawUpstream, grace: float = 0, mode: str = "off", **sections: Any
 ) -> AsyncIterator[tuple[int, Stop]]:
     """The adapter's port, and what stops it; it is stopped when the block ends in any case."""
     settings = {
@@ -49,6 +49,7 @@ async def serving(
         },
         "storage": {"root": str(root)},
         "servers": [{"id": "raw", "mount_path": "/mcp", "upstream": {"url": up.url}}],
+        **sections,
     }
     stack = contextlib.AsyncExitStack()
     _, port = await stack.enter_async_context(running(build(Settings.model_validate(settings))))
@@ -188,6 +189,98 @@ async def test_call_that_ends_within_the_grace(tmp_path: Path, upstream: StartUp
         assert await read_body(client.reader, head) == result(7)
         async with asyncio.timeout(5):
             await stopping
+
+
+async def test_client_in_the_middle_of_its_work_is_told(tmp_path: Path, upstream: StartUpstream) -> None:
+    """Its next request is answered, and the answer says that the connection ends; the port is closed by then."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.json(result(7))
+
+    async with (
+        upstream(answer) as up,
+        serving(tmp_path, up, grace=60) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.initialize()
+        stopping = asyncio.create_task(stop())
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        head, body = await client.call(number=7)
+        assert (head["connection"], body) == ("close", result(7))
+        assert await client.reader.read() == b""
+        async with asyncio.timeout(5):
+            await stopping
+
+
+async def test_idle_connection_is_closed_in_good_order(tmp_path: Path, upstream: StartUpstream) -> None:
+    """Its client reads an end, and the stop does not wait for the grace."""
+    async with (
+        upstream(hang) as up,
+        serving(tmp_path, up, grace=60) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.initialize()
+        async with asyncio.timeout(5):
+            await stop()
+        assert await client.reader.read() == b""
+
+
+async def test_requests_that_wait_their_turn_are_answered(tmp_path: Path, upstream: StartUpstream) -> None:
+    """What was sent behind the call that is under way has arrived, so it is not thrown away."""
+    finish = asyncio.Event()
+
+    async def wait(exchange: Exchange) -> None:
+        await finish.wait()
+        await exchange.json(result(7))
+
+    async with (
+        upstream(wait) as up,
+        serving(tmp_path, up, grace=60) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.initialize()
+        await client.send("POST", call_body(number=7))
+        await up.arrived("tools/call")
+        await client.send("POST", call_body(number=7))
+        await asyncio.sleep(0.05)
+        stopping = asyncio.create_task(stop())
+        await asyncio.sleep(0.05)
+        finish.set()
+        heads = []
+        for _ in range(2):
+            heads.append(await client.head())
+            assert await read_body(client.reader, heads[-1]) == result(7)
+        assert [head.get("connection") for head in heads] == [None, "close"]
+        async with asyncio.timeout(5):
+            await stopping
+
+
+async def test_stream_of_the_tool_api(tmp_path: Path, upstream: StartUpstream) -> None:
+    """A call over plain HTTP ends with a result too: the status and the sentence that a plain answer would have."""
+
+    async def list_then_hang(exchange: Exchange) -> None:
+        if exchange.message.get("method") != "tools/list":
+            await hang(exchange)
+            return
+        number = exchange.message["id"]
+        tools = [{"name": "tool", "inputSchema": {"type": "object"}}]
+        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": tools}}))
+
+    async with (
+        upstream(list_then_hang) as up,
+        serving(tmp_path, up, console={"enabled": True, "allow_execute": True}) as (port, stop),
+        RawClient(port) as client,
+    ):
+        await client.send("POST", b"{}", "/explorer/raw/tools/tool/call", accept="text/event-stream")
+        head = await client.head()
+        await up.arrived("tools/call")
+        await stop()
+        name, data = (await read_body(client.reader, head)).decode().strip().split("\n")
+        said = orjson.loads(data.removeprefix("data: "))
+        assert (name, said["status"]) == ("event: result", 503)
+        assert "stopping; the call may have run" in said["body"]["detail"]
 
 
 async def test_answer_that_cannot_be_completed_is_broken_off(tmp_path: Path, upstream: StartUpstream) -> None:

@@ -42,9 +42,9 @@ class FailingStore(MemoryStore):
         self.check()
         return await super().overdue(table, now, limit=limit)
 
-    async def count(self, table: str, *, group: str | None = None, holding: bytes = b"") -> int:
+    async def count(self, table: str, *, group: str | None = None) -> int:
         self.check()
-        return await super().count(table, group=group, holding=holding)
+        return await super().count(table, group=group)
 
 
 async def test_store_that_fails_stops_only_stateful_work(

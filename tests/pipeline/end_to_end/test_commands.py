@@ -80,7 +80,7 @@ shop find (statement, 30 s in all)
    5  limits            3 calls in 60 s for each identity
    5  limits            2 calls at once, 4 may wait
    6  input_transform   code.py#mapped
-   7  validate          1 inputs, strictly
+   7  validate          1 input, strictly
    8  middleware        code.py#around
    9  cache             5 s, apart by identity
   10  execute           a statement for main

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adapter.relay.files.scopes import TABLE, Scopes
+from adapter.relay.files.scopes import MOST_REMEMBERED, TABLE, Scopes
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionState, UpstreamSession, session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import ScriptedUpstream
 from tests.relay.relaying import Relaying
+from tests.state.shared import SharedMemory
 
 
 async def opened(store: MemoryStore, *, per_principal: bool = False) -> Scopes:
@@ -135,3 +136,46 @@ async def test_scope_of_an_ended_session_is_forgotten(
     await scopes.tidy()
     await scopes.tidy()
     assert await scopes.find(principal.id) == principal
+
+
+async def test_scope_that_another_replica_remembers_is_forgotten_with_its_session() -> None:
+    """The replica that ends the session has never seen its files."""
+    memory = SharedMemory()
+    stores = [memory.replica(), memory.replica()]
+    one, two = [Scopes(store, per_principal=False) for store in stores]
+    await one.open()
+    await two.open()
+    scope = one.of(session("1"), "alice:0")
+    await one.remember(scope)
+    assert two.of(session("1"), "alice:0") == scope
+    await two.forget(scope)
+    assert await memory.rows.count(TABLE) == 0 and await two.find(scope.id) is None
+
+
+async def test_only_so_many_scopes_are_known() -> None:
+    """Others are found in the store, and forgotten there."""
+    store = MemoryStore()
+    scopes = await opened(store, per_principal=True)
+    first = scopes.of(None, "user-0")
+    for number in range(MOST_REMEMBERED + 10):
+        await scopes.remember(scopes.of(None, f"user-{number}"))
+    assert repr(scopes) == f"<Scopes: {MOST_REMEMBERED} remembered>"
+    assert await scopes.find(first.id) == first
+    await scopes.forget(first)
+    assert await store.get(TABLE, first.id) is None
+
+
+async def test_end_of_a_session_is_seen_by_every_replica() -> None:
+    """A scope that was found before is gone as soon as its session is, without any word."""
+    memory = SharedMemory()
+    process = Relaying(ScriptedUpstream(), store=memory.replica())
+    key = session_key(await process.open())
+    store = memory.replica()
+    store.deaf = True
+    scopes = Scopes(store, per_principal=False)
+    await scopes.open()
+    scope = scopes.of_session_key(key)
+    await scopes.remember(scope)
+    assert await scopes.find(scope.id) == scope
+    await process.sessions.revoke(key, "the tools changed")
+    assert await scopes.find(scope.id) is None

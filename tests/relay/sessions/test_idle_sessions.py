@@ -9,8 +9,9 @@ import pytest
 
 from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
+from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import CLOSINGS, Cleanup
+from adapter.relay.sessions.idle_sessions import CLOSINGS, MOST_WAITING, IdleSessions
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
 from adapter.rules.access.sessions import (
     Handshake,
@@ -69,13 +70,17 @@ class Keeping:
             "well": Server("well", "/w", self.well, timeouts=timeouts),
         }
         relaying, logger = self.relaying, log.get_logger("test")
+        idle = IdleSessions(
+            relaying.expiry, relaying.last_seen, relaying.upstream_sessions, servers, 60.0, logger
+        )
         self.cleanup = Cleanup(
-            relaying.sessions,
-            relaying.upstream_sessions,
-            servers,
             60.0,
+            (
+                CleanupTask("sessions", idle.tend),
+                CleanupTask("fails", self.fail),
+                CleanupTask("counts", self.count),
+            ),
             logger,
-            (self.fail, self.count),
         )
 
     async def count(self) -> None:
@@ -232,3 +237,33 @@ async def test_sessions_that_cannot_be_read_stand_in_no_others_way() -> None:
         await keeping.cleanup.run_once()
     assert len(keeping.well.asked) == 5 and keeping.relaying.sessions.active == 0
     assert await keeping.relaying.store.count(TABLE) == 605
+
+
+async def test_round_is_as_long_as_its_work(keeping: Keeping) -> None:
+    """Ten thousand sessions that are due are closed in one go, few of them at the same time."""
+    await keeping.open("well", 10_000)
+    keeping.relaying.clock.now += 11
+    await keeping.cleanup.run_once()
+    assert len(keeping.well.asked) == len(set(keeping.well.asked)) == 10_000
+    assert keeping.relaying.sessions.active == 0 and keeping.well.most_at_once <= CLOSINGS
+
+
+async def test_more_than_may_wait_are_closed_in_one_round_all_the_same(keeping: Keeping) -> None:
+    """Nothing is left for later where no other server has work."""
+    await keeping.open("well", MOST_WAITING + 1500)
+    keeping.relaying.clock.now += 11
+    await keeping.cleanup.run_once()
+    assert len(keeping.well.asked) == MOST_WAITING + 1500
+
+
+async def test_sessions_with_nothing_to_close_leave_others_their_turns(keeping: Keeping) -> None:
+    """Nothing is waited for at a server, and other tasks go on all the same."""
+    for _ in range(2000):
+        await keeping.relaying.open(state=SessionState.REVOKED)
+    keeping.relaying.clock.now += 101
+    round_ = asyncio.create_task(keeping.cleanup.run_once())
+    turns = 0
+    while not round_.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert await keeping.relaying.store.count(TABLE) == 0 and turns > 100

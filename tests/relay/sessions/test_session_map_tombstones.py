@@ -20,10 +20,10 @@ async def test_tombstones_time_counts_from_the_last_use() -> None:
     for _ in range(30):
         one.clock.now += 9
         await one.sessions.find(session, "one", "anonymous")
-        await one.sessions.write_last_seen()
+        await one.last_seen.write()
     one.clock.now += 11
-    [(row, record)] = (await one.sessions.overdue()).found
-    await one.sessions.lay_to_rest(row, record)
+    [due] = (await one.expiry.overdue()).found
+    await one.expiry.lay_to_rest(due)
     one.clock.now += 50
     assert (await one.sessions.find(session, "one", "anonymous")).asleep
 
@@ -34,12 +34,12 @@ async def test_tombstone_asked_for_in_vain_keeps_its_time() -> None:
     one = Relaying(down, limits=LIMITS)
     session = await one.open()
     one.clock.now += 11
-    [(row, record)] = (await one.sessions.overdue()).found
-    await one.sessions.lay_to_rest(row, record)
+    [due] = (await one.expiry.overdue()).found
+    await one.expiry.lay_to_rest(due)
     found = await one.sessions.find(session, "one", "anonymous")
     with pytest.raises(UpstreamUnreachable):
         await one.upstream_sessions.renewal.renew(one.ask(b"", session), found)
-    await one.sessions.write_last_seen()
+    await one.last_seen.write()
     one.clock.now += 20
     await one.cleanup.run_once()
     assert (await one.sessions.find(session, "one", "anonymous")).asleep

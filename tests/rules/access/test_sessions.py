@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from adapter.errors import SessionUnknown
 from adapter.rules.access.sessions import (
-    OPEN_MARK,
     TRANSITIONS,
     Event,
     Handshake,
@@ -122,16 +121,6 @@ _records = st.builds(
     times=st.builds(SessionTimes, _any_time, _any_time),
     reason=st.none() | _any_text,
 )
-
-
-@given(_records)
-def test_rows_of_open_sessions_can_be_told_by_their_bytes(record: SessionRecord) -> None:
-    """Whatever their texts hold, the mark itself among them."""
-    hostile = replace(
-        record, server=OPEN_MARK.decode(), principal=f"{OPEN_MARK.decode()},", reason='"state":"open"'
-    )
-    for each in (record, hostile):
-        assert (OPEN_MARK in encode(each)) == (each.state is SessionState.OPEN)
 
 
 @given(_records)

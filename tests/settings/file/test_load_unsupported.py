@@ -54,14 +54,15 @@ def test_not_asking_is_fine(key: str, value: object) -> None:
     with_setting(key, value)
 
 
-def test_redis_is_refused(tmp_path: Path) -> None:
-    """A complete Redis section is understood and refused in one sentence."""
+def test_redis_is_loaded(tmp_path: Path) -> None:
+    """A complete Redis section is understood; locks of files in Redis are refused in one sentence."""
     file = tmp_path / "config.yaml"
     file.write_text(
         "servers: [{id: a, upstream: {url: 'http://u/'}}]\nstate_persistence: {type: redis, redis: {host: r}}"
     )
-    with pytest.raises(SettingsError, match=r"^state_persistence\.type: redis asks for state in Redis"):
-        load(file, environ={})
+    assert load(file, environ={}).state_persistence.redis.host == "r"
+    with pytest.raises(SettingsError, match=r"^storage\.lock_mode: redis asks for locks in Redis"):
+        load(file, overrides={"storage.lock_mode": "redis"}, environ={})
 
 
 def test_memory_with_a_file_is_refused() -> None:

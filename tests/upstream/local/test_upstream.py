@@ -55,7 +55,7 @@ class Child:
 class Bridge:
     """A LocalServer that starts a child for each ``initialize`` and passes messages on as they are.
 
-    ``ready`` is an answer that is given at once.
+    ``ready`` is an answer that is given at once. ``streams`` tells of each request whether its answer may be a stream.
     """
 
     reads_params = False
@@ -65,9 +65,11 @@ class Bridge:
         self.started: list[Child] = []
         self.stopped: list[str] = []
         self.ready: bytes | None = None
+        self.streams: list[bool] = []
         self._children: dict[str, Child] = {}
 
     def answer(self, request: LocalRequest) -> PendingReply:
+        self.streams.append(request.head.streams)
         child = self._children[request.session.id] if request.session else Child()
         reply = PendingReply(lambda: child.send(b'"given up"'))
         child.send(request.envelope.body, reply)
@@ -161,6 +163,17 @@ async def test_a_server_may_ask_before_it_answers(upstream: LocalUpstream[Bridge
     assert (await child.line())["result"] == {"roots": []}
     child.answers(NUMBER, b"{}")
     assert [await reply.read(PATIENCE), await reply.read(PATIENCE)] == [b"data: {}\n\n", b""]
+
+
+async def test_a_request_that_nobody_listens_to_opens_no_stream(upstream: LocalUpstream[Bridge]) -> None:
+    """Messages would be lost on the stream of a request of the adapter's own, so its server is told to send none."""
+    session, _ = await opened(upstream)
+    fields = [("Accept", "application/json, text/event-stream"), ("Mcp-Session-Id", session)]
+    for listens in (True, False):
+        upstream.server.ready = b"{}"
+        request = UpstreamRequest("POST", fields, call(), listens=listens)
+        assert (await upstream.send(request, PATIENCE)).whole == b"{}"
+        assert upstream.server.streams.pop() is listens
 
 
 async def test_a_cancellation_reaches_the_server(upstream: LocalUpstream[Bridge]) -> None:

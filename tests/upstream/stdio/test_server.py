@@ -48,7 +48,7 @@ async def test_each_session_has_a_process_of_its_own(upstream: LocalUpstream[Std
     one, other = await opened(upstream), await opened(upstream)
     pids = [(await client.result("who"))["pid"] for client in (one, other, one)]
     assert pids[0] != pids[1] and pids[0] == pids[2]
-    assert upstream.server.processes == 2
+    assert upstream.server.use.running == 2
 
 
 async def test_an_answer_keeps_its_bytes(upstream: LocalUpstream[StdioServer]) -> None:
@@ -238,7 +238,7 @@ async def test_a_process_that_never_answers_is_given_up(supervisor: Supervisor) 
         with pytest.raises(UpstreamSilent, match="start_timeout_seconds"):
             await Client(upstream).initialize()
         async with asyncio.timeout(PATIENCE):
-            while upstream.server.processes:
+            while upstream.server.use.running:
                 await asyncio.sleep(0.01)
 
 
@@ -250,7 +250,7 @@ async def test_a_refused_initialize_leaves_no_process(supervisor: Supervisor) ->
         assert orjson.loads(await read(reply))["error"] == {"code": -32000, "message": "no"}
         assert client.session is None
         async with asyncio.timeout(PATIENCE):
-            while upstream.server.processes:
+            while upstream.server.use.running:
                 await asyncio.sleep(0.01)
 
 
@@ -285,7 +285,7 @@ async def test_no_more_processes_than_allowed(supervisor: Supervisor) -> None:
             await Client(upstream).initialize()
         await client.delete()
         async with asyncio.timeout(PATIENCE):
-            while upstream.server.processes:
+            while upstream.server.use.running:
                 await asyncio.sleep(0.01)
         await opened(upstream)
 
@@ -324,11 +324,11 @@ async def test_an_idle_process_rests(supervisor: Supervisor) -> None:
         pid = (await client.result("who"))["pid"]
         assert await vanished([pid], PATIENCE)
         async with asyncio.timeout(PATIENCE):
-            while upstream.server.processes:  # its end is heard of a moment after it
+            while upstream.server.use.running:  # its end is heard of a moment after it
                 await asyncio.sleep(0.01)
         ping = await client.send(message("ping", 3))
         assert orjson.loads(await read(ping)) == {"jsonrpc": "2.0", "id": 3, "result": {}}
-        assert upstream.server.processes == 0
+        assert upstream.server.use.running == 0
         assert (await client.call("who")).status == 404
 
 

@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached, UpstreamUnanswered
-from adapter.upstream.stdio.audiences import LONGEST_URI, MOST_OF_A_SESSION
 from adapter.upstream.stdio.processes import ProcessLimits
 from adapter.upstream.stdio.server import ProcessMode
+from adapter.upstream.stdio.subscriptions import LONGEST_URI, MOST_OF_A_SESSION
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import vanished
 from tests.upstream.stdio.scripted import (
@@ -266,7 +266,7 @@ async def test_a_modern_request_opens_no_session(supervisor: Supervisor) -> None
         body = message("initialize", 1, {"_meta": MODERN_META})
         reply = await Client(upstream).send(body, modern="initialize")
         assert (reply.status, orjson.loads(await read(reply))["error"]["code"]) == (404, -32601)
-        assert upstream.server.processes == 0
+        assert upstream.server.use.running == 0
 
 
 async def test_fields_that_mirror_arguments_are_checked(supervisor: Supervisor) -> None:

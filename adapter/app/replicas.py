@@ -1,0 +1,171 @@
+"""Replicas: this process among others that share its state store, and sessions that live in one of them."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from adapter.edge.replicas import replica_branch
+from adapter.errors import UpstreamUnreachable
+from adapter.relay.files.scopes import kept_secret
+from adapter.relay.replicas.forwarding import Forwarding
+from adapter.relay.replicas.home import Home
+from adapter.relay.replicas.owned_upstream import OwnedUpstream
+from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTerms, replica_id
+from adapter.settings.root import Settings
+from adapter.state.port import Store
+from adapter.upstream.http import HttpUpstream
+from adapter.upstream.local.upstream import LocalUpstream
+from adapter.upstream.port import Upstream
+from adapter.version import VERSION
+
+if TYPE_CHECKING:
+    from adapter.app.relay import Runtime
+    from adapter.edge.http.request import Branch
+
+KEY = "replicas"
+"""The name of the secret in the store by which replicas know each other."""
+
+CONNECT_SECONDS = 2.0
+"""Seconds that another replica may take to accept a connection. Its sessions are opened anew after that."""
+
+
+class ReplicaParts:
+    """The parts by which this process serves the sessions of others, and they its own.
+
+    ``join`` comes when the store is open and there is an address to be reached at. Unless this process is ``alone`` at
+    the public port, its name and the port for other replicas are its own: those of the settings are of all together.
+
+    ``place`` is where a listener for other replicas is to be bound (host, port), None for the public one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        runtime: Runtime,
+        terms: ReplicaTerms = TERMS,
+        *,
+        alone: bool = True,
+    ) -> None:
+        chosen = settings.core.replica
+        name = chosen.id or replica_id()
+        self.place = chosen.bound
+        self._address = chosen.address
+        if not alone:
+            name = f"{name[:47]}-{replica_id()}" if chosen.id else name
+            self.place = (settings.core.host if chosen.bound is None else chosen.bound[0]), 0
+            if settings.state_persistence.type == "disk":
+                # All processes are on this machine.
+                self.place, self._address = ("127.0.0.1", 0), None
+        self._alone = alone
+        self._settings = settings
+        self._store = store
+        self._log = runtime.log
+        self._local: dict[str, LocalUpstream[Any]] = {}
+        self.replicas = Replicas(store, name, VERSION, runtime.clock, runtime.log, terms)
+        self.replicas.on_displaced.append(self._displaced)
+        self._forwarding = Forwarding(self.replicas, store, self._connect, runtime.background, runtime.log)
+        self.home = Home(self.replicas, self._local, runtime.background, runtime.log)
+        self.branch: Branch = replica_branch(self.home)
+        store.listeners.append(self.home)
+
+    def __repr__(self) -> str:
+        return f"<ReplicaParts: {self.replicas!r}>"
+
+    def owned(self, server: str, upstream: Upstream) -> Upstream:
+        """The upstream with its sessions in all replicas, where they live in processes; any other as it is."""
+        if not isinstance(upstream, LocalUpstream):
+            return upstream
+        self._local[server] = upstream
+        upstream.server.sessions.owner = self.replicas.id
+        return OwnedUpstream(server, upstream, self.replicas, self._forwarding, self.home.left)
+
+    async def join(self, bound: tuple[str, int] | None) -> None:
+        """Let the others know that they find this replica where it is bound. Raises StoreUnavailable.
+
+        ``bound`` is None inside a host's application, whose address only the settings know.
+        """
+        self._forwarding.key = self.home.key = await kept_secret(self._store, KEY)
+        address = advertised(self._address, bound, alone=self._alone)
+        if address is not None:
+            await self.replicas.join(address)
+        elif self._local:
+            self._log.warning(
+                "sessions of processes and of hosted tools cannot be used through other replicas: there is no "
+                "address at which they find this one",
+                setting="core.replica.address",
+            )
+
+    async def leave(self) -> None:
+        """Take no more requests for the sessions that live here."""
+        await self.replicas.leave()
+        self.home.leave()
+
+    async def close(self) -> None:
+        """Be no replica any more. Nothing is under way between replicas then."""
+        await self.replicas.close()
+        await self._forwarding.close()
+
+    def _connect(self, url: str) -> HttpUpstream:
+        """Raises UpstreamUnreachable for what is no URL."""
+        limits = self._settings.core.upstream
+        try:
+            return HttpUpstream(
+                url,
+                connect_timeout=CONNECT_SECONDS,
+                max_connections=limits.max_connections,
+                max_streams=limits.max_streams,
+            )
+        except ValueError as error:
+            raise UpstreamUnreachable(str(error)) from None
+
+    def _displaced(self) -> None:
+        for upstream in self._local.values():
+            for session in upstream.server.sessions.all():
+                session.end()
+            upstream.server.sessions.owner = self.replicas.id
+
+
+# --- addresses --------------------------------------------------------------------------------------------------
+
+
+def advertised(address: str | None, bound: tuple[str, int] | None, *, alone: bool = True) -> str | None:
+    """The URL at which others reach a listener: as ``core.replica.address`` says, with what is bound for the rest.
+
+    None where neither tells. Unless this process is ``alone`` at that address, its port is the one that it has bound.
+    """
+    if address is not None:
+        parts = urlsplit(address if "://" in address else f"http://{address}")
+        if bound is None or (alone and ("://" in address or parts.port is not None)):
+            return f"{parts.scheme}://{parts.netloc}"
+        return f"http://{_in_url(parts.hostname or '')}:{bound[1]}"
+    if bound is None:
+        return None
+    host, port = bound
+    return f"http://{_in_url(_outward(host) if _is_any(host) else host)}:{port}"
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _outward(host: str) -> str:
+    """The host's own address, by which it would send to others; of the same family as ``host``."""
+    family, other = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # Nothing is sent: a datagram socket only chooses its way (RFC 5737, RFC 3849: addresses of nobody).
+            probe.connect((other, 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "::1" if ":" in host else "127.0.0.1"

@@ -1,0 +1,293 @@
+"""Requests for sessions that live in another replica: sent there once, and answered from there as they would be here.
+
+The first replica has authenticated the caller and walked all stages; what is forwarded is the request to the upstream.
+The other gives it to its own upstream and to nothing else, so it cannot be forwarded again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import TypeVar
+
+import orjson
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import (
+    AdapterError,
+    SessionUnknown,
+    UpstreamBroken,
+    UpstreamUnanswered,
+    UpstreamUnreachable,
+)
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.exchange import JSON
+from adapter.relay.replicas.registry import Replicas
+from adapter.rules.access.principals import SESSION_ID, Caller
+from adapter.rules.access.replicas import ReplicaRecord
+from adapter.state.port import Store
+from adapter.upstream.port import (
+    Headers,
+    Pouring,
+    Sink,
+    Upstream,
+    UpstreamReply,
+    UpstreamRequest,
+    WholeReply,
+    header,
+    pour,
+)
+from adapter.wire.envelope import failure
+from adapter.wire.forwarding import (
+    MARK,
+    METHOD,
+    PATH,
+    SEAL,
+    ForwardedCaller,
+    ForwardedHead,
+    Seal,
+    decode_failure,
+    digest_of,
+    disguised,
+    encode_head,
+    kind_of,
+)
+
+LEFT = "replica sessions left"
+"""The topic under which replicas announce sessions that live on elsewhere."""
+
+ATTEMPTS = 2
+"""A request that was refused unread is sealed once more: the challenge may have expired, or the replica restarted."""
+
+LATER = 5.0
+"""Seconds that the answer of another replica gets beside those of its upstream: it tells of the silence itself."""
+
+LONGEST_FAILURE = 1 << 16
+
+LONG = 1 << 18
+"""Bytes of which a digest takes longer than half a millisecond."""
+
+_OF_THE_HOP = frozenset(
+    {"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding", MARK}
+)
+_ENDED = "The replica of the adapter that had this session ended before it answered; the call may have run."
+_REFUSED = "The replica of the adapter that has this session cannot take the call; it may have run."
+
+
+T = TypeVar("T")
+
+
+async def beside(work: Callable[[bytes], T], content: bytes) -> T:
+    """The outcome of reading all of some content; of a long one it is found in a thread."""
+    return work(content) if len(content) <= LONG else await asyncio.to_thread(work, content)
+
+
+class ForwardedReply(Pouring):
+    """An UpstreamReply that comes from another replica; its fields are those that its upstream gave it."""
+
+    __slots__ = ("_reply", "headers")
+
+    def __init__(self, reply: UpstreamReply) -> None:
+        self._reply = reply
+        self.headers: Headers = [field for field in reply.headers if field[0].lower() not in _OF_THE_HOP]
+
+    @property
+    def status(self) -> int:
+        return self._reply.status
+
+    @property
+    def whole(self) -> bytes | None:
+        return self._reply.whole
+
+    @property
+    def needs_request(self) -> bool:
+        return self._reply.needs_request
+
+    async def read(self, read_timeout: float | None) -> bytes:
+        """See UpstreamReply."""
+        return await self._reply.read(read_timeout)
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        self._reply.abort()
+
+    async def pour(self, sink: Sink, read_timeout: float | None) -> None:
+        """See Pouring."""
+        await pour(self._reply, sink, read_timeout)
+
+
+class _Unreached(Exception):
+    """The owner itself cannot be reached, whatever its upstream would say."""
+
+
+class Forwarding:
+    """Sends requests to the replicas that own their sessions. ``connect`` gives the upstream at a URL.
+
+    ``key`` is set before the first request comes.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        store: Store,
+        connect: Callable[[str], Upstream],
+        background: BackgroundTasks,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self.key = b""
+        self._replicas = replicas
+        self._store = store
+        self._connect = connect
+        self._background = background
+        self._log = log
+        self._peers: dict[str, tuple[str, Upstream]] = {}
+        self._failing: set[str] = set()
+        replicas.on_gone.append(self._gone)
+
+    def __repr__(self) -> str:
+        return f"<Forwarding to {len(self._peers)} replicas>"
+
+    async def send(
+        self, owner: str, server: str, request: UpstreamRequest, read_timeout: float | None
+    ) -> UpstreamReply:
+        """See Upstream. The answer is 404 where the owner has gone, so that the session is opened anew.
+
+        A request that may have run there is never answered so: raises UpstreamUnanswered, or what the owner's upstream
+        raised. Raises StoreUnavailable where it is not known who the owner is.
+        """
+        record = await self._replicas.find(owner)
+        for _ in range(ATTEMPTS):
+            if record is None:
+                break
+            try:
+                reply = await self._exchange(owner, record, server, request, read_timeout)
+            except _Unreached as unreached:
+                self._leave_behind(owner, server, request, str(unreached))
+                break
+            if reply is not None:
+                self._failing.discard(owner)
+                return reply
+            record = await self._replicas.find(owner, afresh=True)
+        else:
+            self._tell_once(
+                owner, "another replica refuses what is forwarded to it", setting="core.replica.address"
+            )
+        return WholeReply(404, [JSON], failure(SessionUnknown(), b"null"))
+
+    async def close(self) -> None:
+        """Drop the connections to all replicas."""
+        peers, self._peers = self._peers, {}
+        for _, peer in peers.values():
+            await peer.close()
+
+    # --- one exchange -----------------------------------------------------------------------------------------
+
+    async def _exchange(
+        self,
+        owner: str,
+        record: ReplicaRecord,
+        server: str,
+        request: UpstreamRequest,
+        read_timeout: float | None,
+    ) -> UpstreamReply | None:
+        """The answer of the owner, None where it did not take the request. Raises _Unreached, and as ``send``."""
+        sealed, nonce = await self._sealed(owner, record, server, request, read_timeout)
+        within = None if read_timeout is None else read_timeout + LATER
+        try:
+            reply = await self._peer(owner, record.address).send(sealed, within)
+        except UpstreamUnreachable as error:
+            raise _Unreached(str(error)) from None
+        except (UpstreamUnanswered, UpstreamBroken):
+            # Also of one that went silent, to which the connections were dropped.
+            raise UpstreamUnanswered(_ENDED) from None
+        kind = kind_of(header(reply.headers, MARK), self.key, nonce, reply.status)
+        if kind == "answer":
+            return ForwardedReply(reply)
+        if kind == "failure":
+            raise await _failure_of(reply)
+        reply.abort()
+        if reply.status != 404:
+            raise UpstreamUnanswered(_REFUSED)
+        return None
+
+    async def _sealed(
+        self,
+        owner: str,
+        record: ReplicaRecord,
+        server: str,
+        request: UpstreamRequest,
+        read_timeout: float | None,
+    ) -> tuple[UpstreamRequest, str]:
+        """The request as it travels, and its nonce."""
+        head = encode_head(
+            ForwardedHead(
+                server,
+                request.method,
+                list(request.headers),
+                request.query,
+                request.purpose.value,
+                request.repeatable(),
+                read_timeout,
+                self._described(request.caller),
+            )
+        )
+        content = head + request.body
+        nonce = secrets.token_hex(12)
+        seal = Seal(owner, record.challenge, nonce, len(head), len(content), await beside(digest_of, content))
+        fields = [(SEAL, seal.signed(self.key)), ("Content-Type", "application/octet-stream")]
+        sealed = UpstreamRequest(
+            METHOD, fields, content, repeatable=request.repeatable, purpose=request.purpose
+        )
+        return sealed, nonce
+
+    def _described(self, caller: Caller) -> ForwardedCaller:
+        fields = caller.lower_fields()
+        # Results may be kept for callers with equal fields, so a secret must differ from others without being told.
+        secret = {
+            name: disguised(self.key, fields[name])
+            for name in (SESSION_ID, *caller.withheld)
+            if name in fields
+        }
+        return ForwardedCaller(caller.principal, caller.entrance, fields | secret, sorted(caller.withheld))
+
+    def _peer(self, owner: str, address: str) -> Upstream:
+        known = self._peers.get(owner)
+        if known is None or known[0] != address:
+            self._gone(owner)
+            known = self._peers[owner] = address, self._connect(address.rstrip("/") + PATH)
+        return known[1]
+
+    # --- replicas that go -------------------------------------------------------------------------------------
+
+    def _gone(self, owner: str) -> None:
+        """Drop the connections to a replica; what is under way there ends as a broken answer."""
+        self._failing.discard(owner)
+        known = self._peers.pop(owner, None)
+        if known is not None:
+            self._background.run(known[1].close())
+
+    def _leave_behind(self, owner: str, server: str, request: UpstreamRequest, why: str) -> None:
+        """Tell a replica that may be alive all the same that a session of it goes on elsewhere."""
+        self._tell_once(owner, "another replica cannot be reached", why=why)
+        session = header(request.headers, "mcp-session-id")
+        self._store.announce(LEFT, orjson.dumps([owner, server, session]))
+
+    def _tell_once(self, owner: str, event: str, **facts: str) -> None:
+        """Log what is wrong with a replica, until it takes a request again or has gone."""
+        if owner not in self._failing:
+            self._failing.add(owner)
+            self._log.warning(event, replica=owner, **facts)
+
+
+async def _failure_of(reply: UpstreamReply) -> AdapterError:
+    """The failure that the owner's upstream raised. Raises UpstreamBroken where it breaks off."""
+    data = b""
+    try:
+        while len(data) <= LONGEST_FAILURE and (chunk := await reply.read(LATER)):
+            data += chunk
+        return decode_failure(data)
+    except ValueError:
+        return UpstreamBroken(_REFUSED)
+    finally:
+        reply.abort()

@@ -1,0 +1,247 @@
+"""Requests that other replicas forward to sessions of this one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import orjson
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, BadRequest, InternalError, NotFound
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.exchange import JSON
+from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, beside
+from adapter.relay.replicas.registry import Replicas
+from adapter.rules.access.principals import Caller, Entrance
+from adapter.upstream.port import (
+    STREAM,
+    Headers,
+    Purpose,
+    Upstream,
+    UpstreamReply,
+    UpstreamRequest,
+    WholeReply,
+    always,
+    header,
+    never,
+)
+from adapter.wire.forwarding import (
+    MARK,
+    ForwardedHead,
+    Kind,
+    Seal,
+    decode_head,
+    encode_failure,
+    mark,
+    read_seal,
+)
+
+_ENTRANCES: Mapping[str, Entrance] = {"mcp": "mcp", "http": "http"}
+
+_CLOSING = 10.0
+"""Seconds in which a session that lives on elsewhere is to end here."""
+
+UNUSED = 60.0
+"""Seconds after which a session that another replica could not reach is ended here, unless it was used."""
+
+MOST_LEFT = 10_000
+"""Sessions that are waited for so long; the first of more ends at once."""
+
+
+class LeftSessions:
+    """Sessions that another replica could not reach and may have opened anew. ``end`` is called with the server and the
+    id of each that nobody uses for ``unused`` seconds.
+    """
+
+    def __init__(self, end: Callable[[str, str], None], unused: float = UNUSED) -> None:
+        self._end = end
+        self._unused = unused
+        self._waiting: dict[tuple[str, str], asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, server: str, session: str) -> None:
+        """Wait for the next use of a session."""
+        key = server, session
+        if key in self._waiting:
+            return
+        if len(self._waiting) >= MOST_LEFT:
+            self._over(next(iter(self._waiting)))
+        loop = asyncio.get_running_loop()
+        self._waiting[key] = loop.call_later(self._unused, self._over, key)
+
+    def used(self, server: str, session: str | None) -> None:
+        """Note that a session is used here, so it lives nowhere else."""
+        timer = None if session is None else self._waiting.pop((server, session), None)
+        if timer is not None:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        for timer in self._waiting.values():
+            timer.cancel()
+        self._waiting.clear()
+
+    def _over(self, key: tuple[str, str]) -> None:
+        self._waiting.pop(key).cancel()
+        self._end(*key)
+
+
+class MarkedReply(NamedTuple):
+    """The answer to a forwarded request: ``headers`` are those of ``reply``, and the mark.
+
+    ``endless``: it has no end of its own.
+    """
+
+    headers: Headers
+    reply: UpstreamReply
+    endless: bool
+
+
+class Home:
+    """Gives requests that replicas forward to ``upstreams``, by their servers, and to nothing else.
+
+    ``key`` is set before the first request comes.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        upstreams: Mapping[str, Upstream],
+        background: BackgroundTasks,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self.key = b""
+        self._replicas = replicas
+        self._upstreams = upstreams
+        self._background = background
+        self._log = log
+        self._streams: set[UpstreamReply] = set()
+        self.left = LeftSessions(self._end_soon)
+        self._leaving = False
+        self._quiet_until: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<Home of {len(self._upstreams)} servers: {len(self._streams)} streams>"
+
+    def admit(self, text: str | None) -> Seal:
+        """The seal of a request that may come in, once. Raises NotFound for any other, as for any path where nothing
+        is, and logs the reason."""
+        try:
+            seal, mac = read_seal(text or "")
+        except ValueError:
+            raise self._refused("it has no seal") from None
+        if not self.key or not seal.is_signed(mac, self.key):
+            raise self._refused("its seal is not that of a replica")
+        if seal.owner != self._replicas.id:
+            raise self._refused("it is for another replica")
+        if self._leaving:
+            raise NotFound()
+        reason = self._replicas.challenges.refusal(seal.challenge, seal.nonce)
+        if reason is not None:
+            raise self._refused(reason)
+        return seal
+
+    def _refused(self, why: str) -> NotFound:
+        """The answer to what no replica may have sent; in the log once a second for each reason."""
+        now = time.monotonic()
+        if now >= self._quiet_until.get(why, 0.0):
+            self._quiet_until[why] = now + 1.0
+            self._log.warning("a request in the name of a replica was refused", why=why)
+        return NotFound()
+
+    async def serve(self, seal: Seal, content: bytes) -> MarkedReply:
+        """The answer to an admitted request. Raises NotFound for another content than the sealed one."""
+        if not await beside(seal.covers, content):
+            raise self._refused("it has another content than was sealed")
+        try:
+            head = decode_head(content[: seal.head_size])
+            request, upstream = self._request(head, content[seal.head_size :])
+        except (ValueError, KeyError):
+            return self.failed(seal, BadRequest("The replicas of the adapter have different settings."))
+        if self.left:
+            self.left.used(head.server, header(head.headers, "mcp-session-id"))
+        try:
+            reply = await upstream.send(request, head.read_timeout)
+        except AdapterError as error:
+            return self.failed(seal, error)
+        except Exception:
+            self._log.exception("a forwarded request failed unexpectedly", server=head.server)
+            return self.failed(seal, InternalError())
+        endless = request.purpose is STREAM
+        if endless and reply.whole is None:
+            self._streams.add(reply)
+        return MarkedReply([*reply.headers, self._mark(seal, "answer", reply.status)], reply, endless)
+
+    def release(self, reply: UpstreamReply) -> None:
+        """Let go of an answer that has left, or whose receiver has gone."""
+        self._streams.discard(reply)
+        reply.abort()
+
+    def leave(self) -> None:
+        """Take no more requests, and end streams that have no end of their own: their clients come back elsewhere."""
+        self._leaving = True
+        self.left.close()
+        for stream in list(self._streams):
+            stream.abort()
+
+    def _request(self, head: ForwardedHead, body: bytes) -> tuple[UpstreamRequest, Upstream]:
+        caller = Caller(
+            head.caller.principal,
+            _ENTRANCES[head.caller.entrance],
+            head.caller.fields,
+            frozenset(head.caller.withheld),
+        )
+        request = UpstreamRequest(
+            head.method,
+            head.headers,
+            body,
+            caller,
+            head.query,
+            always if head.repeatable else never,
+            Purpose(head.purpose),
+        )
+        return request, self._upstreams[head.server]
+
+    def failed(self, seal: Seal, error: AdapterError) -> MarkedReply:
+        """The answer to an admitted request that has failed."""
+        body = encode_failure(error)
+        if len(body) > LONGEST_FAILURE:
+            body = encode_failure(type(error)())
+        return MarkedReply([JSON, self._mark(seal, "failure", 200)], WholeReply(200, [JSON], body), False)
+
+    def _mark(self, seal: Seal, kind: Kind, status: int) -> tuple[str, str]:
+        return MARK, mark(self.key, seal.nonce, kind, status)
+
+    # --- sessions that live on elsewhere ----------------------------------------------------------------------
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """Note a session that another replica could not reach here, and is about to open anew."""
+        if topic != LEFT:
+            return
+        try:
+            owner, server, session = orjson.loads(body)
+        except (ValueError, TypeError):  # another version's
+            return
+        if owner == self._replicas.id and server in self._upstreams and isinstance(session, str):
+            self.left.add(server, session)
+
+    def _end_soon(self, server: str, session: str) -> None:
+        self._background.run(self._end(self._upstreams[server], session))
+
+    async def _end(self, upstream: Upstream, session: str) -> None:
+        request = UpstreamRequest("DELETE", [("Mcp-Session-Id", session)], repeatable=always)
+        try:
+            (await upstream.send(request, _CLOSING)).abort()
+        except AdapterError as error:
+            self._log.info("a session that lives on elsewhere could not be ended", why=str(error))

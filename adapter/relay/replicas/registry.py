@@ -1,0 +1,236 @@
+"""The replicas that share a store: this one's row, renewed every few seconds, and those of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import StoreUnavailable
+from adapter.rules.access.replicas import (
+    Challenges,
+    Found,
+    ReplicaRecord,
+    Sightings,
+    decode_replica,
+    encode_replica,
+    is_replica_id,
+)
+from adapter.state.port import ABSENT, Conflict, Row, Store
+
+TABLE = "replicas"
+
+ACCEPTED = 20
+"""Challenges of a replica that count at the same time, the last ones: those of a minute."""
+
+_PAGE = 500
+
+
+class ReplicaTerms(NamedTuple):
+    """A row is written every ``interval`` seconds.
+
+    A replica has gone when its row did not change in ``looks`` looks, and for ``lease`` seconds.
+    """
+
+    interval: float = 3.0
+    looks: int = 4
+    lease: float = 12.0
+
+
+TERMS = ReplicaTerms()
+
+
+class OtherReplica(NamedTuple):
+    """A replica as this one sees it. ``age``: seconds since its row changed last, by the clock of this process."""
+
+    id: str
+    record: ReplicaRecord
+    age: float
+
+
+def replica_id() -> str:
+    """A new id, which no other process has."""
+    return secrets.token_hex(8)
+
+
+class Replicas:
+    """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds.
+
+    A replica that has gone loses its row: whoever deletes it at the version at which it was silent decides that, so
+    that a replica which only was slow learns of it when it renews its row. It then calls ``on_displaced``: its
+    sessions may live elsewhere by now. ``on_gone`` are called with the id of each replica that has gone.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        replica: str,
+        version: str,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
+        terms: ReplicaTerms = TERMS,
+    ) -> None:
+        self.id = replica
+        self.challenges = Challenges(ACCEPTED)
+        self.on_displaced: list[Callable[[], None]] = []
+        self.on_gone: list[Callable[[str], None]] = []
+        self._store = store
+        self._log = log
+        self._terms = terms
+        self.sightings = Sightings(terms.looks, terms.lease)
+        self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "")
+        self._next = secrets.token_hex(16)
+        self._version: int | None = None
+        self._beat: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Replicas: {self.id!r} sees {len(self.sightings)} others>"
+
+    # --- this one ---------------------------------------------------------------------------------------------
+
+    async def join(self, address: str) -> None:
+        """Let the others know this replica by its address (a URL) until ``close``. Raises StoreUnavailable."""
+        self._record = replace(self._record, address=address)
+        row = await self._store.get(TABLE, self.id)
+        # One that ended without a word, under the id of the settings: it is not waited for.
+        self._version = ABSENT if row is None else row.version
+        await self.renew()
+        await self.look()
+        self._beat = asyncio.get_running_loop().create_task(self._run())
+
+    async def leave(self) -> None:
+        """Tell the others that no more requests are taken; those under way go on. A failure of the store is ignored."""
+        self._record = replace(self._record, leaving=True)
+        if self._version is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await self.renew()
+
+    async def close(self) -> None:
+        """Remove the row. A failure of the store is ignored: the others notice the silence."""
+        if self._beat is not None:
+            self._beat.cancel()
+            await asyncio.gather(self._beat, return_exceptions=True)
+        if self._version is not None:
+            self._version = None
+            with contextlib.suppress(StoreUnavailable, Conflict):
+                row = await self._store.get(TABLE, self.id)
+                found = None if row is None else _read(row)
+                if row is not None and found is not None and found.incarnation == self._record.incarnation:
+                    await self._store.delete(TABLE, self.id, expected=row.version)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._terms.interval)
+            try:
+                await self.renew()
+                await self.look()
+            except StoreUnavailable:
+                # Who watches the store tells of it.
+                continue
+            except Exception:
+                # Without its row the others would take its sessions over.
+                self._log.exception("the row of this replica could not be renewed")
+
+    async def renew(self) -> None:
+        """Write the row anew, with another challenge. Raises StoreUnavailable."""
+        record = replace(self._record, challenge=self._next)
+        # First: the others may read the row before this process learns that it was written. While the store fails
+        # it is the same one, so that the last that they have read goes on to count.
+        self.challenges.announce(record.challenge)
+        try:
+            row = await self._store.put(TABLE, self.id, encode_replica(record), expected=self._version)
+        except Conflict:
+            row = await self._regain(record)
+        self._version = row.version
+        self._next = secrets.token_hex(16)
+
+    async def _regain(self, record: ReplicaRecord) -> Row:
+        """Write the row that another process has changed, or that a failed attempt has written all the same."""
+        row = await self._store.get(TABLE, self.id)
+        found = None if row is None else _read(row)
+        if row is not None and found is not None and found.incarnation == record.incarnation:
+            return await self._store.put(TABLE, self.id, encode_replica(record), expected=row.version)
+        if row is None:
+            self._log.warning("the other replicas took this one for gone", replica=self.id)
+        else:
+            taken, self.id = self.id, f"{self.id[:55]}-{secrets.token_hex(4)}"
+            self._log.error(
+                "another process has the id of this replica",
+                replica=taken,
+                now=self.id,
+                setting="core.replica.id",
+            )
+        for displaced in self.on_displaced:
+            displaced()
+        return await self._store.put(TABLE, self.id, encode_replica(record))
+
+    # --- the others -------------------------------------------------------------------------------------------
+
+    def others(self) -> list[OtherReplica]:
+        """The other replicas, by their ids."""
+        now = time.monotonic()
+        return [
+            OtherReplica(replica, sighting.found.record, now - sighting.since)
+            for replica, sighting in sorted(self.sightings.all().items())
+        ]
+
+    async def find(self, replica: str, *, afresh: bool = False) -> ReplicaRecord | None:
+        """The row of another replica that takes requests, None if there is none. Raises StoreUnavailable.
+
+        It is read from the store where it is not known here, or ``afresh``.
+        """
+        sighting = None if afresh else self.sightings.get(replica)
+        if sighting is None:
+            if not is_replica_id(replica) or replica == self.id:
+                return None
+            row = await self._store.get(TABLE, replica)
+            record = None if row is None else _read(row)
+            if row is None or record is None:
+                self._forget(replica)
+                return None
+            sighting = self.sightings.meet(replica, Found(record, row.version), time.monotonic())
+        found = sighting.found.record
+        # One whose address is now this one's ended without a word a moment ago.
+        return None if found.leaving or found.address == self._record.address else found
+
+    async def look(self) -> None:
+        """Look at the rows of all, and delete those of replicas that have gone. Raises StoreUnavailable."""
+        rows = await self._rows()
+        rows.pop(self.id, None)
+        silent, gone = self.sightings.look(rows, time.monotonic())
+        for replica in silent:
+            with contextlib.suppress(Conflict):
+                await self._store.delete(TABLE, replica, expected=rows[replica].version)
+                self._log.warning("a replica has gone without a word", replica=replica)
+                gone.append(replica)
+        for replica in gone:
+            self._forget(replica)
+
+    def _forget(self, replica: str) -> None:
+        self.sightings.forget(replica)
+        for listener in self.on_gone:
+            listener(replica)
+
+    async def _rows(self) -> dict[str, Found]:
+        found: dict[str, Found] = {}
+        after = ""
+        while True:
+            rows = await self._store.scan(TABLE, after=after, limit=_PAGE)
+            found |= {row.key: Found(record, row.version) for row in rows if (record := _read(row))}
+            if len(rows) < _PAGE:
+                return found
+            after = rows[-1].key
+
+
+def _read(row: Row) -> ReplicaRecord | None:
+    """The record of a row, None where another version of the adapter wrote what this one cannot read."""
+    try:
+        return decode_replica(row.value)
+    except ValueError:
+        return None

@@ -1,0 +1,153 @@
+"""The sessions that this process has used lately, and the time since when each is known to be right.
+
+What is kept here is a cache of rows. A session is *fresh* while its epoch is the cache's: the hot path compares the two
+numbers and makes no round trip. A word of another process makes one session stale, and a gap in the words makes all
+stale, by counting the epoch up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import islice
+from weakref import WeakValueDictionary
+
+from adapter.relay.sessions.session import STALE, UNNAMED, Session
+from adapter.rules.access.sessions import SessionRecord, SessionState
+
+KEPT = 900.0
+"""Seconds for which a session is known that nobody uses."""
+
+MOST_KNOWN = 50_000
+"""Sessions that are known at the same time, unless more are in use; each takes about a kilobyte."""
+
+SLICE = 2000
+"""Sessions that are looked at in one turn of the loop, which takes about a millisecond."""
+
+
+class Reading:
+    """A read of one session's row that is under way. ``changed``: what comes of it may be old already."""
+
+    __slots__ = ("changed", "epoch", "key")
+
+    def __init__(self, key: str, epoch: int) -> None:
+        self.key = key
+        self.epoch = epoch
+        self.changed = False
+
+
+class SessionCache:
+    """``open`` are the sessions at hand, by their keys.
+
+    One that was forgotten while some request still works with it is found again as the same object, so that there are
+    never two of one session. ``crowded`` is set when there are more than MOST_KNOWN. ``on_renewed`` is called with the
+    id of a server that forgot a session, as another process has found out.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[str, Session] = {}
+        self.epoch = 0
+        self.crowded = asyncio.Event()
+        self.on_renewed: Callable[[str], None] | None = None
+        self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
+        self._readings: dict[str, list[Reading]] = {}
+
+    def __repr__(self) -> str:
+        return f"<SessionCache: {len(self.open)} known>"
+
+    def get(self, key: str) -> Session | None:
+        """The session if this process knows it, fresh or not."""
+        session = self.open.get(key)
+        if session is None and self._forgotten and (session := self._forgotten.pop(key, None)) is not None:
+            self.open[key] = session
+        return session
+
+    def keep(self, key: str, version: int, record: SessionRecord, epoch: int) -> Session:
+        """Know a session by its row, which was right in that epoch."""
+        session = self.get(key)
+        if session is None:
+            session = Session(
+                key=key,
+                server=record.server,
+                principal=record.principal,
+                upstream=record.upstream,
+                last_seen=record.times.last_seen,
+                created=record.times.created,
+                asleep=record.state is SessionState.IDLE,
+                version=version,
+                epoch=epoch,
+            )
+            session.unnamed = key.startswith(UNNAMED)
+            self.open[key] = session
+            if len(self.open) > MOST_KNOWN:
+                self.crowded.set()
+        else:
+            is_renewed = session.follow(record)
+            session.version, session.epoch = version, epoch
+            if is_renewed and self.on_renewed is not None:
+                self.on_renewed(session.server)
+        return session
+
+    def drop(self, key: str, only: Session | None = None) -> None:
+        """Remove a session that is not open any more, and end its streams; ``only`` if it is still this one."""
+        session = self.get(key)
+        if session is not None and (only is None or session is only):
+            del self.open[key]
+            session.end_streams()
+
+    # --- freshness --------------------------------------------------------------------------------------------
+
+    def begin(self, key: str) -> Reading:
+        """Note that a session's row is going to be read, until ``end``."""
+        reading = Reading(key, self.epoch)
+        self._readings.setdefault(key, []).append(reading)
+        return reading
+
+    def end(self, reading: Reading) -> None:
+        """The row has been read, or could not be."""
+        readings = self._readings[reading.key]
+        readings.remove(reading)
+        if not readings:
+            del self._readings[reading.key]
+
+    def changed(self, key: str) -> Session | None:
+        """Another process has changed the row: the session, which is stale now, if it is known."""
+        self.written(key)
+        session = self.get(key)
+        if session is not None:
+            session.epoch = STALE
+        return session
+
+    def written(self, key: str) -> None:
+        """Somebody wrote the row: reads of it that are under way may bring what was there before."""
+        for reading in self._readings.get(key, ()):
+            reading.changed = True
+
+    def listening(self) -> list[Session]:
+        """The sessions with open streams."""
+        return [session for session in self.open.values() if session.listens]
+
+    # --- forgetting -------------------------------------------------------------------------------------------
+
+    async def forget_unused(self, now: float) -> None:
+        """Forget sessions that were not used for KEPT seconds before ``now`` (Unix seconds), and others while there
+        are too many, those of them first that were not used for longer. None that is in use is forgotten.
+        """
+        self.crowded.clear()
+        kept = KEPT
+        await self._forget_before(now - kept)
+        while len(self.open) > MOST_KNOWN and kept > 1.0:
+            kept /= 2
+            await self._forget_before(now - kept)
+
+    async def _forget_before(self, unused_since: float) -> None:
+        sessions = iter(list(self.open.values()))
+        while part := list(islice(sessions, SLICE)):
+            for session in _unused(part, unused_since):
+                if self.open.pop(session.key, None) is not None:
+                    self._forgotten[session.key] = session
+            await asyncio.sleep(0)
+
+
+def _unused(sessions: list[Session], since: float) -> Iterator[Session]:
+    return (session for session in sessions if session.last_seen <= since and not session.in_use)

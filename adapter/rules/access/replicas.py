@@ -1,0 +1,197 @@
+"""Replicas of one adapter: the row of each, the silence of one that has gone, and sessions that live in one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from adapter.wire.forwarding import REPLICA_ID
+
+# --- owners -----------------------------------------------------------------------------------------------------
+
+
+def is_replica_id(text: str) -> bool:
+    """Tell whether a text may be the id of a replica: 1 to 64 letters, digits, dots, underscores and hyphens."""
+    return re.fullmatch(REPLICA_ID, text) is not None
+
+
+def owned(owner: str, token: str) -> str:
+    """The id of an upstream session that lives in the replica ``owner``. ``token`` has no colon in it."""
+    return f"{owner}:{token}"
+
+
+def owner_of(session_id: str | None) -> str | None:
+    """The replica in which an upstream session lives; None for one that names none."""
+    if session_id is None:
+        return None
+    return session_id.rpartition(":")[0] or None
+
+
+# --- rows -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRecord:
+    """The row of a replica. ``address`` is the URL at which the others reach it, ``started`` is Unix time by its clock.
+
+    ``incarnation`` is another for each process. ``challenge`` is named by requests that are forwarded to it, and
+    changes each time the row is written. ``leaving``: it is about to stop, and takes no more requests.
+    """
+
+    address: str
+    version: str
+    started: float
+    incarnation: str
+    challenge: str
+    leaving: bool = False
+
+
+_FORMAT = 1
+_TEXTS = ("address", "version", "incarnation", "challenge")
+
+
+def encode_replica(record: ReplicaRecord) -> bytes:
+    """The record as one JSON object."""
+    fields: dict[str, Any] = {
+        "format": _FORMAT,
+        "address": record.address,
+        "version": record.version,
+        "started": record.started,
+        "incarnation": record.incarnation,
+        "challenge": record.challenge,
+        "leaving": record.leaving,
+    }
+    return orjson.dumps(fields)
+
+
+def decode_replica(data: bytes) -> ReplicaRecord:
+    """The record out of a row's value. Raises ValueError if this version cannot read it."""
+    fields = orjson.loads(data)
+    if not isinstance(fields, dict) or fields.pop("format", None) != _FORMAT:
+        raise ValueError("not a replica's row")
+    try:
+        record = ReplicaRecord(**fields)
+    except TypeError as error:
+        raise ValueError("not a replica's row") from error
+    if not all(isinstance(getattr(record, name), str) for name in _TEXTS) or not isinstance(
+        record.started, int | float
+    ):
+        raise ValueError("not a replica's row")
+    return record
+
+
+# --- life and silence -------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """A replica's row as it was read, at its version in the store."""
+
+    record: ReplicaRecord
+    version: int
+
+
+@dataclass(slots=True)
+class Sighting:
+    """A replica as this one sees it. Its row changed last at ``since``, and not in the last ``looks`` looks."""
+
+    found: Found
+    since: float
+    looks: int = 0
+
+
+class Sightings:
+    """The other replicas. One whose row did not change in ``looks`` looks over at least ``lease`` seconds is silent.
+
+    Times are of a clock of this process that never goes back: no time that another machine wrote counts. Only looks
+    that succeeded count, so that nobody seems silent while the store is away.
+    """
+
+    def __init__(self, looks: int, lease: float) -> None:
+        self._looks = looks
+        self._lease = lease
+        self._seen: dict[str, Sighting] = {}
+
+    def __repr__(self) -> str:
+        return f"<Sightings: {len(self._seen)} replicas>"
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def get(self, replica: str) -> Sighting | None:
+        """A replica that is known, None for another."""
+        return self._seen.get(replica)
+
+    def all(self) -> dict[str, Sighting]:
+        """The replicas by their ids."""
+        return dict(self._seen)
+
+    def meet(self, replica: str, found: Found, now: float) -> Sighting:
+        """Note a row that was read by itself."""
+        known = self._seen.get(replica)
+        if known is None or known.found != found:
+            known = self._seen[replica] = Sighting(found, now)
+        return known
+
+    def forget(self, replica: str) -> None:
+        """Note that a replica has no row any more."""
+        self._seen.pop(replica, None)
+
+    def look(self, rows: Mapping[str, Found], now: float) -> tuple[list[str], list[str]]:
+        """Note all rows that there are. Returns the replicas that have become silent, and those whose row is gone."""
+        gone = [replica for replica in self._seen if replica not in rows]
+        for replica in gone:
+            del self._seen[replica]
+        for replica, found in rows.items():
+            known = self._seen.get(replica)
+            # Versions begin anew where a row was deleted, so the row itself is compared.
+            if known is not None and known.found == found:
+                known.looks += 1
+            else:
+                self._seen[replica] = Sighting(found, now)
+        return [replica for replica, each in self._seen.items() if self._is_silent(each, now)], gone
+
+    def _is_silent(self, sighting: Sighting, now: float) -> bool:
+        return sighting.looks >= self._looks and now - sighting.since >= self._lease
+
+
+# --- challenges -------------------------------------------------------------------------------------------------
+
+MOST_NONCES = 100_000
+"""Requests that may name one challenge. It is that of a few seconds."""
+
+
+class Challenges:
+    """The challenges that a replica accepts: the last ``most`` that it has announced, each nonce once.
+
+    So a captured request is worth nothing to anybody: not a second time, not to another replica, and not when its
+    challenge is no longer accepted. No clocks are compared.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._nonces: dict[str, set[str]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Challenges: {len(self._nonces)}>"
+
+    def announce(self, challenge: str) -> None:
+        """Accept a challenge from now on, and the oldest of too many no more."""
+        self._nonces.setdefault(challenge, set())
+        while len(self._nonces) > self._most:
+            del self._nonces[next(iter(self._nonces))]
+
+    def refusal(self, challenge: str, nonce: str) -> str | None:
+        """The reason why a request is refused, for operators; None: it is accepted, this once."""
+        nonces = self._nonces.get(challenge)
+        if nonces is None:
+            return "it has expired"
+        if nonce in nonces:
+            return "it came before"
+        if len(nonces) >= MOST_NONCES:
+            return "too many came at once"
+        nonces.add(nonce)
+        return None

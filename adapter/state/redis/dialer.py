@@ -1,0 +1,139 @@
+"""Connections to Redis, opened by redis-py: TCP or TLS, login and database, or the primary that Sentinel names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hiredis import pack_command
+from redis.asyncio.connection import Connection, SSLConnection
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from adapter.errors import StoreUnavailable
+from adapter.state.redis.address import RedisAddress, RedisServer
+from adapter.state.redis.failures import LOST, LinkLost, unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class RedisTls:
+    """TLS to the servers: ``ca`` replaces the authorities of the system, ``certificate`` and ``key`` are the own ones.
+
+    ``insecure`` accepts any certificate.
+    """
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
+
+    def options(self) -> dict[str, Any]:
+        """The options of redis-py."""
+        paths = {"ssl_ca_certs": self.ca, "ssl_certfile": self.certificate, "ssl_keyfile": self.key}
+        given = {name: str(path) for name, path in paths.items() if path is not None}
+        return given | {
+            "ssl_cert_reqs": "none" if self.insecure else "required",
+            "ssl_check_hostname": not self.insecure,
+        }
+
+
+class LinkConnection(Connection):
+    """A connection that is opened once, and written to without waiting."""
+
+    opened = False
+
+    async def _connect(self) -> None:
+        # redis-py opens a lost connection again by itself, and a command would go out twice.
+        if self.opened:
+            raise LinkLost(LOST)
+        self.opened = True
+        await super()._connect()  # type: ignore[no-untyped-call]  # as redis-py has it
+
+    def write(self, data: bytes) -> None:
+        """Send bytes soon, if the connection is still there."""
+        if self._writer is not None:
+            self._writer.write(data)
+
+    def abort(self) -> None:
+        """Close at once, also if the server takes no bytes any more."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+
+class LinkTlsConnection(LinkConnection, SSLConnection):
+    """The same over TLS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialer:
+    """Opens connections to the servers of an address. ``timeout`` is the time for one, in seconds."""
+
+    address: RedisAddress
+    timeout: float
+    tls: RedisTls = field(default_factory=RedisTls)
+
+    async def dial(self, endpoint: RedisServer | None = None) -> LinkConnection:
+        """A connection to a server, without ``endpoint`` to the only one or the primary. Raises StoreUnavailable."""
+        connection: LinkConnection | None = None
+        try:
+            async with asyncio.timeout(self.timeout):
+                host, port = endpoint or await self._primary()
+                connection = self._made(host, port)
+                await connection.connect()  # type: ignore[no-untyped-call]  # as above
+        except BaseException as error:
+            if connection is not None:
+                connection.abort()
+                await connection.disconnect(nowait=True)
+            if isinstance(error, (RedisError, OSError, StoreUnavailable)):
+                raise unavailable(error) from None
+            raise
+        return connection
+
+    def _made(self, host: str, port: int) -> LinkConnection:
+        options = self._options(self.address.username, self.address.password)
+        if not self.address.cluster:
+            options["db"] = self.address.database
+        made = LinkTlsConnection if self.address.tls else LinkConnection
+        return made(host=host, port=port, **options)
+
+    def _options(self, username: str | None, password: str | None) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            "username": username,
+            "password": password,
+            "protocol": 2,
+            # How long something may take is decided here, for all of it.
+            "socket_timeout": None,
+            "socket_connect_timeout": self.timeout,
+            "socket_keepalive": True,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        return options | (self.tls.options() if self.address.tls else {})
+
+    async def _primary(self) -> RedisServer:
+        address = self.address
+        if address.service is None:
+            return address.endpoints[0]
+        options = self._options(address.sentinel_username, address.sentinel_password)
+        sentinel = Sentinel([*address.endpoints], sentinel_kwargs={**options, "ssl": address.tls})  # type: ignore[no-untyped-call]  # as above
+        try:
+            host, port = await sentinel.discover_master(address.service)
+        except MasterNotFoundError:
+            raise StoreUnavailable("No Redis Sentinel that answers knows a primary of the service.") from None
+        finally:
+            await sentinel.aclose()
+        return RedisServer(str(host), int(port))
+
+
+Dial = Callable[[], Awaitable[LinkConnection]]
+"""Open a connection. Raises StoreUnavailable."""
+
+
+def packed(words: tuple[bytes, ...]) -> bytes:
+    """A command as it is sent."""
+    command: bytes = pack_command(words)  # type: ignore[arg-type]  # any number of words, not one
+    return command

@@ -1,0 +1,147 @@
+"""Keys and values in Redis: the place of a row, the bytes of a row, and the bytes of a word to other replicas.
+
+Rows are divided into partitions by their group. All keys of a partition have the same hash tag, so a cluster keeps
+them on one node, and one script may change any of them.
+
+| key | type | holds |
+|---|---|---|
+| ``BASE:{0}:format`` | string | number of the format and of the partitions |
+| ``BASE:{P}:rows:TABLE`` | hash | key of a row -> its version, due time and value |
+| ``BASE:{P}:keys:TABLE`` | sorted set | keys of the rows, all with score 0, so in order of bytes |
+| ``BASE:{P}:dues:TABLE`` | sorted set | keys of the rows that have a due time, which is the score |
+
+``BASE:{P}:changes`` is no key but the channel on which the changes of a partition are told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import NamedTuple
+
+import orjson
+
+from adapter.state.port import Row, group_of
+
+FORMAT = 1
+"""Number of this layout, in the row of the format."""
+
+LONGEST_WORD = 64 << 10
+"""Bytes of a message that names the rows of a change; of a change with more, only the change itself is told."""
+
+
+class TableKeys(NamedTuple):
+    """The three keys of a table in one partition."""
+
+    rows: bytes
+    keys: bytes
+    dues: bytes
+
+
+class Layout:
+    """The names of keys below ``base``, with so many ``partitions``."""
+
+    def __init__(self, base: str, partitions: int) -> None:
+        self.partitions = partitions
+        self.format = f"{base}:{{0}}:format".encode()
+        self.channels = [f"{base}:{{{number}}}:changes".encode() for number in range(partitions)]
+        self._base = base
+        self._tables: dict[tuple[str, int], TableKeys] = {}
+
+    def partition_of(self, group: str) -> int:
+        """The partition of a group of rows; the same in every process."""
+        digest = blake2b(group.encode(), digest_size=8).digest()
+        return int.from_bytes(digest) % self.partitions
+
+    def partition_of_key(self, key: str) -> int:
+        """The partition of a row. Raises UnicodeEncodeError for a key that is no valid text."""
+        return self.partition_of(group_of(key))
+
+    def keys_of(self, table: str, partition: int) -> TableKeys:
+        """The keys of a table in a partition. There are as many tables as the code has names for."""
+        found = self._tables.get((table, partition))
+        if found is None:
+            names = (f"{self._base}:{{{partition}}}:{kind}:{table}".encode() for kind in TableKeys._fields)
+            found = self._tables[table, partition] = TableKeys(*names)
+        return found
+
+
+def encoded_due(due: float | None) -> bytes:
+    """A due time as the scripts read it: a number, or nothing. Raises ValueError for one that is no number."""
+    if due is None:
+        return b""
+    if math.isnan(due):
+        raise ValueError("a due time is a number")
+    return repr(float(due)).encode()
+
+
+def decoded_row(key: bytes, cell: bytes) -> Row:
+    """The row of a field: version, due time or a dash, and the value, divided by one space each.
+
+    Raises ValueError for bytes that no version of the adapter has written.
+    """
+    version, due, value = cell.split(b" ", 2)
+    return Row(key.decode(), value, int(version), None if due == b"-" else float(due))
+
+
+def key_ranges(group: str | None, after: str) -> list[tuple[bytes, bytes]]:
+    """The ranges of keys above ``after`` of one group, or of all, in order, as Redis writes lexical ranges."""
+    low = after.encode()
+    if group is None:
+        return [(b"(" + low, b"+")]
+    if "/" in group:
+        return []  # no row's group has one
+    whole, inside, behind = group.encode(), f"{group}/".encode(), f"{group}0".encode()
+    ranges = [(b"[" + whole, b"[" + whole)] if low < whole else []
+    if low < inside:
+        ranges.append((b"[" + inside, b"(" + behind))
+    elif low < behind:
+        ranges.append((b"(" + low, b"(" + behind))
+    return ranges
+
+
+class Word(NamedTuple):
+    """A message of another replica. ``rows`` are (table, key); None: any rows of the partition.
+
+    An announcement has a ``topic`` and a ``body``.
+    """
+
+    origin: str
+    rows: list[tuple[str, str]] | None = None
+    topic: str | None = None
+    body: bytes = b""
+
+
+def change_word(origin: str, rows: Iterable[tuple[str, str]]) -> bytes:
+    """The message of a change of these rows."""
+    message = orjson.dumps([origin, [list(row) for row in rows]])
+    return message if len(message) <= LONGEST_WORD else orjson.dumps([origin, None])
+
+
+def announcement_word(origin: str, topic: str, body: bytes) -> bytes:
+    """The message of an announcement: a line of JSON, and the body as it is."""
+    return orjson.dumps([origin, topic, ""]) + b"\n" + body
+
+
+def decoded_word(message: bytes) -> Word | None:
+    """The message of a replica; None if no replica has written it."""
+    line, _, body = message.partition(b"\n")
+    try:
+        match orjson.loads(line):
+            case [str(origin), None]:
+                return Word(origin)
+            case [str(origin), list(rows)]:
+                return Word(origin, [_named(row) for row in rows])
+            case [str(origin), str(topic), _]:
+                return Word(origin, topic=topic, body=body)
+    except ValueError:
+        pass
+    return None
+
+
+def _named(row: object) -> tuple[str, str]:
+    match row:
+        case [str(table), str(key)]:
+            return table, key
+    raise ValueError("a row is named by its table and its key")

@@ -1,0 +1,103 @@
+"""Several processes of the adapter that serve as one: replicas on one Redis behind nginx, or workers of one host."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.balancer import balancer_argv
+from tests.e2e.processes import Adapter, Running, adapter, listens, start
+from tests.e2e.provision import Missing
+from tests.ports import free_port
+
+
+@dataclass(frozen=True)
+class Serving:
+    """``url``: the mount of the first server, where every request may reach another process."""
+
+    base: str
+    mount: str = "/mcp"
+
+    @property
+    def url(self) -> str:
+        return f"{self.base}{self.mount}"
+
+
+def redis_server() -> str:
+    """The path of redis-server. Raises Missing."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise Missing("redis-server is not installed")
+    return program
+
+
+def redis_argv(port: int, place: Path) -> list[str]:
+    """A Redis that has each write on disk before its answer leaves, so that a killed one has lost nothing.
+
+    Raises Missing.
+    """
+    durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+    return [redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place), *durable]
+
+
+@asynccontextmanager
+async def serving(
+    place: Path, upstream: str, *, replicas: int = 1, workers: int = 1, **sections: Any
+) -> AsyncIterator[Serving]:
+    """The adapter in front of ``upstream``, as one process or as many; ``sections`` as for ``adapter``."""
+    if replicas > 1:
+        async with replicated(place, upstream, replicas, **sections) as front:
+            yield front
+        return
+    if workers > 1:
+        sections["core"] = {**sections.get("core", {}), "workers": workers}
+    async with adapter(place, upstream, **sections) as single:
+        yield Serving(single.base)
+
+
+@asynccontextmanager
+async def replicated(
+    place: Path,
+    upstream: str,
+    number: int,
+    *,
+    adapters: Sequence[Mapping[str, Any]] = (),
+    **sections: Mapping[str, Any],
+) -> AsyncIterator[Serving]:
+    """So many replicas on one Redis and one ``storage.root``, behind nginx without any stickiness."""
+    async with AsyncExitStack() as stack:
+        redis = await _listening(stack, place / "redis", redis_argv)
+        shared = {
+            "storage": {"root": str(place / "data"), "lock_mode": "none"},
+            "state_persistence": {"type": "redis", "redis": {"host": "127.0.0.1", "port": redis}},
+        }
+        server = {
+            "id": "upstream",
+            "mount_path": "/mcp",
+            "upstream": {"url": upstream},
+            "adapters": list(adapters),
+        }
+        fronts: list[Adapter] = []
+        for each in range(number):
+            room = place / f"replica-{each + 1}"
+            room.mkdir()
+            fronts.append(Adapter(room, {**shared, "servers": [server], **sections}))
+            stack.push_async_callback(fronts[-1].stop)
+            await fronts[-1].start()
+        ports = [front.port for front in fronts]
+        nginx = await _listening(stack, place / "nginx", lambda port, room: balancer_argv(room, port, ports))
+        yield Serving(f"http://127.0.0.1:{nginx}")
+
+
+async def _listening(stack: AsyncExitStack, room: Path, argv: Callable[[int, Path], list[str]]) -> int:
+    """Start a server with a directory of its own; its port, once it listens there."""
+    room.mkdir()
+    port = free_port()
+    running: Running = await start(argv(port, room), room / "output.log")
+    stack.push_async_callback(running.stop)
+    await listens(port, running)
+    return port

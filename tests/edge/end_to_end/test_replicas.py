@@ -1,0 +1,197 @@
+"""Several adapters over one store: a client may meet another one with each request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.relay.lease import TABLE as LEASES
+from adapter.state.port import Store
+from adapter.state.redis.layout import Layout
+from adapter.state.redis.store import RedisStore
+from adapter.state.sqlite import SqliteStore
+from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
+from tests.edge.end_to_end.test_session_streams import KINDS, Listened, ended, listening
+from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, call_body, error_of, result
+from tests.hosted.databases import Missing, Server
+from tests.state.redis import servers
+from tests.state.shared import SharedMemory
+
+NewStore = Callable[[], Store]
+
+
+class House:
+    """Adapters that were started over one store, each with its view of it."""
+
+    def __init__(self, adapters: list[Adapter]) -> None:
+        self.adapters = adapters
+
+    async def request(
+        self, number: int, session: str | None, method: str, body: bytes = b""
+    ) -> tuple[int, bytes]:
+        """One request to the adapter of that number: the status and the body of its answer."""
+        async with self.adapters[number].client() as client:
+            client.session = session
+            head, text = await client.request(method, body)
+            return head.status, text
+
+    async def call(self, number: int, session: str | None) -> bytes:
+        status, text = await self.request(number, session, "POST", call_body())
+        assert status == 200, text
+        return text
+
+    async def initialize(self, number: int) -> str:
+        async with self.adapters[number].client() as client:
+            await client.initialize()
+            assert client.session is not None
+            return client.session
+
+    async def health(self, number: int) -> Any:
+        async with self.adapters[number].client() as client:
+            return orjson.loads((await client.request("GET", path="/healthz"))[1])
+
+
+@contextlib.asynccontextmanager
+async def three(
+    adapter: StartAdapter, up: RawUpstream, stores: NewStore, **more: Any
+) -> AsyncIterator[House]:
+    async with contextlib.AsyncExitStack() as stack:
+        starts = [adapter(up, store=stores(), **more) for _ in range(3)]
+        yield House([await stack.enter_async_context(start) for start in starts])
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Server]:
+    try:
+        with servers.single() as server:
+            yield server
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(params=["shared memory", "sqlite", "redis"])
+def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> NewStore:
+    """Gives each replica its store over the same rows."""
+    match request.param:
+        case "shared memory":
+            return SharedMemory().replica
+        case "sqlite":
+            return partial(SqliteStore, tmp_path / "state.sqlite3", shared=True)
+        case _:
+            server = request.getfixturevalue("redis")
+            layout = Layout(f"replicas-{secrets.token_hex(8)}", 4)
+            return partial(RedisStore, servers.dialer([server]), layout)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_session_is_one_on_all_adapters(
+    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore, kind: str
+) -> None:
+    """Minted on one, served by another, ended on the third: 404 on all, and its streams on all end."""
+    script = Listened()
+
+    async def talk(exchange: Exchange) -> None:
+        await (done(exchange) if exchange.body else script(exchange))
+
+    async with upstream(talk) as up, three(adapter, up, new_store, **KINDS[kind]) as house:
+        session = await house.initialize(0)
+        bystander = await house.initialize(0)
+        for number in (0, 1, 2):
+            assert await house.call(number, session) == result(1)
+        streams = [await listening(house.adapters[number], session) for number in (0, 1)]
+        kept = await listening(house.adapters[1], bystander)
+        assert (await house.request(2, session, "DELETE"))[0] == 200
+        for stream in streams:
+            await ended(stream, script)
+        for number in (0, 1, 2):
+            assert (await house.request(number, session, "POST", call_body()))[0] == 404
+        assert await house.call(2, bystander) == result(1)
+        kept.close()
+        assert len(up.sessions) == 1
+
+
+async def test_call_after_a_loss_opens_one_session_for_all(
+    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore
+) -> None:
+    """The upstream forgets everything; adapters that find out at once leave no second session behind."""
+    async with upstream() as up, three(adapter, up, new_store) as house:
+        session = await house.initialize(0)
+        for number in (1, 2):
+            await house.call(number, session)
+        up.sessions.clear()
+        answers = await asyncio.gather(*(house.call(number % 3, session) for number in range(12)))
+        assert set(answers) == {result(1)} and len(up.sessions) == 1
+        assert await house.call(0, session) == result(1) and len(up.sessions) == 1
+
+
+async def test_limit_on_sessions_is_that_of_all_adapters(
+    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore
+) -> None:
+    """The refusal is the usual one, and every health page tells the number of all."""
+    async with upstream() as up, three(adapter, up, new_store, sessions={"max_active": 4}) as house:
+        answers = await asyncio.gather(*(house.request(n % 3, None, "POST", INITIALIZE) for n in range(10)))
+        refused = [error_of(text) for _, text in answers if b'"error"' in text]
+        assert len(refused) == 6 and {error["code"] for error in refused} == {-32015}
+        assert [(await house.health(number))["sessions"]["active"] for number in range(3)] == [4, 4, 4]
+        assert len(up.sessions) == 4
+
+
+async def test_start_reads_no_session(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """However many there are; a session is read when it is used."""
+    memory = SharedMemory()
+    async with upstream() as up, three(adapter, up, memory.replica) as house:
+        sessions = [await house.initialize(0) for _ in range(20)]
+        store = memory.replica()
+        tables: list[str] = []
+
+        async def note(table: str, key: str) -> None:
+            tables.append(table)
+
+        store.before = note
+        async with adapter(up, store=store) as late:
+            assert "sessions" not in tables
+            house.adapters[0] = late
+            assert await house.call(0, sessions[7]) == result(1)
+            assert tables.count("sessions") == 1
+
+
+async def test_adapter_that_hears_nothing_believes_nothing(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Its words do not arrive, and it is told so: what was ended elsewhere is 404 and silent there too."""
+    script = Listened()
+
+    async def talk(exchange: Exchange) -> None:
+        await (done(exchange) if exchange.body else script(exchange))
+
+    memory = SharedMemory()
+    async with upstream(talk) as up, three(adapter, up, memory.replica) as house:
+        session = await house.initialize(0)
+        stream = await listening(house.adapters[0], session)
+        memory.replicas[0].deaf = True
+        assert (await house.request(1, session, "DELETE"))[0] == 200
+        memory.replicas[0].unsure()
+        await ended(stream, script)
+        assert (await house.request(0, session, "POST", call_body()))[0] == 404
+
+
+async def test_stop_leaves_the_cleanup_to_others(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """No lease outlives the adapters that had it; a session of one that stopped goes on elsewhere."""
+    async with upstream() as up:
+        memory = SharedMemory()
+        async with adapter(up, store=memory.replica()) as front, front.client() as client:
+            await client.initialize()
+            await front.app.core.cleanup.run_once()
+            assert await memory.rows.count(LEASES) > 0
+        async with adapter(up, store=memory.replica()) as other:
+            await other.app.core.cleanup.run_once()
+            house = House([other])
+            assert await house.call(0, client.session) == result(1)

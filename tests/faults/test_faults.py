@@ -1,0 +1,44 @@
+"""Random faults under load: every promise is kept. ``make faults`` runs more of them, by any seed."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.balancer import nginx
+from tests.e2e.provision import Missing
+from tests.e2e.replicas import redis_server
+from tests.faults.run import run
+from tests.faults.topology import Shape
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timed]
+
+FAULTS = 200
+
+
+@pytest.fixture
+def seed() -> int:
+    """In CI the same faults each time, so that only a change makes the test fail; elsewhere new ones."""
+    return 15 if os.environ.get("CI", "").lower() == "true" else random.SystemRandom().randrange(1 << 32)
+
+
+@pytest.fixture
+def programs() -> None:
+    """nginx and Redis."""
+    try:
+        nginx()
+        redis_server()
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients of the SDK leave connections that broke
+@pytest.mark.parametrize("shape", [Shape(), Shape(replicas=3)], ids=str)
+async def test_every_promise_is_kept(shape: Shape, programs: None, seed: int, tmp_path: Path) -> None:
+    """Killed, paused and cut off at any moment, the adapter loses nothing, runs nothing twice and mixes nothing up."""
+    verdict = await run(shape, FAULTS, seed, tmp_path)
+    assert len(verdict.history.faults) == FAULTS
+    assert not verdict.violations, verdict.report()

@@ -1,0 +1,295 @@
+"""The registry of replicas: rows that are renewed, replicas that stop or fall silent, and ids that two have."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog import get_logger
+
+from adapter.errors import StoreUnavailable
+from adapter.relay.replicas.registry import TABLE, Replicas, ReplicaTerms, replica_id
+from adapter.rules.access.replicas import decode_replica
+from adapter.state.port import Row
+from tests.state.shared import ReplicaStore, SharedMemory
+
+NEVER = ReplicaTerms(interval=3600.0, looks=2)
+"""Rows are renewed and looked at by the tests themselves."""
+
+AT_ONCE = ReplicaTerms(interval=3600.0, looks=2, lease=0.0)
+"""Whoever stood still at two looks has gone."""
+
+
+def registry(store: ReplicaStore, name: str, terms: ReplicaTerms = NEVER) -> Replicas:
+    return Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), terms)
+
+
+async def row_of(memory: SharedMemory, name: str) -> Row:
+    row = await memory.rows.get(TABLE, name)
+    assert row is not None
+    return row
+
+
+async def test_replicas_see_each_other() -> None:
+    """Each sees the others with their addresses, and not itself."""
+    memory = SharedMemory()
+    a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    await a.join("http://10.0.0.1:1")
+    await b.join("http://10.0.0.2:2")
+    await a.look()
+    assert [(each.id, each.record.address) for each in a.others()] == [("b", "http://10.0.0.2:2")]
+    assert [each.id for each in b.others()] == ["a"]
+    found = await b.find("a")
+    assert found is not None
+    assert (found.version, found.started, found.leaving) == ("1.0", 1_000.0, False)
+    await a.close()
+    await b.close()
+    assert await memory.rows.scan(TABLE) == []
+
+
+async def test_many_replicas_are_all_seen() -> None:
+    """Rows are read page by page."""
+    memory = SharedMemory()
+    a = registry(memory.replica(), "a")
+    await a.join("http://a")
+    value = (await row_of(memory, "a")).value
+    for number in range(1001):
+        await memory.rows.put(TABLE, f"r{number}", value)
+    await memory.rows.put(TABLE, "unreadable", b"{}")
+    await a.look()
+    assert len(a.others()) == 1001
+    await a.close()
+
+
+async def test_a_replica_that_is_not_known_yet_is_read() -> None:
+    """One that joined after the last look is found; one that never did is not, and neither is what is no id."""
+    memory = SharedMemory()
+    store = memory.replica()
+    a, b = registry(store, "a"), registry(memory.replica(), "b")
+    await a.join("http://a")
+    await b.join("http://b")
+    before = store.calls["get"]
+    assert await a.find("b") is not None
+    assert await a.find("b") is not None
+    assert store.calls["get"] == before + 1
+    assert await a.find("c") is None
+    assert await a.find("no/id") is None
+    assert await a.find("a") is None
+    await memory.rows.put(TABLE, "d", b"{}")
+    assert await a.find("d") is None
+    await a.close()
+    await b.close()
+
+
+async def test_a_replica_whose_row_is_missed_has_gone() -> None:
+    """Whoever looks for it learns it first, and tells as at any look."""
+    memory = SharedMemory()
+    a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    gone: list[str] = []
+    b.on_gone.append(gone.append)
+    await a.join("http://a")
+    await b.join("http://b")
+    await a.close()
+    assert await b.find("a") is not None
+    assert gone == []
+    assert await b.find("a", afresh=True) is None
+    assert gone == ["a"]
+    await b.close()
+
+
+async def test_a_replica_at_this_address_was_here_before() -> None:
+    """It ended without a word, and this one was started in its place under another id."""
+    memory = SharedMemory()
+    before, after = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    await before.join("http://here")
+    await after.join("http://here")
+    assert await after.find("a") is None
+    await before.close()
+    await after.close()
+
+
+async def test_a_replica_that_leaves_is_found_no_more() -> None:
+    """It takes no requests while it finishes what it has."""
+    memory = SharedMemory()
+    a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    await b.leave()
+    await a.join("http://a")
+    await b.join("http://b")
+    assert await a.find("b") is None
+    assert [each.record.leaving for each in a.others()] == [True]
+    await a.close()
+    await b.close()
+
+
+async def test_each_renewal_has_another_challenge_that_counts() -> None:
+    """The challenge of a row counts as soon as it can be read."""
+    memory = SharedMemory()
+    a = registry(memory.replica(), "a")
+    await a.join("http://a")
+    first = decode_replica((await row_of(memory, "a")).value).challenge
+    await a.renew()
+    second = decode_replica((await row_of(memory, "a")).value).challenge
+    assert first != second
+    assert a.challenges.refusal(first, "n") is a.challenges.refusal(second, "n") is None
+    await a.close()
+
+
+async def test_a_challenge_goes_on_to_count_while_the_store_is_away() -> None:
+    """Others cannot read a newer one, however often this one tries to write it."""
+    memory = SharedMemory()
+    store = memory.replica()
+    a = registry(store, "a")
+    await a.join("http://a")
+    known = decode_replica((await row_of(memory, "a")).value).challenge
+    store.down = True
+    for _ in range(50):
+        with pytest.raises(StoreUnavailable):
+            await a.renew()
+    assert a.challenges.refusal(known, "n") is None
+    store.down = False
+    await a.renew()
+    await a.close()
+
+
+async def test_a_write_that_seemed_to_fail_is_no_reason_to_leave() -> None:
+    """The row was renewed all the same: the replica goes on under its id, and keeps its sessions."""
+    memory = SharedMemory()
+    store = memory.replica()
+    a = registry(store, "a")
+    displaced: list[str] = []
+    a.on_displaced.append(lambda: displaced.append(a.id))
+    await a.join("http://a")
+    store.swallows = 1
+    with pytest.raises(StoreUnavailable):
+        await a.renew()
+    await a.renew()
+    assert (a.id, displaced) == ("a", [])
+    store.swallows = 1
+    with pytest.raises(StoreUnavailable):
+        await a.renew()
+    await a.close()
+    assert await memory.rows.get(TABLE, "a") is None
+
+
+async def test_a_silent_replica_loses_its_row() -> None:
+    """All others are told once, whoever of them deleted it."""
+    memory = SharedMemory()
+    a, b, c = (registry(memory.replica(), name, AT_ONCE) for name in "abc")
+    for each in (a, b, c):
+        await each.join(f"http://{each.id}")
+    gone: dict[str, list[str]] = {"b": [], "c": []}
+    b.on_gone.append(gone["b"].append)
+    c.on_gone.append(gone["c"].append)
+    for _ in range(3):
+        await b.renew()
+        await c.renew()
+        await b.look()
+        await c.look()
+    assert gone == {"b": ["a"], "c": ["a"]}
+    assert await b.find("a") is None
+    assert [each.id for each in b.others()] == ["c"]
+    for each in (a, b, c):
+        await each.close()
+
+
+async def test_a_replica_that_was_only_slow_learns_what_happened() -> None:
+    """Its sessions may live elsewhere: it lets go of them, and joins again under its id."""
+    memory = SharedMemory()
+    a = registry(memory.replica(), "a")
+    displaced: list[str] = []
+    a.on_displaced.append(lambda: displaced.append(a.id))
+    await a.join("http://a")
+    await memory.rows.delete(TABLE, "a")
+    await a.renew()
+    assert displaced == ["a"]
+    assert decode_replica((await row_of(memory, "a")).value).address == "http://a"
+    await a.renew()
+    assert displaced == ["a"]
+    await a.close()
+
+
+async def test_a_renewal_just_in_time_keeps_the_row() -> None:
+    """Who decides that a replica has gone deletes the row as it stood still, so one of the two is told."""
+    memory = SharedMemory()
+    store = memory.replica()
+    a, b = registry(memory.replica(), "a"), registry(store, "b", AT_ONCE)
+    await a.join("http://a")
+    await b.join("http://b")
+
+    async def meanwhile(table: str, key: str) -> None:
+        if (table, key) == (TABLE, "a"):
+            store.before = None
+            await a.renew()
+
+    await b.look()
+    store.before = meanwhile
+    await b.look()
+    assert store.calls["delete"] == 1
+    assert await b.find("a") is not None
+    assert await memory.rows.get(TABLE, "a") is not None
+    await a.close()
+    await b.close()
+
+
+async def test_of_two_with_one_id_the_later_has_it() -> None:
+    """A replica that comes back after a crash is not kept waiting; one that is still there takes another id."""
+    memory = SharedMemory()
+    first, second = registry(memory.replica(), "a"), registry(memory.replica(), "a")
+    displaced: list[str] = []
+    first.on_displaced.append(lambda: displaced.append(first.id))
+    await first.join("http://1")
+    await second.join("http://2")
+    await first.renew()
+    assert first.id.startswith("a-")
+    assert displaced == [first.id]
+    assert decode_replica((await row_of(memory, "a")).value).address == "http://2"
+    assert decode_replica((await row_of(memory, first.id)).value).address == "http://1"
+    await second.renew()
+    assert second.id == "a"
+    await first.close()
+    await second.close()
+
+
+async def test_a_row_that_another_took_is_left_to_it() -> None:
+    """Who stops removes its own row only."""
+    memory = SharedMemory()
+    first, second = registry(memory.replica(), "a"), registry(memory.replica(), "a")
+    await first.join("http://1")
+    await second.join("http://2")
+    await first.close()
+    assert decode_replica((await row_of(memory, "a")).value).address == "http://2"
+    await second.close()
+
+
+async def test_the_store_may_be_away_at_a_stop() -> None:
+    """The others notice the silence."""
+    memory = SharedMemory()
+    store = memory.replica()
+    a = registry(store, "a")
+    await a.join("http://a")
+    store.down = True
+    await a.leave()
+    await a.close()
+    assert await memory.rows.get(TABLE, "a") is not None
+
+
+async def test_rows_are_renewed_by_themselves() -> None:
+    """The versions count up while nobody does anything, also after the store was away."""
+    memory = SharedMemory()
+    store = memory.replica()
+    a = registry(store, "a", ReplicaTerms(interval=0.001, looks=10_000))
+    await a.join("http://a")
+    async with asyncio.timeout(20):
+        store.down = True
+        while store.calls["put"] < 5:
+            await asyncio.sleep(0.001)
+        store.down = False
+        before = (await row_of(memory, "a")).version
+        while (await row_of(memory, "a")).version < before + 3:
+            await asyncio.sleep(0.001)
+    await a.close()
+
+
+def test_ids_differ() -> None:
+    """Two processes never have one by chance."""
+    assert len({replica_id() for _ in range(100)}) == 100

@@ -1,0 +1,116 @@
+"""The things that a deployment holds at one moment, counted from outside, and what may grow."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from tests.bench.process import open_descriptors, rss_bytes, tree
+from tests.bench.report import table
+from tests.faults.topology import Deployment
+from tests.soak.census import SPENT, keys_of_redis, upstream_sessions
+
+MIB = 1 << 20
+
+SLACK_RSS = 3 * MIB
+"""Bytes of each process that may come and go: arenas of the allocator, pages of SQLite, buffers of connections. The
+second half of an hour has more than a hundred thousand requests, so a leak of 30 bytes in each is above this."""
+
+SLACK_DESCRIPTORS = 8
+"""Connections to upstreams that are kept for the next call; their number depends on the last seconds of the load."""
+
+
+SLACK_THREADS = 6
+"""Threads that pools start when all their threads are busy at the same moment. They are bounded, and stay."""
+
+SLACKS = {"descriptors": SLACK_DESCRIPTORS, "threads": SLACK_THREADS}
+
+
+@dataclass(frozen=True)
+class Holding:
+    """``rss`` is in bytes, all else is a number: of the adapters, their disk, their state and the upstream."""
+
+    processes: int
+    rss: int
+    descriptors: int
+    threads: int
+    files: int
+    keys: int
+    upstream_sessions: int
+
+    def row(self, moment: str) -> list[str]:
+        figures = {each.name: str(getattr(self, each.name)) for each in fields(self)}
+        return [moment, *(figures | {"rss": f"{self.rss / MIB:.2f}"}).values()]
+
+
+async def holding(deployment: Deployment) -> Holding:
+    """Everything that is held now."""
+    pids = [pid for node in deployment.adapters for pid in tree(node.pid)]
+    return Holding(
+        processes=len(pids),
+        rss=rss_bytes(pids),
+        descriptors=open_descriptors(pids),
+        threads=sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in pids),
+        files=sum(1 for _ in _files(deployment.disk.seen / "data")),
+        keys=await _keys(deployment),
+        upstream_sessions=await upstream_sessions(deployment),
+    )
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Files of clients, complete or not; those of the state are always there."""
+    for area in ("uploads", "artifacts", "staging"):
+        for folder, _, names in os.walk(root / area):
+            yield from (Path(folder, name) for name in names)
+
+
+async def _keys(deployment: Deployment) -> int:
+    for node in deployment.others:
+        if node.name == "redis":
+            return await keys_of_redis(node.port)
+    return _rows(deployment.disk.seen / "data" / "state" / "adapter.sqlite3")
+
+
+def _rows(database: Path) -> int:
+    """The rows that last, in a copy: SQLite would not find the file in another process's namespace."""
+    with tempfile.TemporaryDirectory(prefix="copy-") as place:
+        for file in database.parent.glob(f"{database.name}*"):
+            shutil.copy(file, place)
+        return _rows_of(Path(place, database.name))
+
+
+def _rows_of(database: Path) -> int:
+    connection = sqlite3.connect(database)
+    try:
+        lasting = "SELECT COUNT(*) FROM rows WHERE due IS NULL OR due > ?"
+        return int(connection.execute(lasting, (time.time() + SPENT,)).fetchone()[0])
+    finally:
+        connection.close()
+
+
+def grown(before: Holding, middle: Holding, after: Holding) -> list[str]:
+    """The names of what has grown.
+
+    The first half may fill pools and caches, and lets the state know each definition of the tools there is. So memory
+    and keys have to be flat in the second half only.
+    """
+    names = []
+    for each in fields(Holding):
+        first = middle if each.name in ("rss", "keys") else before
+        slack = SLACK_RSS * before.processes if each.name == "rss" else SLACKS.get(each.name, 0)
+        if getattr(after, each.name) > getattr(first, each.name) + slack:
+            names.append(each.name)
+    return names
+
+
+def shown(holdings: dict[str, Holding]) -> str:
+    """A table with a row for each moment."""
+    header = ["", *(each.name.replace("_", " ") for each in fields(Holding))]
+    header[header.index("rss")] = "RSS, MiB"
+    return table([header, *(held.row(moment) for moment, held in holdings.items())])

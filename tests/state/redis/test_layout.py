@@ -1,0 +1,103 @@
+"""Keys, cells and messages as bytes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.state.port import Row, group_of
+from adapter.state.redis.layout import (
+    LONGEST_WORD,
+    Layout,
+    Word,
+    announcement_word,
+    change_word,
+    decoded_row,
+    decoded_word,
+    encoded_due,
+    key_ranges,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+PATHS = st.text(st.sampled_from("ab/0!-\x00é"), max_size=6)
+
+
+@given(TEXT, st.binary(), st.integers(1, 2**53), st.none() | st.floats(allow_nan=False))
+def test_a_cell_holds_a_row(key: str, value: bytes, version: int, due: float | None) -> None:
+    """Whatever a row holds, it comes back from its cell as it was."""
+    cell = b"%d %s %s" % (version, encoded_due(due) or b"-", value)
+    assert decoded_row(key.encode(), cell) == Row(key, value, version, due)
+
+
+@pytest.mark.parametrize("cell", [b"", b"1", b"1 -", b"x - ", b"1 x "])
+def test_a_foreign_cell_is_refused(cell: bytes) -> None:
+    """What no version of the adapter has written is no row."""
+    with pytest.raises(ValueError):
+        decoded_row(b"key", cell)
+
+
+def test_a_due_time_is_a_number() -> None:
+    """Not-a-number orders nothing, and Redis would refuse it in the middle of a script."""
+    with pytest.raises(ValueError, match="is a number"):
+        encoded_due(math.nan)
+
+
+@given(st.lists(PATHS), st.none() | st.sampled_from(["", "a", "a!", "ab", "é", "a/", "/"]), PATHS)
+def test_ranges_hold_the_keys_of_a_group(keys: list[str], group: str | None, after: str) -> None:
+    """The ranges hold just the keys above a key, of one group or of all, and come in order."""
+    wanted = {key for key in keys if key > after and group in (None, group_of(key))}
+    ranges = key_ranges(group, after)
+    assert {key for key in keys if any(_within(key.encode(), *ends) for ends in ranges)} == wanted
+    assert [low[1:] for low, _ in ranges] == sorted(low[1:] for low, _ in ranges)
+
+
+def _within(key: bytes, low: bytes, high: bytes) -> bool:
+    above = key >= low[1:] if low[:1] == b"[" else key > low[1:]
+    return above and (high == b"+" or (key <= high[1:] if high[:1] == b"[" else key < high[1:]))
+
+
+@given(TEXT, st.lists(st.tuples(TEXT, TEXT)))
+def test_a_message_names_rows(origin: str, rows: list[tuple[str, str]]) -> None:
+    """Tables and keys come back as they were."""
+    assert decoded_word(change_word(origin, rows)) == Word(origin, rows)
+
+
+def test_a_message_has_an_end() -> None:
+    """A change of more rows than a message holds names none."""
+    rows = [("files", "x" * 100)] * 1000
+    assert decoded_word(message := change_word("a", rows)) == Word("a")
+    assert len(message) <= LONGEST_WORD
+
+
+@given(TEXT, TEXT, st.binary())
+def test_an_announcement_has_topic_and_body(origin: str, topic: str, body: bytes) -> None:
+    """Both come back as they were, whatever bytes the body has."""
+    assert decoded_word(announcement_word(origin, topic, body)) == Word(origin, None, topic, body)
+
+
+@given(st.binary() | TEXT.map(str.encode))
+def test_any_bytes_are_read_as_a_message_or_none(message: bytes) -> None:
+    """Bytes of a stranger raise nothing."""
+    decoded_word(message)
+
+
+def test_groups_are_spread_evenly_and_for_good() -> None:
+    """Each partition has its share, and a group has the same partition in every version."""
+    layout = Layout("base", 64)
+    places = [layout.partition_of(f"group-{n}") for n in range(64_000)]
+    assert all(800 < places.count(number) < 1200 for number in range(64))
+    assert places[:8] == PLACES
+    assert layout.partition_of_key("group-1/row") == places[1]
+
+
+PLACES = [24, 29, 11, 26, 6, 40, 55, 0]
+
+
+def test_keys_of_a_partition_have_one_tag() -> None:
+    """A cluster keeps keys with the same text in braces together."""
+    layout = Layout("base", 3)
+    assert layout.keys_of("t", 2) == (b"base:{2}:rows:t", b"base:{2}:keys:t", b"base:{2}:dues:t")
+    assert layout.channels[2] == b"base:{2}:changes"
