@@ -16,7 +16,8 @@ from pathlib import Path
 from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.shelf import Shelf
-from adapter.relay.files.file_registry import FileLimits, FileRegistry, NewFile
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.incoming_files import NewFile
 from adapter.relay.files.upload_batch import BatchLimits
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, Place

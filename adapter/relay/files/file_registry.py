@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,16 +22,15 @@ from adapter.relay.files.file_holds import FileHolds, Release
 from adapter.relay.files.file_index import FileIndex
 from adapter.relay.files.file_transactions import FileTransactions
 from adapter.relay.files.head_writer import TABLE, HeadWriter
-from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, Staged
+from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, NewFile, Staged
 from adapter.relay.files.replica_keeper import ReplicaKeeper
 from adapter.relay.files.replica_leases import RENEWAL
 from adapter.relay.files.scope_cache import ScopeCache
 from adapter.relay.files.storage_share import StorageShare
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place, record_key
+from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.filenames import stored_name
-from adapter.rules.files.media_types import media_type
 from adapter.rules.files.quota import Ledger, Limits
 from adapter.state.port import Store
 
@@ -43,19 +42,6 @@ PAUSE = 1.0
 SOON = 3 * RENEWAL
 """Seconds before the time in its row at which the use of a file is written down at once, where replicas share it: the
 cleanup of another one goes by that time."""
-
-
-class NewFile(NamedTuple):
-    """A file that a scope is to hold: the server it came to or from, and the name and type that its sender gave it.
-
-    ``exposed``: it is listed as a resource.
-    """
-
-    server: str
-    filename: str
-    measure: Measure
-    declared_type: str | None = None
-    exposed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +272,8 @@ class FileRegistry:
         def record(filename: str, declared_type: str | None, measure: Measure) -> FileRecord:
             file_id, stored = secrets.token_hex(16), stored_name(filename)
             place = Place(FileKind.UPLOAD, scope.id, file_id, stored)
-            return self._record(scope, place, NewFile(server, filename, measure, declared_type))
+            file = NewFile(server, filename, measure, declared_type)
+            return file.record(scope, place, self._clock())
 
         def over() -> None:
             leave()
@@ -319,7 +306,7 @@ class FileRegistry:
         ``staging`` None: the file is at ``place`` already. On any failure it is removed. Raises QuotaReached,
         StorageFull, StorageFailed, StoreUnavailable.
         """
-        record = self._record(scope, place, file)
+        record = file.record(scope, place, self._clock())
         staged = Staged(self._ledger, scope.id)
         forget = self._places.expect(place)
         try:
@@ -338,18 +325,6 @@ class FileRegistry:
             forget()
             staged.release()
         return record
-
-    def _record(self, scope: Scope, place: Place, file: NewFile) -> FileRecord:
-        measure = file.measure
-        content = FileContent(
-            media_type(file.filename, measure.head, file.declared_type),
-            measure.size,
-            measure.sha256,
-            measure.modified,
-        )
-        return FileRecord(
-            place, scope.owner, file.server, file.filename, content, self._clock(), file.exposed
-        )
 
     def _tell_gone(self, record: FileRecord) -> None:
         for callback in self.on_gone:
