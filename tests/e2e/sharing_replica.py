@@ -16,7 +16,8 @@ from pathlib import Path
 from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.shelf import Shelf
-from adapter.relay.files.file_registry import FileLimits, FileRegistry, NewFile
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.incoming_files import NewFile
 from adapter.relay.files.upload_batch import BatchLimits
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, Place
@@ -29,12 +30,6 @@ AMPLE, TIGHT = session_scope(b"kill", "a" * 64), session_scope(b"kill", "b" * 64
 QUOTA = 600_000
 TOTAL = 400_000_000
 SIZES = (10, 7_000, 40_000, 140_000)
-
-
-class SharedSqlite(SqliteStore):
-    """A store that other processes write too; whoever opened it tells the listeners to ask again."""
-
-    shared = True
 
 
 def registry_over(files: Shelf, store: SqliteStore, quota: int | None) -> FileRegistry:
@@ -88,7 +83,7 @@ async def work(registry: FileRegistry, files: Shelf, scope: Scope, chance: rando
 
 async def main() -> None:
     root, chance = Path(sys.argv[1]), random.Random(sys.argv[2])
-    store = SharedSqlite(root / "state" / "adapter.sqlite3")
+    store = SqliteStore(root / "state" / "adapter.sqlite3", shared=True)
     await store.open()
     async with asyncio.TaskGroup() as tasks:
         for scope, quota in ((AMPLE, None), (TIGHT, QUOTA)):
@@ -97,10 +92,6 @@ async def main() -> None:
             await registry.open()
             tasks.create_task(work(registry, files, scope, chance))
         print("open", flush=True)
-        while True:
-            await asyncio.sleep(0.02)  # as a store looks for writes of other processes
-            for listener in store.listeners:
-                listener.rows_unknown()
 
 
 if __name__ == "__main__":

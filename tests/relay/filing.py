@@ -14,9 +14,9 @@ from typing import Any
 from adapter import log
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.files.port import CaptureLimit, ContentSource, Measure, Staging
-from adapter.relay.files.file_registry import FileLimits, FileRegistry, NewFile
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
 from adapter.relay.files.head_writer import TABLE
-from adapter.relay.files.incoming_files import Spend
+from adapter.relay.files.incoming_files import NewFile, Spend
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place

@@ -151,7 +151,8 @@ class FileTransactions:
         """
         for number in range(TRIES):
             try:
-                await self._share.confirm()
+                if self._scopes.is_shared:
+                    await self._share.confirm()
                 return await change(await self._scopes.confirm(scope_id))
             except Conflict:
                 pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
@@ -202,7 +203,8 @@ class FileTransactions:
         self, scope_id: str, kind: FileKind, new: Sequence[int], staged: int
     ) -> list[FileRecord]:
         """The files that go for new ones of these sizes. The caller has the lock of the scope."""
-        await self._share.draw(self._index.ledger.lacking(sum(new), staged))
+        if (lacking := self._index.ledger.lacking(sum(new), staged)) > 0:
+            await self._share.draw(lacking)
         find = partial(self._index.ledger.room_for, scope_id, kind, new, staged)
         await self._scopes.confirm(scope_id)
         keys = find(self._index.spared(scope_id))
@@ -295,7 +297,11 @@ class FileTransactions:
         async def choose() -> Sequence[FileRecord]:
             return self._index.all_of(scope_id)
 
-        await self._put_out(scope_id, choose)
+        if not self._scopes.is_empty(scope_id):
+            await self._put_out(scope_id, choose)
+            scope = self._index.scope(scope_id)
+            if scope is not None and self._index.is_idle(scope):
+                self._index.close_scope(scope)
         await self._places.remove_scope(scope_id)
 
     async def _put_out(self, scope_id: str, choose: Choice) -> None:

@@ -24,6 +24,7 @@ class HeadWriter:
 
     def __init__(self, store: Store, index: FileIndex, replica: str, clock: Callable[[], float]) -> None:
         self._store = store
+        self._shared = store.shared
         self._index = index
         self._replica = replica
         self._clock = clock
@@ -38,7 +39,7 @@ class HeadWriter:
         to settle, in the ledger.
         """
         ledger, used = self._index.ledger, self._in_use(scope, going)
-        head = [self._head(scope, used, going)] if self._store.shared else []
+        head = [self._head(scope, used, going)] if self._shared else []
         for record in going:
             ledger.leave(record.key, record.content.size)
         try:

@@ -44,6 +44,8 @@ class ScopeCache:
         log: FilteringBoundLogger,
         on_gone: Callable[[FileRecord], None],
     ) -> None:
+        self.is_shared = store.shared
+        """True where other replicas may change the files of scopes."""
         self.on_read: list[Callable[[str], Awaitable[None]]] = []
         self._store = store
         self._files = files
@@ -71,10 +73,9 @@ class ScopeCache:
         if self in self._store.listeners:
             self._store.listeners.remove(self)
 
-    @property
-    def is_shared(self) -> bool:
-        """True where other replicas may change the files of scopes."""
-        return self._store.shared
+    def is_empty(self, scope_id: str) -> bool:
+        """Tell whether the scope certainly holds nothing, without a look at the store."""
+        return self._all_known and self._index.scope(scope_id) is None
 
     def lock(self, scope_id: str) -> asyncio.Lock:
         """The lock of all changes of a scope here."""
@@ -129,7 +130,7 @@ class ScopeCache:
         self._being_read[scope_id] = False
         try:
             # The head first: files that come or go behind it make the next write of the head fail.
-            row = await self._store.get(HEADS, scope_id) if self._store.shared else None
+            row = await self._store.get(HEADS, scope_id) if self.is_shared else None
             version = ABSENT if row is None else row.version
             scope = self._index.scope(scope_id)
             if scope is None or anew or scope.doubts or scope.version != version:
@@ -142,7 +143,7 @@ class ScopeCache:
 
     async def _rows(self, scope_id: str) -> list[Row]:
         rows: list[Row] = []
-        if self._all_known and self._index.scope(scope_id) is None:
+        if self.is_empty(scope_id):
             return rows
         while page := await self._store.scan(
             TABLE, group=scope_id, after=rows[-1].key if rows else "", limit=PAGE
@@ -198,7 +199,7 @@ class ScopeCache:
                 continue
             if size is not None and not_done:
                 ledger.charge(-size)
-            elif size is None and (done or not self._store.shared):
+            elif size is None and (done or not self.is_shared):
                 ledger.remove(key)
             elif not (done or not_done):
                 ledger.leaks += 1

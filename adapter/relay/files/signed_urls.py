@@ -110,6 +110,12 @@ class Credentials:
         if not file_query_valid(self._key, purpose, server, scope_id, file_id, query, now):
             raise CredentialRefused()
 
+    def is_genuine(
+        self, purpose: str, server: str, scope_id: str, file_id: str, query: Mapping[str, str]
+    ) -> bool:
+        """Tell whether the query is one of ``file_query`` for just this, whatever the time."""
+        return file_query_valid(self._key, purpose, server, scope_id, file_id, query, 0.0)
+
     def prolong(self, signature: str) -> Callable[[], None]:
         """Let a link to a file be good beyond its time, until the function returned is called."""
         self._prolonged[signature] += 1

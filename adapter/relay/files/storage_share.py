@@ -64,8 +64,9 @@ class StorageShare:
             await self.leases.renew()
             await self.leases.watch()
             return
-        # Nobody keeps it up to date while one process alone uses the store.
-        await self._store.delete(TABLE, GROUP)
+        # Nobody keeps it up to date while one process alone uses the store, whose disk may be full just now.
+        if await self._store.get(TABLE, GROUP) is not None:
+            await self._store.delete(TABLE, GROUP)
         if self._limit is not None:
             self._ledger.spare = self._limit - await self._sum()
 
