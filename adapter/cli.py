@@ -204,7 +204,7 @@ def _serve_plan(arguments: argparse.Namespace, *, starts: bool) -> ServePlan:
     known before. Called in a child process. Raises PlanRefused.
     """
     from adapter import log
-    from adapter.app.serve import may_start, starts_programs
+    from adapter.app.serve import is_refreshed, may_start, starts_programs
     from adapter.settings.section import SettingsError
     from adapter.workers.serve_plan import PlanRefused, plan_of
 
@@ -217,7 +217,7 @@ def _serve_plan(arguments: argparse.Namespace, *, starts: bool) -> ServePlan:
     except SettingsError as refused:
         raise PlanRefused(f"the settings cannot be used:\n{refused}", BAD_SETTINGS) from None
     log.configure(read.settings.core.log_level)
-    if starts and not may_start(read.settings):
+    if starts and not (may_start(read.settings) and is_refreshed(read.settings)):
         raise PlanRefused("", 1)
     return plan_of(read, programs=starts_programs(read.settings))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -92,6 +93,12 @@ class ConsoleParts:
 def build_console(settings: Settings, observation: Observation, around: ConsoleSurroundings) -> ConsoleParts:
     """Build the console, where it is on. A hook that cannot be loaded is noted as a problem of the plans."""
     console = ConsoleParts(settings, observation, around)
+    store = around.door.health.store
+    if observation.recent is not None and store.shared:
+        # Late, as the console. Not with it: other replicas may watch while nobody looks here.
+        from adapter.relay.http_api.shared_exchanges import SharedExchanges
+
+        SharedExchanges(observation.recent, store, around.runtime.background, secrets.token_hex(4))
     if settings.console.auth_hook is not None:
         console.build()
     return console

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from adapter import log
 from adapter.app.build import App, build
 from adapter.app.edge import build_patience
+from adapter.app.state import refresh, warn_of_unowned
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.grace import Grace
@@ -156,6 +157,8 @@ async def _recorded(app: App) -> AsyncIterator[None]:
 async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
+    if core.store.outage() is None:
+        await warn_of_unowned(app.settings, core.store, app.runtime.log)
     await core.files.open()
     tasks = core.relay.servers.watch()
     tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
@@ -227,6 +230,7 @@ def _settings(source: Source) -> Settings:
 @contextlib.asynccontextmanager
 async def _lifetime(app: App) -> AsyncIterator[None]:
     parts = app.core.replicas
+    await refresh(app.settings)
     async with awake(app):
         if parts is not None:
             await parts.join(None)

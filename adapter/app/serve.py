@@ -18,6 +18,7 @@ from adapter import log
 from adapter.app.build import App, build
 from adapter.app.preflight import Obstacle, obstacles, warnings
 from adapter.app.run import open_port, running
+from adapter.app.state import refresh
 from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import RESERVE
 from adapter.edge.http.listener import Listener
@@ -159,7 +160,7 @@ def serve(settings: Settings, cautions: Iterable[Problem] | None, owner: Process
     Returns the exit status: 0, or 1 if the adapter could not start or go on.
     """
     log.configure(settings.core.log_level)
-    if owner is None and not may_start(settings):
+    if owner is None and not (may_start(settings) and is_refreshed(settings)):
         return 1
     return uvloop.run(_serve(settings, cautions, owner or OwnSignals()))
 
@@ -174,6 +175,23 @@ def may_start(settings: Settings) -> bool:
         return False
     for warning in warnings(settings):
         logger.warning(warning.event, why=warning.why, setting=warning.setting)
+    return True
+
+
+def is_refreshed(settings: Settings) -> bool:
+    """Delete stored state where the settings ask for it. To be called once, before any process uses the state.
+
+    Returns False if that failed, which is reported.
+    """
+    if not settings.state_persistence.refresh_on_startup:
+        return True
+    try:
+        uvloop.run(refresh(settings))
+    except StoreUnavailable as error:
+        log.get_logger("adapter").error(
+            "the stored state cannot be deleted", why=str(error), setting="state_persistence"
+        )
+        return False
     return True
 
 

@@ -217,6 +217,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from _lock_without_its_store(settings)
+    yield from _shared_state_deleted(settings)
     yield from pipeline_problems(settings)
 
 
@@ -230,6 +231,15 @@ def _repeated_names(settings: Settings) -> Iterator[Problem]:
     for index, first in _repeated(server.id.lower() for server in settings.servers):
         sentence = f"{settings.servers[index].id} is already the id of servers[{first}]"
         yield Problem(f"servers[{index}].id", sentence)
+
+
+def _shared_state_deleted(settings: Settings) -> Iterator[Problem]:
+    state = settings.state_persistence
+    if state.type == "redis" and state.refresh_on_startup:
+        sentence = (
+            "each replica that starts would delete the state of the others; empty the Redis database instead"
+        )
+        yield Problem("state_persistence.refresh_on_startup", sentence)
 
 
 def _mount_clashes(settings: Settings) -> Iterator[Problem]:

@@ -105,6 +105,14 @@ class Settings(BaseModel):
         return self.state_persistence.disk.local_path or self.storage.root / "state" / "adapter.sqlite3"
 
     @property
+    def snapshot_path(self) -> Path | None:
+        """The SQLite file of the snapshots of ``state_persistence.type: memory``; None where nobody asks for them."""
+        state = self.state_persistence
+        if state.type != "memory" or not (state.disk.local_path or "snapshot_interval_seconds" in state.said):
+            return None
+        return state.disk.local_path or self.storage.root / "state" / "snapshot.sqlite3"
+
+    @property
     def asks_for_plans(self) -> bool:
         """Tell whether the adapter hosts tools, or has stages or code of the user's around the tools of others."""
         anywhere = (

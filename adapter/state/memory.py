@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.state.port import (
     ABSENT,
     Change,
@@ -29,6 +31,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.listeners: list[StoreListener] = []
         self._tables: dict[str, dict[str, Row]] = {}
+        self._spent: dict[tuple[str, int, float], SlidingWindow] = {}
         # Of tables whose groups were counted once: the number of rows of each group.
         self._sizes: dict[str, Counter[str]] = {}
 
@@ -100,6 +103,13 @@ class MemoryStore:
 
     async def count(self, table: str, *, group: str | None = None) -> int:
         return len(self._rows(table)) if group is None else self._size(table, group)
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        rate = table, most, window
+        counted = self._spent.get(rate)
+        if counted is None:
+            counted = self._spent[rate] = SlidingWindow(most, window)
+        return counted.admit(key, time.monotonic()) or 0.0
 
     def announce(self, topic: str, body: bytes) -> None:
         """Nobody else is there to be told."""

@@ -98,14 +98,17 @@ class Supervised:
 
 
 @asynccontextmanager
-async def supervised(place: Path, *, workers: int = 2, **core: Any) -> AsyncIterator[Supervised]:
-    """Yields when all workers serve."""
+async def supervised(
+    place: Path, *, workers: int = 2, server: dict[str, Any] | None = None, **core: Any
+) -> AsyncIterator[Supervised]:
+    """Yields when all workers serve, in front of the upstream or of ``server``, an entry of ``servers``."""
     script = Scripted()
     up = RawUpstream(script)
     await up.start()
     core = {"workers": workers, "upstream_ping": {"enabled": False}, **core}
     try:
-        async with adapter(place, up.url, core=core) as front:
+        entry = {"id": "upstream", "mount_path": "/mcp", **(server or {"upstream": {"url": up.url}})}
+        async with adapter(place, up.url, core=core, servers=[entry]) as front:
             found = Supervised(front, up, script)
             await found.serving(workers)
             yield found

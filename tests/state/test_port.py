@@ -336,3 +336,27 @@ async def test_a_cancelled_caller_harms_nobody_else(store: Store) -> None:
     leaving.cancel()
     assert (await staying).key == "staying"
     assert await store.get("sessions", "staying") is not None
+
+
+async def test_uses_are_counted_up_to_their_number(store: Store) -> None:
+    """As many as allowed are counted in a window, for each key by itself; a refusal says when one will be."""
+    assert [await store.spend("rates", "a", 3, 60.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    for _ in range(2):
+        assert 0.0 < await store.spend("rates", "a", 3, 60.0) <= 60.0
+    assert await store.spend("rates", "b/c", 3, 60.0) == 0.0
+
+
+async def test_of_many_uses_at_once_the_right_number_is_counted(store: Store) -> None:
+    """Twenty callers at the same time never get more than their number."""
+    waits = await asyncio.gather(*(store.spend("rates", "a", 5, 60.0) for _ in range(20)))
+    assert sum(wait == 0.0 for wait in waits) == 5
+
+
+async def test_uses_count_no_longer_than_their_window(store: Store) -> None:
+    """When the window of the first use is over, one more is counted."""
+    assert await store.spend("rates", "a", 1, 0.02) == 0.0
+    async with asyncio.timeout(10):
+        while await store.spend("rates", "a", 1, 0.02):
+            await asyncio.sleep(0)
+    for key in "bcdef":
+        assert await store.spend("rates", key, 1, 0.02) == 0.0

@@ -94,8 +94,9 @@ class Listener:
         self._listening.close()
         self._connections.retire()
 
-    async def close_idle(self, grace: Grace) -> None:
+    async def close_idle(self, grace: Grace) -> set[asyncio.Task[None]]:
         """Close the connections that are idle, one that was used a moment ago after a moment (``grace.idle_seconds``).
+        Returns the tasks that answer requests on the others.
 
         Its client is about to send its next request, and learns from the answer that the connection ends. A request
         that crosses a plain close on its way is lost, and clients do not repeat a POST (RFC 9110, 9.2.2).
@@ -105,12 +106,13 @@ class Listener:
         while now < began + grace.idle_seconds + ARRIVING_SECONDS and not grace.over:
             silent = [each for each in self._connections if each.silent]
             if not silent:
-                return
+                break
             patient = now < began + grace.idle_seconds
             for connection in silent:
                 connection.close_if_idle(now - grace.idle_seconds if patient else now)
             await asyncio.sleep(FLUSH_SECONDS)
             now = loop.time()
+        return {each.task for each in self._connections if each.task is not None}
 
     async def drop(self) -> None:
         """Give last answers a moment to leave, break off what is left, wait until the exchanges on it have ended."""

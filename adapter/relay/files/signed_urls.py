@@ -42,6 +42,7 @@ class Credentials:
         self, store: Store, *, configured: bytes | None, ttl: float, clock: Callable[[], float]
     ) -> None:
         self._store = store
+        self._configured = configured
         self._secret = configured
         self._ttl = ttl
         self._clock = clock
@@ -56,8 +57,7 @@ class Credentials:
 
     async def open(self) -> None:
         """Raises StoreUnavailable."""
-        if self._secret is None:
-            self._secret = await kept_secret(self._store, "links")
+        self._secret = self._configured or await kept_secret(self._store, "links")
 
     @property
     def _key(self) -> bytes:

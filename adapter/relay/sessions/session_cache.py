@@ -21,6 +21,9 @@ KEPT = 900.0
 MOST_KNOWN = 50_000
 """Sessions that are known at the same time, unless more are in use; each takes about a kilobyte."""
 
+AHEAD = 60.0
+"""Seconds by which a session may seem to be used in future; more of them show that the clock went back."""
+
 SLICE = 2000
 """Sessions that are looked at in one turn of the loop, which takes about a millisecond."""
 
@@ -135,19 +138,20 @@ class SessionCache:
         """
         self.crowded.clear()
         kept = KEPT
-        await self._forget_before(now - kept)
+        await self._forget(now - kept, now + AHEAD)
         while len(self.open) > MOST_KNOWN and kept > 1.0:
             kept /= 2
-            await self._forget_before(now - kept)
+            await self._forget(now - kept, now + AHEAD)
 
-    async def _forget_before(self, unused_since: float) -> None:
+    async def _forget(self, since: float, until: float) -> None:
+        """Forget the sessions that are not in use and were not used between these times."""
         sessions = iter(list(self.open.values()))
         while part := list(islice(sessions, SLICE)):
-            for session in _unused(part, unused_since):
+            for session in _unused(part, since, until):
                 if self.open.pop(session.key, None) is not None:
                     self._forgotten[session.key] = session
             await asyncio.sleep(0)
 
 
-def _unused(sessions: list[Session], since: float) -> Iterator[Session]:
-    return (session for session in sessions if session.last_seen <= since and not session.in_use)
+def _unused(sessions: list[Session], since: float, until: float) -> Iterator[Session]:
+    return (session for session in sessions if not since < session.last_seen <= until and not session.in_use)

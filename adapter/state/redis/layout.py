@@ -9,6 +9,7 @@ them on one node, and one script may change any of them.
 | ``BASE:{P}:rows:TABLE`` | hash | key of a row -> its version, due time and value |
 | ``BASE:{P}:keys:TABLE`` | sorted set | keys of the rows, all with score 0, so in order of bytes |
 | ``BASE:{P}:dues:TABLE`` | sorted set | keys of the rows that have a due time, which is the score |
+| ``BASE:{P}:spent:TABLE:KEY`` | list | moments that count, in microseconds, the last one first; ends with its window |
 
 ``BASE:{P}:changes`` is no key but the channel on which the changes of a partition are told.
 """
@@ -65,6 +66,10 @@ class Layout:
             names = (f"{self._base}:{{{partition}}}:{kind}:{table}".encode() for kind in TableKeys._fields)
             found = self._tables[table, partition] = TableKeys(*names)
         return found
+
+    def spent(self, table: str, key: str) -> bytes:
+        """The list of the moments at which a key was counted."""
+        return f"{self._base}:{{{self.partition_of_key(key)}}}:spent:{table}:{key}".encode()
 
 
 def encoded_due(due: float | None) -> bytes:

@@ -18,7 +18,7 @@ from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisServer
 from adapter.state.redis.cluster import ClusterMap, read_map
 from adapter.state.redis.dialer import Dialer
-from adapter.state.redis.failures import LinkLost, code_of, unavailable
+from adapter.state.redis.failures import NOT_OPEN, LinkLost, code_of, unavailable
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.link import RedisLink
 from adapter.state.redis.scripts import ServerScript
@@ -69,6 +69,8 @@ class RedisNodes:
         self._nodes: dict[RedisServer | None, _Node] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._finding: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def open(self) -> None:
         """Connect to every server. Raises StoreUnavailable."""
@@ -77,16 +79,19 @@ class RedisNodes:
         self._arrange()
         for node in self._nodes.values():
             await node.link.ready()
-        self._start(self._check())
+        self._checking = self._start(self._check())
 
     async def close(self) -> None:
+        self._closed = True
         nodes, self._nodes = [*self._nodes.values()], {}
         await asyncio.gather(*(node.link.close() for node in nodes))
         await asyncio.gather(*(node.subscription.close() for node in nodes))
-        for task in (tasks := [*self._tasks]):
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        for task in (self._checking, self._finding):
+            if task is not None:
+                task.cancel()
+        if self._tasks:
+            # Connections to servers that went away before.
+            await asyncio.wait([*self._tasks])
 
     # --- commands ---------------------------------------------------------------------------------------------
 
@@ -147,7 +152,9 @@ class RedisNodes:
             prefix: tuple[tuple[bytes, ...], ...] = ()
             server = self._map.servers[partition]
             if isinstance(error, AskError):
-                server = RedisServer(*error.node_addr)
+                host, port = error.node_addr
+                # A server that does not know the name of the cluster's servers leaves it to who asks.
+                server = RedisServer(host or (server.host if server else ""), port)
                 self._have(server)
                 if isinstance(error, MovedError):
                     self._move(partition, server)
@@ -155,10 +162,11 @@ class RedisNodes:
                     prefix = ((b"ASKING",),)
             elif code_of(error) == "TRYAGAIN":
                 await asyncio.sleep(PATIENCE * attempt)
+                server = self._map.servers[partition]
             else:
                 raise error
             try:
-                link = self._nodes[server].link
+                link = self._link_to(server)
                 await link.ready()
                 # Both in one turn: nothing comes between them.
                 *_, answer = await asyncio.gather(*(link.ask(*each) for each in (*prefix, words)))
@@ -169,10 +177,13 @@ class RedisNodes:
         raise error
 
     def _link(self, partition: int) -> RedisLink:
+        return self._link_to(self._map.servers[partition])
+
+    def _link_to(self, server: RedisServer | None) -> RedisLink:
         try:
-            return self._nodes[self._map.servers[partition]].link
+            return self._nodes[server].link
         except KeyError:
-            raise StoreUnavailable("The state store is not open.") from None
+            raise StoreUnavailable(NOT_OPEN) from None
 
     # --- servers ----------------------------------------------------------------------------------------------
 
@@ -189,6 +200,8 @@ class RedisNodes:
             self._have(server, frozenset(numbers))
 
     def _have(self, server: RedisServer | None, partitions: frozenset[int] = frozenset()) -> None:
+        if self._closed:
+            raise StoreUnavailable(NOT_OPEN)
         node = self._nodes.get(server)
         if node is not None and (not partitions or node.partitions == partitions):
             return

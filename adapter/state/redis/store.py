@@ -13,7 +13,7 @@ from adapter.errors import StoreUnavailable
 from adapter.state.port import Change, Conflict, Delete, Put, Row, StoreListener, TableFull, group_of_all
 from adapter.state.redis import scripts
 from adapter.state.redis.dialer import Dialer
-from adapter.state.redis.failures import NOT_OPEN
+from adapter.state.redis.failures import NOT_OPEN, LinkLost
 from adapter.state.redis.layout import (
     Layout,
     announcement_word,
@@ -31,6 +31,9 @@ MOST_TOUCHED = 500
 """Rows of one script that touches rows: a server does nothing else meanwhile."""
 
 PAGE = 500
+
+MICROSECONDS = 1_000_000
+"""In a second."""
 
 _BY_KEY, _BY_DUE = attrgetter("key"), attrgetter("due", "key")
 
@@ -154,7 +157,11 @@ class RedisStore:
                 most = b"" if change.most is None else b"%d" % change.most
                 words += (place, b"p", name, change.value, encoded_due(change.due), expected, most)
         word = change_word(self._origin, ((change.table, change.key) for change in changes))
-        done = await self._open_nodes().run(partition, scripts.COMMIT, keys, [word, *words])
+        try:
+            done = await self._open_nodes().run(partition, scripts.COMMIT, keys, [word, *words])
+        except (LinkLost, asyncio.CancelledError):
+            self._doubt(changes)
+            raise
         if not isinstance(done, list):
             raise (
                 TableFull("the group has as many rows as it may have")
@@ -162,6 +169,12 @@ class RedisStore:
                 else Conflict(done.decode())
             )
         return done
+
+    def _doubt(self, changes: Sequence[Change]) -> None:
+        """Take note of a write that may be done, now or later: its word is heard as that of another replica."""
+        self._origin = secrets.token_urlsafe(9)
+        for change in changes:
+            self._tell(methodcaller("row_changed", change.table, change.key))
 
     # --- many rows --------------------------------------------------------------------------------------------
 
@@ -204,6 +217,14 @@ class RedisStore:
         keys = self._layout.keys_of(table, read.partition)[::2]
         words = (now, b"%d" % read.entries, b"%d" % most)
         return _rows(await nodes.run(read.partition, scripts.OVERDUE, keys, words, reads=True))
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        partition = self._layout.partition_of_key(key)
+        words = (b"%d" % most, b"%d" % (window * MICROSECONDS))
+        wait = await self._open_nodes().run(
+            partition, scripts.SPEND, (self._layout.spent(table, key),), words
+        )
+        return int(wait) / MICROSECONDS
 
     # --- other replicas ---------------------------------------------------------------------------------------
 
