@@ -164,6 +164,82 @@ def _evaluated(node: ast.expr, module: ModuleType) -> Any:
     return eval(compile(ast.Expression(node), str(module), "eval"), vars(module))
 
 
+# --- repetitions of groups that give nothing back -----------------------------------------------------------------
+
+_SINGLE = (constants.LITERAL, constants.NOT_LITERAL, constants.IN, constants.ANY, constants.AT)
+_REPEATS = (constants.MAX_REPEAT, constants.MIN_REPEAT, constants.POSSESSIVE_REPEAT)
+
+
+def misread(expression: re.Pattern[Any]) -> list[str]:
+    """Reasons why not every Python since 3.11 reads the expression right and in little memory; none if all do.
+
+    * Before 3.11.5 Python does not go back when the last round of a possessive repetition of a group fails (CPython
+      issues 106052 and 100061), so ``(?:ab?c)*+`` takes the whole of ``a``. It is right where a round that fails has
+      not moved, and where the last alternative is ``(?!)``: each is tried from the beginning of the round, and that
+      one fails there.
+    * Before 3.12.8 and 3.13.1 such a group may raise SystemError if it captures (CPython issue 101955).
+    * An atomic group around a plain repetition of a group is right, but each round of it takes memory until the group
+      ends: ``(?>(?:[^"]++|"")*)`` takes 57 times as much as the text. With ``(?>…|)`` in place of ``(?:…)?+`` there
+      is one round.
+    """
+    found = []
+    for op, value in _within(parser.parse(expression.pattern, expression.flags & ~re.DEBUG)):
+        if op is constants.POSSESSIVE_REPEAT and not _is_single(value[2]):
+            if any(op is constants.SUBPATTERN and inner[0] for op, inner in _within(value[2])):
+                found.append(f"captures in a possessive repetition: {value[2]}")
+            if not _fails_unmoved(value[2]):
+                found.append(f"may fail after it moved: {value[2]}")
+        elif op is constants.ATOMIC_GROUP and any(_is_long(*each) for each in value):
+            found.append(f"keeps each round: {value}")
+    return found
+
+
+def _within(items: Any) -> Iterator[tuple[Any, Any]]:
+    """Every part of an expression, at any depth."""
+    for op, value in items:
+        yield op, value
+        if op is constants.BRANCH:
+            inner = value[1]
+        elif op in _REPEATS or op is constants.SUBPATTERN:
+            inner = [value[-1]]
+        elif op is constants.ATOMIC_GROUP:
+            inner = [value]
+        else:
+            inner = [value[1]] if op in (constants.ASSERT, constants.ASSERT_NOT) else []
+        for each in inner:
+            yield from _within(each)
+
+
+def _is_single(items: Any) -> bool:
+    """True for one character, whose repetition is another code of the engine, which was never wrong."""
+    return len(items) == 1 and items[0][0] in _SINGLE
+
+
+def _is_long(op: Any, value: Any) -> bool:
+    return op in _REPEATS[:2] and value[1] is constants.MAXREPEAT and not _is_single(value[2])
+
+
+def _is_never(items: Any) -> bool:
+    """True for ``(?!)``."""
+    return [op for op, _ in items] == [constants.ASSERT_NOT] and len(items[0][1][1]) == 0
+
+
+def _fails_unmoved(items: Any) -> bool:
+    """True if a round of these parts that fails leaves the engine where the round began, on every Python."""
+    op, value = items[0]
+    if op is constants.BRANCH:
+        ways = value[1]
+        return _is_never(ways[-1]) or (len(items) == 1 and all(_fails_unmoved(way) for way in ways))
+    # Single characters do not move the engine before all of them were met; the first part that does must be the last
+    # that can fail.
+    rest = list(items)
+    while rest and rest[0][0] in _SINGLE:
+        del rest[0]
+    if rest and len(rest) == len(items) and rest[0][0] in _REPEATS and _is_single(rest[0][1][2]):
+        del rest[0]
+    return all(op in _REPEATS and value[0] == 0 for op, value in rest)
+
+
 # --- the worst of texts -------------------------------------------------------------------------------------------
 
 _PLAIN = "a0-. /\\\"'_:=,{[<@%&\n"

@@ -18,7 +18,7 @@ import pytest
 
 from adapter.rules.files import filenames as spellings
 from adapter.rules.tools import visibility as policies
-from tests.expressions import Expression, house, made_of_values, worst_texts
+from tests.expressions import Expression, house, made_of_values, misread, worst_texts
 
 LONG = 100_000
 """Characters of a text that a stranger may send where an expression meets it."""
@@ -136,3 +136,42 @@ def test_a_long_text_takes_no_long_time(expression: Expression) -> None:
 def test_a_careless_expression_is_seen(text: str, method: str) -> None:
     """The check itself finds what it is for."""
     assert slowest(Expression("careless", re.compile(text), (method,)), RATIO * plain_scan()) is not None
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
+def test_every_python_reads_it_alike(expression: Expression) -> None:
+    """The distributions' Python 3.11.2 finds what the newest one finds."""
+    assert not misread(expression.compiled)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"(?:ab?c)*+",
+        r"(?:[0-9]++(?:ms|s))++",
+        r"(?:[a-z]|%(?!2f))*+",
+        r"(?:a|(?:--|#)b*+c)*+",
+        r"(?:(a)|b)*+",
+        r"(?:(a))?+",
+        r'(?>(?:[^"]++|"")*)',
+    ],
+)
+def test_an_expression_that_some_python_reads_otherwise_is_seen(text: str) -> None:
+    """The check itself finds the forms that are for it."""
+    assert misread(re.compile(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"[a-z]++",
+        r'(?:[^"\\]++|\\.)*+',
+        r"(?:\\.[^x]*+)*+",
+        r"(?:ab?c|(?!))*+",
+        r"(?:a|(?:--|#)b*+c|(?!))*+",
+        r"(?>(a)b|)",
+    ],
+)
+def test_a_form_that_is_read_alike_is_allowed(text: str) -> None:
+    """What gives nothing back and is right stays, for it is what makes a search linear."""
+    assert not misread(re.compile(text))

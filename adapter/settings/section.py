@@ -46,7 +46,8 @@ def parse_size(value: object) -> object:
     return int(digits) * (base ** _POWER[unit.lower()] if unit else 1)
 
 
-_DURATION = re.compile(r"(?:[0-9]++(?:\.[0-9]++)?\s*+(?:ms|[smhd])\s*+)++")
+# Without the (?!) Python before 3.11.5 would take "1s0" for a duration (CPython issue 106052).
+_DURATION = re.compile(r"(?:[0-9]++(?:\.[0-9]++)?\s*+(?:ms|[smhd])\s*+|(?!))++")
 _PART = re.compile(r"(?<![0-9.])([0-9.]++)\s*+([a-z]++)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NO_DURATION = "must be seconds, or text such as 250ms, 30s, 2m or 1h30m"

@@ -112,8 +112,9 @@ _REASONS = {
 _QUOTING = frozenset((1064, 1105, 1265, 1292, 1366, 1411, 1690))
 """The server's errors that quote the rest of the statement, or what was in a row."""
 
+# Before 3.11.5 Python reads a possessive repetition right only with (?!) at its end (CPython issue 106052).
 _PASSING = re.compile(
-    r"(?:\s++|\(|/\*(?>.*?\*/)|(?:--|#)[^\n]*+\n)*+"
+    r"(?:\s++|\(|/\*(?>.*?\*/)|(?:--|#)[^\n]*+\n|(?!))*+"
     r"(?:SELECT|WITH|VALUES|TABLE|SHOW|DESC|DESCRIBE|EXPLAIN|INSERT|REPLACE|UPDATE|DELETE|DO|CALL)\b",
     re.DOTALL | re.IGNORECASE,
 )

@@ -15,8 +15,9 @@ from urllib.parse import quote
 from adapter.rules.files.media_types import usual_extension
 
 # A run of slashes is bounded, and a path begins at the first of them only: a text of nothing else is read once. The
-# first character stands alone in the pattern so that the search runs from one to the next.
-_SLASH = r"(?:\\{0,4}/|%2[fF])"
+# first character stands alone in the pattern so that the search runs from one to the next. Before 3.11.5 Python reads a
+# possessive repetition right only with (?!) at its end (CPython issue 106052).
+_SLASH = r"(?:\\{0,4}/|%2[fF]|(?!))"
 _LEAD = rf"[/\\%](?<![/\\].)(?<!2[fF].)(?:(?<=/)|(?<=\\)\\{{0,3}}/|(?<=%)2[fF]){_SLASH}{{0,7}}+"
 SLASHES = _SLASH + r"{1,8}+"
 """An expression for what stands between two components of a path."""
@@ -29,7 +30,7 @@ DELIMITERS = r"""\s"'`<>|()\[\]{},;&*\x00-\x1f\x7f，。、；：！？「」『
 put no space between words."""
 
 _SEPARATOR = re.compile(SLASHES)
-_ANY_SEPARATOR = re.compile(r"(?:\\{0,4}/|\\{1,4}|%2[fF]|%5[cC]){1,8}+")
+_ANY_SEPARATOR = re.compile(r"(?:\\{0,4}/|\\{1,4}|%2[fF]|%5[cC]|(?!)){1,8}+")
 # Of backslashes a tail takes only those that escape something within it: the one before a quote or an n belongs to
 # the text around.
 _TAIL = re.compile(rf"(?:[^\\{DELIMITERS}]|\\{{1,4}}[/ ]|\\{{1,4}}u(?!00[0-7])[0-9a-fA-F]{{4}})+")

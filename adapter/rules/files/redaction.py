@@ -190,10 +190,11 @@ _UNDELIMITED = re.compile(rf"[^{DELIMITERS}]*+")
 _FILE = re.compile(r"(?i)(?<![a-z0-9])file:\Z")
 _URL = re.compile(r"(?i)(?<![a-z0-9+.-])(?!file:)[a-z][a-z0-9+.-]*+(?::|%3a)(?:\\{0,4}/|%2f){2}")
 
-# In languages without spaces a word may stand right before a path: it begins where it looks like one.
+# In languages without spaces a word may stand right before a path: it begins where it looks like one. The (?!) is for
+# Python before 3.11.5, which would not go back to the % of a %2F (CPython issue 106052).
 _BEGINS = re.compile(
     r"(?:(?<=\\[nrtbfv])|(?<![A-Za-z0-9._~+@%\\-]))"
-    rf"(?:[A-Za-z0-9._~+@-]|%(?!2[fF]))*+{SLASHES}"
+    rf"(?:[A-Za-z0-9._~+@-]|%(?!2[fF])|(?!))*+{SLASHES}"
 )
 
 

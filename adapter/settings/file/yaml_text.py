@@ -59,7 +59,7 @@ class _Filling:
 
 
 # One that is not closed is read to the end of the text, once, and means itself.
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]*+))?+(\}|\Z)")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*+)(?>:-([^}]*+)|)(\}|\Z)")
 
 
 class _OnceOnly(yaml.SafeLoader):
