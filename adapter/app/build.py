@@ -129,6 +129,8 @@ def build(
         tasks.append(CleanupTask("shared results", shared.tidy))
     if fallback is not None:
         fallback.on_return.append(files.parts.read_secrets)
+        if replicas is not None:
+            fallback.on_return.append(replicas.read_key)
     cleanup = Cleanup(cleanup_interval(settings), tuple(tasks), runtime.log, build_leases(settings, watched))
     core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
