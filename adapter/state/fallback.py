@@ -307,8 +307,10 @@ class FallbackStore:
         changes: list[Change] = []
         for place, row in zip(places, rows, strict=True):
             if row is None:
-                # What ended here must not go on elsewhere, whatever was done to it there.
-                changes.append(Delete(*place))
+                # What ended here must not go on elsewhere, whatever was done to it there. What also began here, as the
+                # use of a one-time link that was taken back, is nobody else's.
+                if place not in self._rows.made or place in self._attempted:
+                    changes.append(Delete(*place))
             else:
                 changes.append(Put(*place, row.value, row.due, await self._base(place)))
         try:

@@ -43,6 +43,8 @@ class RememberedRows(MemoryStore):
         self._most_bytes = most_bytes
         self.together: set[str] = set()
         """Groups of which several rows were written here in one step."""
+        self.made: set[RowId] = set()
+        """Rows that were created here: what another process has written at such a place is its own."""
         self._lengths = OrderedDict[RowId, int]()
         self._bytes = 0
         self._written = 0
@@ -108,6 +110,8 @@ class RememberedRows(MemoryStore):
         before = self._rows(change.table).get(change.key)
         row = super()._put(change)
         self._written += 1
+        if self.is_away and change.expected == ABSENT and _place(change) not in self.bases:
+            self.made.add(_place(change))
         row = self._rows(change.table)[change.key] = replace(row, version=LOCAL + self._written)
         self._note(_place(change), ABSENT if before is None else before.version)
         return row
@@ -125,6 +129,7 @@ class RememberedRows(MemoryStore):
         for place, version in before.items():
             if version is None:
                 self.bases.pop(place, None)
+                self.made.discard(place)
 
     # --- writing back -----------------------------------------------------------------------------------------
 
@@ -143,6 +148,7 @@ class RememberedRows(MemoryStore):
         written.
         """
         row = self.row(place)
+        self.made.discard(place)
         if row is not was:
             # To the end: the rows that changed meanwhile must not keep the others waiting.
             del self.bases[place]
@@ -155,6 +161,7 @@ class RememberedRows(MemoryStore):
     def lose(self, place: RowId) -> None:
         """Forget what was written here."""
         del self.bases[place]
+        self.made.discard(place)
         self.forget(place)
 
     def lose_all(self) -> Counter[str]:
@@ -162,6 +169,7 @@ class RememberedRows(MemoryStore):
         lost = Counter(place.table for place in self.bases)
         self.bases.clear()
         self.dues.clear()
+        self.made.clear()
         self.together.clear()
         self._lengths.clear()
         self._bytes = 0

@@ -335,3 +335,30 @@ async def test_watched_store_tells_of_the_outage() -> None:
         assert await watched.failure() is None
         assert watched.outage() == "fallback_memory_activated_by_state_store"
         await process.back()
+
+
+async def test_what_was_made_and_taken_back_here_is_not_taken_from_others() -> None:
+    """A one-time link that this process used and gave back, and that another one has used meanwhile, stays used."""
+    shared = SharedMemory()
+    async with running(shared) as process, running(shared) as other:
+        known = await process.store.put("sessions", "s", b"open")
+        process.inner.down = process.inner.deaf = True
+        assert await process.store.get("nonces", "n") is None
+        await process.store.put("nonces", "n", b"", expected=ABSENT)
+        await other.store.put("nonces", "n", b"", expected=ABSENT)
+        await process.store.delete("nonces", "n")
+        await process.store.delete("sessions", "s", expected=known.version)
+        await process.back()
+        assert await shared.rows.get("nonces", "n") is not None
+        assert await shared.rows.get("sessions", "s") is None
+
+
+async def test_what_was_perhaps_made_in_the_store_is_taken_back_there() -> None:
+    """The write that met the end of the store may have been done."""
+    async with running() as process:
+        process.inner.swallows = 1
+        await process.store.put("nonces", "n", b"", expected=ABSENT)
+        assert process.store.outage is not None
+        await process.store.delete("nonces", "n")
+        await process.back()
+        assert await process.shared.rows.get("nonces", "n") is None
