@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, BinaryIO, cast
 
 import orjson
@@ -56,6 +56,7 @@ class _Chain:
 
     def __init__(self) -> None:
         self.ship: Ship | None = None
+        self.identity: dict[str, object] = {}
         self.configure("info", console=False)
 
     def configure(self, level: str, *, console: bool) -> None:
@@ -65,6 +66,7 @@ class _Chain:
         if console:
             last = [_for_terminal, structlog.dev.ConsoleRenderer(exception_formatter=plain)]
         self.processors: list[Processor] = [
+            *([self._identify] if self.identity else []),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -73,6 +75,13 @@ class _Chain:
             self._ship,
             *last,
         ]
+
+    def _identify(
+        self, _logger: object, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        """Processor: says which process wrote the line."""
+        event.update(self.identity)
+        return event
 
     def _ship(
         self, _logger: object, _method: str, event: MutableMapping[str, Any]
@@ -114,6 +123,11 @@ def configure(level: str, *, console: bool | None = None) -> None:
         foreign = logging.getLogger(name)
         foreign.handlers[:] = [_Foreign(logging.WARNING)]
         foreign.propagate = False
+
+
+def identify(**fields: object) -> None:
+    """Add fields to every line of this process, for logs of several. To be called before ``configure``."""
+    _chain.identity = fields
 
 
 def ship_to(ship: Ship | None) -> None:
@@ -160,6 +174,8 @@ class CallLog:
 
     def write(self, record: Mapping[str, object]) -> None:
         """Appends one line; values that are not JSON are written as text."""
+        if _chain.identity:
+            record = {**record, **_chain.identity}
         try:
             line = orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
         except orjson.JSONEncodeError:
@@ -182,14 +198,26 @@ class CallLog:
         if not lines:
             return
         try:
-            self._stream.write(lines)
-            self._stream.flush()
+            for piece in _pieces(bytes(lines)) if _chain.identity else (lines,):
+                self._stream.write(piece)
+                self._stream.flush()
         except (OSError, ValueError) as error:
             get_logger(__name__).warning("call log lost lines", error=error)
 
     def close(self) -> None:
         """Write the buffer and stop the timer; the stream stays open for its owner."""
         self.flush()
+
+
+def _pieces(lines: bytes) -> Iterator[bytes]:
+    """The lines in pieces that a pipe takes as a whole each (PIPE_BUF), where several processes write to it."""
+    start = 0
+    while start < len(lines):
+        end = lines.rfind(b"\n", start, start + _LONGEST_LINE) + 1
+        # A line is longer by the fields of its process at most; it goes alone.
+        end = end or lines.find(b"\n", start) + 1 or len(lines)
+        yield lines[start:end]
+        start = end
 
 
 def _short_line(record: Mapping[str, object]) -> bytes:

@@ -19,10 +19,12 @@ SHARED = {"pipeline"} | CORE
 BELOW_APP = {"edge", "relay", "version"} | IO | SHARED | ABOVE_SETTINGS
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "__main__": {"cli", "commands", "demo", "app"} | BELOW_APP,
-    "cli": {"commands", "demo", "app"} | BELOW_APP,
+    "__main__": {"cli", "commands", "demo", "workers", "app"} | BELOW_APP,
+    "cli": {"commands", "demo", "workers", "app"} | BELOW_APP,
     "commands": {"app"} | BELOW_APP,
     "demo": {"app", "api"} | BELOW_APP,
+    # A supervisor above, which imports nothing below but its port and its log; a worker imports the app.
+    "workers": {"app"} | BELOW_APP,
     "app": BELOW_APP,
     "edge": {"relay"} | IO | SHARED,
     "relay": IO | SHARED,

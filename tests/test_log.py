@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapter.log import CallLog, configure, get_logger
+from adapter.log import CallLog, configure, get_logger, identify
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +21,7 @@ def quiet_afterwards() -> Iterator[None]:
         name: (logging.getLogger(name).handlers[:], logging.getLogger(name).propagate) for name in FOREIGN
     }
     yield
+    identify()
     configure("info")
     for name, (handlers, propagate) in before.items():
         logging.getLogger(name).handlers[:] = handlers
@@ -121,6 +122,39 @@ async def test_many_call_lines_do_not_wait() -> None:
     while not stream.flushed.is_set():
         calls.write({"text": "x" * 1000})
     assert len(stream.getvalue()) >= CallLog.FLUSH_BYTES
+
+
+def test_lines_of_several_processes_name_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the log, and those of calls."""
+    identify(worker=2, pid=7)
+    configure("info", console=False)
+    get_logger("edge").info("started")
+    line = only_line(capsys)
+    assert (line["event"], line["worker"], line["pid"]) == ("started", 2, 7)
+    stream = Stream()
+    calls = CallLog(stream)
+    calls.write({"ms": 3})
+    calls.close()
+    assert json.loads(stream.getvalue()) == {"ms": 3, "worker": 2, "pid": 7}
+
+
+def test_lines_of_several_processes_stay_whole() -> None:
+    """A pipe takes 4 KiB at once; of more, another process's lines may come between."""
+
+    class Pipe(io.BytesIO):
+        def write(self, data: Any) -> int:
+            assert len(data) <= 4096 and data.endswith(b"\n")
+            return super().write(data)
+
+    identify(worker=2, pid=7)
+    stream = Pipe()
+    calls = CallLog(stream)
+    for number in range(500):
+        calls.write({"number": number, "text": "x" * (number * 17 % 4300)})
+    calls.close()
+    assert [json.loads(line).get("number") is not None for line in stream.getvalue().splitlines()] == [
+        True
+    ] * 500
 
 
 @pytest.mark.parametrize("name", ["a-" * 24_000, "\ud800", "\x00" * 5000], ids=str.__len__)

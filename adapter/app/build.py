@@ -16,11 +16,12 @@ from adapter.app.relay import (
     Runtime,
     build_leases,
     build_relay,
-    build_servers,
     build_session_tasks,
     build_sessions,
     cleanup_interval,
 )
+from adapter.app.servers import build_servers
+from adapter.app.state import build_snapshots, with_fallback
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
@@ -31,6 +32,7 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
@@ -38,6 +40,7 @@ from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     from adapter.app.replicas import ReplicaParts
+    from adapter.app.shared_stages import SharedParts
     from adapter.app.tool_plans import Compiled
 
 
@@ -90,9 +93,12 @@ def build(
     """
     runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks())
     observation = build_observation(settings)
-    watched = WatchedStore(store or build_store(settings))
+    store = store or build_store(settings)
+    fallback = with_fallback(settings, store, runtime.log)
+    watched = WatchedStore(store) if fallback is None else WatchedStore(fallback, outage=fallback.reason)
     checks = SharedChecks(settings.validation, runtime.log)
-    plans = build_plans(settings, runtime, observation, checks)
+    shared = build_shared(settings, watched, runtime)
+    plans = build_plans(settings, runtime, observation, checks, shared)
     sessions = build_sessions(settings, watched, runtime)
     files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
     tools = ToolParts(settings, watched, runtime, sessions, files, plans)
@@ -112,20 +118,41 @@ def build(
     if replicas is not None and replicas.place is None:
         branches.append(replicas.branch)
     front = build_front(settings, runtime, observation, relay, door, branches)
-    tasks = (
+    tasks = [
         *build_session_tasks(settings, watched, runtime, relay),
         CleanupTask("shared sessions", servers.tidy, alone=False),
         CleanupTask("files", files.parts.tidy, alone=False),
         CleanupTask("pins", tools.tidy),
         CleanupTask("console", console.tidy, alone=False),
-    )
-    cleanup = Cleanup(cleanup_interval(settings), tasks, runtime.log, build_leases(settings, watched))
+    ]
+    if shared is not None:
+        tasks.append(CleanupTask("shared results", shared.tidy))
+    if fallback is not None:
+        fallback.on_return.append(files.parts.read_secrets)
+    cleanup = Cleanup(cleanup_interval(settings), tuple(tasks), runtime.log, build_leases(settings, watched))
     core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
 
+def build_shared(settings: Settings, store: Store, runtime: Runtime) -> SharedParts | None:
+    """Build what stages share with other replicas; None where nobody else uses the store, or there are no stages."""
+    if not (store.shared and settings.asks_for_plans):
+        return None
+    # Late, as the plans.
+    from adapter.app.shared_stages import SharedParts
+
+    servers = settings.servers
+    caches = any(stages.cache.shared for entry in servers for stages in entry.stages.values())
+    caches = caches or any(tool.cache.shared for entry in servers for tool in entry.tools.define)
+    return SharedParts(store, runtime.background, caches=caches)
+
+
 def build_plans(
-    settings: Settings, runtime: Runtime, observation: Observation, checks: SharedChecks
+    settings: Settings,
+    runtime: Runtime,
+    observation: Observation,
+    checks: SharedChecks,
+    shared: SharedParts | None,
 ) -> Compiled | None:
     """Compile the plans of tools; None where the settings ask for none. Raises SettingsError."""
     if not settings.asks_for_plans:
@@ -133,7 +160,7 @@ def build_plans(
     # Late: the stages of plans and the tools that run here are a third of all code, and a proxy needs none of it.
     from adapter.app.tool_plans import compiled
 
-    return compiled(settings, runtime.log, observation.of_plans(), checks)
+    return compiled(settings, runtime.log, observation.of_plans(), checks, shared=shared)
 
 
 def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> ReplicaParts | None:
@@ -143,7 +170,7 @@ def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> Replic
     # Late: most adapters are one process.
     from adapter.app.replicas import ReplicaParts
 
-    return ReplicaParts(settings, store, runtime)
+    return ReplicaParts(settings, store, runtime, alone=worker_count(settings.core.workers) == 1)
 
 
 def build_store(settings: Settings) -> Store:
@@ -152,10 +179,11 @@ def build_store(settings: Settings) -> Store:
         # Late: most adapters keep their state on disk.
         from adapter.state.memory import MemoryStore
 
-        return MemoryStore()
+        return build_snapshots(settings, log.get_logger("adapter")) or MemoryStore()
     if settings.state_persistence.type == "redis":
         # Late: its driver is an extra of the package.
         from adapter.app.redis_state import build_redis_store
 
         return build_redis_store(settings)
-    return SqliteStore(settings.state_path, wal=settings.state_persistence.disk.wal.enabled)
+    wal = settings.state_persistence.disk.wal.enabled
+    return SqliteStore(settings.state_path, wal=wal, shared=worker_count(settings.core.workers) > 1)

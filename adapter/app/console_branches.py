@@ -20,6 +20,7 @@ from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console import operations as console_operations
 from adapter.edge.console.data import ConsoleData, ConsoleFacts
 from adapter.edge.console.page_files import PageFiles, pages
+from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus
 from adapter.edge.http.request import Request
 from adapter.edge.openapi import operations
@@ -30,6 +31,7 @@ from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
+from adapter.state.port import Store
 from adapter.version import VERSION
 from adapter.wire.eras import Era
 
@@ -53,7 +55,7 @@ def build_branches(settings: Settings, observation: Observation, around: Console
         _facts(settings),
         door.guard,
         ServerStatus(door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}),
-        _belongings(settings, relay, files),
+        _belongings(settings, relay, files, door.health.store),
         recent,
         look,
     )
@@ -149,9 +151,9 @@ def _server_facts(entry: ServerSettings, files: FileStages) -> ServerFacts:
     return ServerFacts(entry.upstream.transport, helper)
 
 
-def _belongings(settings: Settings, relay: RelayParts, files: FileStages) -> Belongings:
+def _belongings(settings: Settings, relay: RelayParts, files: FileStages, store: Store) -> Belongings:
     return Belongings(
-        relay.sessions.sessions,
+        OpenSessions(store, relay.sessions.sessions),
         relay.sessions.scopes,
         files.parts.registry,
         settings.sessions.max_total_session_size,
@@ -164,7 +166,8 @@ def configuration(settings: Settings) -> str:
     """The effective settings as YAML, without secrets and without the places where the adapter keeps things."""
     shown = masked(settings)
     shown["storage"]["root"] = shown["state_persistence"]["disk"]["local_path"] = MASK
-    places = {str(place.absolute()) for place in (settings.storage.root, settings.state_path)}
+    kept = (settings.storage.root, settings.state_path, settings.snapshot_path)
+    places = {str(place.absolute()) for place in kept if place is not None}
     return yaml.safe_dump(_without(shown, places), sort_keys=False, allow_unicode=True)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.files import FileParts
-from adapter.app.relay import Runtime, read_timeouts
+from adapter.app.relay import Runtime
+from adapter.app.servers import read_timeouts
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
 from adapter.edge.files.uploads import UploadLimits, UploadRoute
@@ -41,6 +42,7 @@ from adapter.rules.files.locators import Locator
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
@@ -79,14 +81,17 @@ def tell_gone(notifications: Notifications, record: FileRecord) -> None:
 
 
 def build_shelf(settings: Settings) -> Shelf:
-    storage = settings.storage
+    storage, lock = settings.storage, settings.root_lock
+    if lock == "exclusive" and worker_count(settings.core.workers) > 1:
+        # Of several processes that keep all others away, the one that starts them has the lock.
+        lock = None
     configured = storage.artifact_locator_policy == "allow_configured_roots"
     return Shelf(
         storage.root,
         allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
         private=(settings.state_path,),
         atomic=storage.atomic_writes,
-        lock=storage.lock_mode in ("auto", "file"),
+        lock=lock,
     )
 
 

@@ -94,11 +94,15 @@ class FileParts:
 
     async def open(self) -> None:
         """Open the registry of files and its keys. Raises StoreUnavailable, StorageFailed."""
-        await self.scopes.open()
-        await self.credentials.open()
+        await self.read_secrets()
         if self.active:
             await self.registry.open()
             await self.rounds.open()
+
+    async def read_secrets(self) -> None:
+        """Read the secrets of ids and links from the store. Raises StoreUnavailable."""
+        await self.scopes.open()
+        await self.credentials.open()
 
     async def close(self) -> None:
         """Write what is still waiting. Raises StoreUnavailable."""

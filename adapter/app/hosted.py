@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pydantic import SecretStr
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.pipeline import Planning
@@ -17,7 +20,7 @@ from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.hosted.scripts.scripts import Handling
 from adapter.hosted.server import HostedServer, Served
-from adapter.hosted.statement import Asking, Database, Keeping, opened
+from adapter.hosted.statement import Asking, Database, Keeping, decoded_answer, encoded_answer, opened
 from adapter.hosted.tools import Declaration, HostedTool, Work
 from adapter.pipeline.auth_stage import fingerprint
 from adapter.pipeline.cache_stage import kept_for, varying
@@ -267,8 +270,20 @@ class Hosting:
         if vary is None:
             vary = ["identity"] if stages.auth is not None else []
         ttl = own.ttl or server.ttl
-        keeping = Keeping(self.planning.materials.cache_of(entry), ttl, varying(vary, fingerprint))
-        return keeping, kept_for(ttl, vary)
+        materials, differs = self.planning.materials, varying(vary, fingerprint)
+        if own.shared and (results := materials.shared_results(entry)) is not None:
+            # Late: few share anything.
+            from adapter.relay.shared_results import ServerResults
+
+            shared = ServerResults(results, entry.id, encoded_answer, decoded_answer)
+            return Keeping(shared, ttl, differs, self._digest(declared)), kept_for(ttl, vary)
+        return Keeping(materials.cache_of(entry), ttl, differs), kept_for(ttl, vary)
+
+    def _digest(self, declared: ToolSettings) -> str:
+        """The digest of what a result rests on beside the call: replicas may run with other settings."""
+        connector = next((each for each in self.settings.connectors if each.name == declared.use), None)
+        target = "" if connector is None else json.dumps(connector.model_dump(), default=_plain)
+        return hashlib.sha256(f"{declared.model_dump_json()}\n{target}".encode()).hexdigest()
 
 
 def _input(declared: ToolInput) -> Input:
@@ -277,3 +292,7 @@ def _input(declared: ToolInput) -> Input:
     enum = None if declared.enum is None else tuple(declared.enum)
     keywords = keywords_of(kind, declared.keywords)
     return Input(kind, declared.description, declared.optional, declared.default, enum, keywords)
+
+
+def _plain(value: Any) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapter.app.user_code import Loading
 from adapter.hosted.scripts.references import ScriptInvalid
@@ -19,11 +19,19 @@ from adapter.pipeline.auth_stage import (
     Plugins,
     fingerprint,
 )
-from adapter.pipeline.cache_stage import Caches, Caching, kept_for, varying
+from adapter.pipeline.cache_stage import (
+    Caches,
+    Caching,
+    ResultFinder,
+    decoded_outcome,
+    encoded_outcome,
+    kept_for,
+    varying,
+)
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.code_stages import Gathering, InputMapping, Middleware, OutputMapping
 from adapter.pipeline.failures import ErrorStyle
-from adapter.pipeline.limits_stage import Concurrency, Rate, Serial, rate_key
+from adapter.pipeline.limits_stage import Concurrency, Rate, Serial, SharedRate, rate_key
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Kind, Listed, Resolving, Step, ToolPlan
 from adapter.pipeline.presenter_stage import Presenting, definition_with_select
@@ -34,13 +42,17 @@ from adapter.pipeline.tracing import Observing
 from adapter.pipeline.validation_stage import Coercing, Validating
 from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.rules.presenters.presenters import Presenter
-from adapter.rules.presenters.state_sync import StateSync, policy
+from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
 from adapter.rules.text.expressions import GlobInvalid
 from adapter.rules.text.unicode import reading
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, fits
 from adapter.settings.servers.stages import ToolStages
+
+if TYPE_CHECKING:
+    from adapter.app.shared_stages import SharedParts
+    from adapter.relay.shared_results import SharedResults
 
 Schema = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
@@ -78,6 +90,7 @@ class Materials:
     sync: StateSync
     checks: SchemaChecks
     observing: Observing | None = None
+    shared: SharedParts | None = None
     caches: Caches = field(default_factory=Caches, init=False)
 
     def cache_of(self, entry: ServerSettings) -> ResultCache:
@@ -87,6 +100,15 @@ class Materials:
         except KeyError:
             self.caches.add(entry.id, ResultCache(entry.tools.cache.max_bytes, time.monotonic))
             return self.caches[entry.id]
+
+    def shared_results(self, entry: ServerSettings) -> SharedResults | None:
+        """Return the results that replicas share; None where there is nothing to share them in."""
+        return None if self.shared is None else self.shared.results_of(entry.tools.cache.max_bytes)
+
+    def purge(self, invalidation: Invalidation) -> Awaitable[None] | None:
+        """Forget all stale results; what replicas share is to be waited for."""
+        self.caches.purge(invalidation)
+        return None if self.shared is None else self.shared.purge(invalidation)
 
     def presenter_of(self, stages: ToolStages) -> Presenter | None:
         """Return the presenter that a tool's stages name."""
@@ -192,8 +214,13 @@ class Steps:
     def _limits(self, serial: bool) -> Iterator[Step]:
         rate, concurrency = self._stages.limits.rate, self._stages.limits.concurrency
         if rate is not None:
-            key_of = rate_key(rate.key, fingerprint)
-            counted = Rate(self._tool, rate.max, rate.window, key_of, time.monotonic)
+            key_of, shared = rate_key(rate.key, fingerprint), self._materials.shared
+            counted: Rate | SharedRate
+            if rate.shared and shared is not None:
+                limit = rate.max, rate.window
+                counted = SharedRate(self._entry.id, self._tool, limit, key_of, shared.spend)
+            else:
+                counted = Rate(self._tool, rate.max, rate.window, key_of, time.monotonic)
             yield Step(Slot.LIMITS, f"{rate.max} calls in {rate.window:g} s for each {rate.key}", counted)
         if serial:
             yield Step(Slot.LIMITS, "one call at a time, as it is destructive", Serial(self._tool))
@@ -254,9 +281,18 @@ class Steps:
         ttl = stage.ttl or self._entry.tools.cache.ttl
         text = f"{self._entry.id}\n{self._entry.upstream.url}\n{self._stages.model_dump_json()}"
         digest = hashlib.sha256(text.encode()).hexdigest()
-        cache, vary = self._materials.cache_of(self._entry), varying(words, fingerprint)
-        run = Caching(self._tool, cache, ttl, vary, read_only, digest)
+        vary = varying(words, fingerprint)
+        run = Caching(self._tool, self._results(shared=stage.shared), ttl, vary, read_only, digest)
         return Step(Slot.CACHE, kept_for(ttl, words), run)
+
+    def _results(self, *, shared: bool) -> ResultFinder:
+        results = self._materials.shared_results(self._entry) if shared else None
+        if results is None:
+            return self._materials.cache_of(self._entry)
+        # Late: few share anything.
+        from adapter.relay.shared_results import ServerResults
+
+        return ServerResults(results, self._entry.id, encoded_outcome, decoded_outcome)
 
     def _presenting(self) -> Iterator[Step]:
         if self._presenter is None:
@@ -279,7 +315,7 @@ class Steps:
         if observer is not None:
             with self._loading.judging("state_sync.observer", ScriptInvalid):
                 observe = self._loading.function(observer, least=1, most=1)
-        listeners = Listeners(self._materials.caches.purge, notify_client, observe)
+        listeners = Listeners(self._materials.purge, notify_client, observe)
         run = Syncing(self._entry.id, self._tool, sync, listeners, self._log)
         yield Step(Slot.STATE_SYNC, run.detail, run)
 

@@ -67,10 +67,15 @@ def warnings(settings: Settings) -> Iterator[Obstacle]:
     """Find everything that may make the start fail, or a later one."""
     files = any(server.adapters for server in settings.servers)
     root = settings.storage.root
-    if files and settings.storage.lock_mode in ("auto", "file") and lock_of(root) is RootLock.TAKEN:
+    if (
+        files
+        and (lock := settings.root_lock) is not None
+        and lock_of(root, shared=lock == "shared") is RootLock.TAKEN
+    ):
         why = f"waiting for it to end; stop it, or set another storage.root than {root}"
         yield Obstacle("another adapter uses storage.root", why, "storage.root")
-    if settings.state_persistence.type == "disk" and (other := _user_of(settings.state_path)):
+    own_state = settings.state_persistence.type == "disk" and not settings.shares_state
+    if own_state and (other := _user_of(settings.state_path)):
         why = f"sessions of both mix: stop it, or set another storage.root than {root}"
         yield Obstacle(f"the process {other} uses the same state file", why, "storage.root")
     if os.geteuid() == 0 and (files or settings.state_persistence.type == "disk") and (owner := _owner(root)):
@@ -154,15 +159,17 @@ def directory_refusal(directory: Path) -> Unusable | None:
         return Unusable(reason, "mount a disk that can")
 
 
-def lock_of(root: Path, *, create: bool = False) -> RootLock:
-    """Look at the lock of the store of files. Where it was never taken it is free, unless ``create`` makes its file."""
+def lock_of(root: Path, *, shared: bool, create: bool = False) -> RootLock:
+    """Look at the lock of the store of files: taken is one that another process holds and that is not ``shared`` with
+    it. Where it was never taken it is free, unless ``create`` makes its file.
+    """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
         number = os.open(root / "lock", flags, 0o666)
     except OSError:
         return RootLock.FREE
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(number, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return RootLock.TAKEN
     except OSError:

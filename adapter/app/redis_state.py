@@ -61,5 +61,5 @@ def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = N
 
 def _warn(sentence: str) -> None:
     log.get_logger("adapter").warning(
-        "state in Redis may be lost", why=sentence, setting="state_persistence.redis"
+        "Redis is not set up for the state", why=sentence, setting="state_persistence.redis"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from adapter import log
 from adapter.app.build import App, build
 from adapter.app.edge import build_patience
+from adapter.app.state import refresh, warn_of_unowned
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.grace import Grace
@@ -21,10 +22,14 @@ from adapter.edge.router import Front
 from adapter.errors import StoreUnavailable
 from adapter.settings.pipeline import Validation
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 
 if TYPE_CHECKING:
     # Only a host's application needs aiohttp.
     from adapter.edge.api.embedding import HandleCall, Options, RouteDef, Tools
+
+    # Only processes that share a port have any.
+    from adapter.edge.http.shared_sockets import SharedSockets
 
 FAREWELL = 2.0
 """Seconds that servers get at a stop to close the adapter's own sessions with them. What is left of those of callers
@@ -32,15 +37,38 @@ over HTTP is closed after the next start.
 """
 
 
+async def open_port(app: App) -> Listener:
+    """Open the port of the settings. Raises OSError when the address cannot be bound."""
+    core = app.settings.core
+    return await Listener.open(
+        _places(app, app.front), core.host, core.port, build_patience(app.settings), app.bodies
+    )
+
+
+def join_port(app: App, door: SharedSockets) -> Listener:
+    """Accept connections from a port that other processes accept from too."""
+    return Listener.share(_places(app, app.front), door, build_patience(app.settings), app.bodies)
+
+
+def _places(app: App, front: Front) -> ConnectionLimit:
+    core = app.settings.core
+    full = RareWarning(
+        app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
+    )
+    return ConnectionLimit(front, limit=core.max_connections, reserved=front.serve_reserved, on_full=full)
+
+
 @contextlib.asynccontextmanager
-async def running(app: App, grace: Grace | None = None) -> AsyncIterator[tuple[str, int]]:
-    """Listen and serve; yields the address. On leaving, exchanges may finish within the ``grace``; None: within
+async def running(
+    app: App, grace: Grace | None = None, listen: Callable[[App], Awaitable[Listener]] = open_port
+) -> AsyncIterator[tuple[str, int]]:
+    """``listen`` and serve; yields the address. On leaving, exchanges may finish within the ``grace``; None: within
     ``core.shutdown_grace_seconds``.
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed, and OSError when the address cannot be bound.
     """
     async with awake(app):
-        listener = await _listen(app, app.front, app.settings.core.host, app.settings.core.port)
+        listener = await listen(app)
         private = _ReplicaListener(app)
         try:
             await private.open(listener)
@@ -53,20 +81,9 @@ async def running(app: App, grace: Grace | None = None) -> AsyncIterator[tuple[s
             await asyncio.gather(_finish(listener, app.front, grace), private.close(grace))
 
 
-async def _listen(app: App, front: Front, host: str, port: int) -> Listener:
-    """Open a port. Raises OSError when the address cannot be bound."""
-    full = RareWarning(
-        app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
-    )
-    limit = app.settings.core.max_connections
-    places = ConnectionLimit(front, limit=limit, reserved=front.serve_reserved, on_full=full)
-    return await Listener.open(places, host, port, build_patience(app.settings), app.bodies)
-
-
 async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
     """Let what is under way on a port that is closed finish within the ``grace``."""
-    await listener.close_idle(grace)
-    await front.drain(grace)
+    await front.drain(grace, listener.close_idle)
     await listener.drop()
 
 
@@ -88,7 +105,8 @@ class _ReplicaListener:
         place, address = self._parts.place, public.address
         if place is not None:
             front = self._app.front.only(self._parts.branch)
-            listener = await _listen(self._app, front, *place)
+            patience, bodies = build_patience(self._app.settings), self._app.bodies
+            listener = await Listener.open(_places(self._app, front), *place, patience, bodies)
             self._opened, address = (front, listener), listener.address
         await self._parts.join(address)
 
@@ -139,6 +157,8 @@ async def _recorded(app: App) -> AsyncIterator[None]:
 async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
     await core.store.open()
+    if core.store.outage() is None:
+        await warn_of_unowned(app.settings, core.store, app.runtime.log)
     await core.files.open()
     tasks = core.relay.servers.watch()
     tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
@@ -188,7 +208,11 @@ class EmbeddedAdapter(NamedTuple):
 
 def embedded(source: Source) -> EmbeddedAdapter:
     """The adapter, built. A mapping is read without the environment. Raises SettingsError."""
-    app = build(_settings(source))
+    settings = _settings(source)
+    if settings.core.workers != 1:
+        why = "is for mcp-adapter serve: here the processes are those of the host's own server"
+        raise SettingsError([Problem("core.workers", why)])
+    app = build(settings)
     return EmbeddedAdapter(app.front, app.bodies, lambda: _lifetime(app))
 
 
@@ -206,6 +230,7 @@ def _settings(source: Source) -> Settings:
 @contextlib.asynccontextmanager
 async def _lifetime(app: App) -> AsyncIterator[None]:
     parts = app.core.replicas
+    await refresh(app.settings)
     async with awake(app):
         if parts is not None:
             await parts.join(None)

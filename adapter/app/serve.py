@@ -7,7 +7,9 @@ import gc
 import resource
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
 
 import uvloop
 from structlog.typing import FilteringBoundLogger
@@ -15,9 +17,11 @@ from structlog.typing import FilteringBoundLogger
 from adapter import log
 from adapter.app.build import App, build
 from adapter.app.preflight import Obstacle, obstacles, warnings
-from adapter.app.run import running
+from adapter.app.run import open_port, running
+from adapter.app.state import refresh
 from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import RESERVE
+from adapter.edge.http.listener import Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.settings.core import Core, is_loopback
 from adapter.settings.root import Settings
@@ -69,13 +73,18 @@ def hide_from_programs(settings: Settings, logger: FilteringBoundLogger) -> None
     every secret. There are no core dumps and no debugger of the same user from then on, so this is for configurations
     with such programs only. It keeps nothing from root. Where the system has no such switch, a warning says so.
     """
-    if not any(map(_starts_programs, settings.servers)):
+    if not starts_programs(settings):
         return
     # Late: only programs ask for it.
     import ctypes
 
     if sys.platform != "linux" or ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         logger.warning("programs may read the adapter's memory and environment on this system")
+
+
+def starts_programs(settings: Settings) -> bool:
+    """Tell whether programs of the same user run beside the adapter."""
+    return any(map(_starts_programs, settings.servers))
 
 
 def _starts_programs(server: ServerSettings) -> bool:
@@ -108,22 +117,82 @@ STORE_INTERVAL = 5.0
 """Seconds between two looks at the state store, beside those of who asks for health."""
 
 
-def serve(settings: Settings, cautions: Iterable[Problem]) -> int:
-    """Serve until SIGINT or SIGTERM, of which a second one ends the time that running requests get; ``cautions`` are
-    warnings about the settings, for the log.
+class ProcessOwner(Protocol):
+    """Decides where a process that serves listens, and when it stops."""
+
+    def attend(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], grace: Grace) -> None:
+        """Call ``stop`` when the process is to stop, and cut the ``grace`` when it is to do so at once."""
+
+    async def listen(self, app: App) -> Listener:
+        """Open the port. Raises OSError when that is impossible."""
+
+    def serving(self) -> None:
+        """Learn that the process serves."""
+
+
+class OwnSignals:
+    """The owner of a process that stands for itself: SIGINT and SIGTERM stop it, and it has the port alone."""
+
+    def attend(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], grace: Grace) -> None:
+        """Stop at the first signal, cut what is under way at the second, and let the third end the process."""
+        signals = iter((stop, partial(_cut, loop, grace)))
+        for number in STOPPING:
+            loop.add_signal_handler(number, lambda: next(signals)())
+
+    async def listen(self, app: App) -> Listener:
+        """Open the port of the settings."""
+        return await open_port(app)
+
+    def serving(self) -> None:
+        """Nobody else waits for it."""
+
+
+def _cut(loop: asyncio.AbstractEventLoop, grace: Grace) -> None:
+    grace.cut()
+    for number in STOPPING:
+        loop.remove_signal_handler(number)
+
+
+def serve(settings: Settings, cautions: Iterable[Problem] | None, owner: ProcessOwner | None = None) -> int:
+    """Serve until SIGINT or SIGTERM, of which a second one ends the time that running requests get, or until the
+    ``owner`` says so. ``cautions`` are warnings about the settings, for the log; None: somebody else has reported all.
 
     Returns the exit status: 0, or 1 if the adapter could not start or go on.
     """
     log.configure(settings.core.log_level)
+    if owner is None and not (may_start(settings) and is_refreshed(settings)):
+        return 1
+    return uvloop.run(_serve(settings, cautions, owner or OwnSignals()))
+
+
+def may_start(settings: Settings) -> bool:
+    """Report what is in the way of a start, and what may be later. Returns False if it would fail."""
     logger = log.get_logger("adapter")
     found = list(obstacles(settings))
     for obstacle in found:
         _report(obstacle, logger)
     if found:
-        return 1
+        return False
     for warning in warnings(settings):
         logger.warning(warning.event, why=warning.why, setting=warning.setting)
-    return uvloop.run(_serve(settings, cautions))
+    return True
+
+
+def is_refreshed(settings: Settings) -> bool:
+    """Delete stored state where the settings ask for it. To be called once, before any process uses the state.
+
+    Returns False if that failed, which is reported.
+    """
+    if not settings.state_persistence.refresh_on_startup:
+        return True
+    try:
+        uvloop.run(refresh(settings))
+    except StoreUnavailable as error:
+        log.get_logger("adapter").error(
+            "the stored state cannot be deleted", why=str(error), setting="state_persistence"
+        )
+        return False
+    return True
 
 
 def _report(obstacle: Obstacle, logger: FilteringBoundLogger) -> None:
@@ -133,24 +202,25 @@ def _report(obstacle: Obstacle, logger: FilteringBoundLogger) -> None:
         logger.error(obstacle.event, why=obstacle.why, setting=obstacle.setting)
 
 
-async def _serve(settings: Settings, cautions: Iterable[Problem]) -> int:
+async def _serve(settings: Settings, cautions: Iterable[Problem] | None, owner: ProcessOwner) -> int:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
     grace = Grace(settings.core.shutdown_grace_seconds)
-    for number in STOPPING:
-        loop.add_signal_handler(number, _stop, loop, stop, grace)
+    owner.attend(loop, partial(_resolve, stop, 0), grace)
     app = build(settings)
-    _warn(settings, cautions, app.runtime.log)
+    if cautions is not None:
+        _warn(settings, cautions, app.runtime.log)
     allow_descriptors(settings, app.runtime.log)
     hide_from_programs(settings, app.runtime.log)
     try:
-        async with running(app, grace) as (host, port):
+        async with running(app, grace, owner.listen) as (host, port):
             settle()
             app.runtime.log.info(
                 "serving",
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
                 mounts=[server.mount for server in app.servers.values()],
             )
+            owner.serving()
             guard = loop.create_task(_watch_store(app, stop))
             try:
                 return int(await stop)
@@ -198,16 +268,6 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
         elif failure is None and failed:
             app.runtime.log.warning("the state store can be written again")
         failed = failure is not None
-
-
-def _stop(loop: asyncio.AbstractEventLoop, stop: asyncio.Future[int], grace: Grace) -> None:
-    """Stop at the first signal, cut what is under way at the second, and let the third end the process."""
-    if not stop.done():
-        stop.set_result(0)
-        return
-    grace.cut()
-    for number in STOPPING:
-        loop.remove_signal_handler(number)
 
 
 def _resolve(stop: asyncio.Future[int], status: int) -> None:

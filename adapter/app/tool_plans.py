@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter import log
 from adapter.app.hosted import Hosting
 from adapter.app.pipeline import Materials, Planning
+from adapter.app.shared_stages import SharedParts
 from adapter.app.user_code import Loading
 from adapter.app.validation import SharedChecks
 from adapter.errors import AdapterError
@@ -69,8 +70,12 @@ def compiled(
     observing: Observing | None = None,
     checks: SharedChecks | None = None,
     environ: Mapping[str, str] = os.environ,
+    shared: SharedParts | None = None,
 ) -> Compiled:
-    """Compile the settings. Raises SettingsError with every problem in them. Without ``checks`` it builds its own."""
+    """Compile the settings. Raises SettingsError with every problem in them. Without ``checks`` it builds its own.
+
+    Without ``shared`` nothing is shared with other replicas.
+    """
     logger = logger or log.get_logger("adapter")
     checks = checks or SharedChecks(settings.validation, logger)
     loading = Loading.below(settings.directory, logger)
@@ -83,6 +88,7 @@ def compiled(
             _state_sync(settings, loading, logger),
             checks.checks,
             observing,
+            shared,
         )
     )
     hosting = Hosting.of(settings, planning, logger, environ)

@@ -18,6 +18,7 @@ from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines, PinReview
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.catalogue_reader import Definitions, ToolDefinitions
+from adapter.relay.tools.catalogue_words import CatalogueListener, CatalogueTeller
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
@@ -77,6 +78,8 @@ class ToolParts:
         self._ended: list[str] = []
         """Ids of scopes whose pins are still to be taken away."""
         self._of_server = {entry.id: self._baselines(entry) for entry in settings.servers}
+        self._is_shared = store.shared
+        self._hear_others(store)
         self.pin_review = PinReview(self._of_server, runtime.log)
         sessions.sessions.on_end.append(self.end_session)
 
@@ -96,10 +99,10 @@ class ToolParts:
         with contextlib.suppress(StoreUnavailable):
             await asyncio.gather(
                 *(
-                    each.forget(scope_id)
+                    each.forget(scope_id, unknown=self._is_shared)
                     for each in self._of_server.values()
                     for scope_id in ended
-                    if scope_id in each.cache.pins
+                    if scope_id in each.cache.pins or (self._is_shared and each.pinning.mode != "off")
                 )
             )
 
@@ -170,6 +173,16 @@ class ToolParts:
         )
         cache = CatalogueCache(self._settings.core.upstream_metadata_cache_ttl_seconds, time.monotonic)
         return Baselines(entry.id, pinning, self._pins, cache, self._sessions.scopes.of_principal, time.time)
+
+    def _hear_others(self, store: Store) -> None:
+        """Have the caches hear of other processes, and tell those of tools that may have changed."""
+        if not store.shared:
+            return
+        caches = {server: baselines.cache for server, baselines in self._of_server.items()}
+        for server, cache in caches.items():
+            cache.tell = CatalogueTeller(store, server)
+        pinned = {server for server, baselines in self._of_server.items() if baselines.pinning.mode != "off"}
+        store.listeners.append(CatalogueListener(caches, pinned))
 
     def _plans(self, entry: ServerSettings, tool_guard: ToolGuard, planning: Planning) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""

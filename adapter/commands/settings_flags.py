@@ -62,16 +62,21 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
         raise
 
 
-def _found() -> Path | None:
+def settings_file() -> Path | None:
     """The settings file of the environment or of the working directory, None if there is neither."""
     named = os.environ.get(VARIABLE, "").strip()
     if named:
-        print(f"mcp-adapter: using {named}, which {VARIABLE} names", file=sys.stderr)
         return Path(named)
-    if DEFAULT.exists():
-        print(f"mcp-adapter: using {DEFAULT} in this folder", file=sys.stderr)
-        return DEFAULT
-    return None
+    return DEFAULT if DEFAULT.exists() else None
+
+
+def _found() -> Path | None:
+    """The same; standard error says which one it is."""
+    found = settings_file()
+    if found is not None:
+        where = f", which {VARIABLE} names" if os.environ.get(VARIABLE, "").strip() else " in this folder"
+        print(f"mcp-adapter: using {found}{where}", file=sys.stderr)
+    return found
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:

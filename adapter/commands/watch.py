@@ -1,7 +1,7 @@
 """``serve --watch``: start the adapter anew when one of its files changes, if its settings can be used.
 
 The server runs in a process of its own, so that its imports end with it. Sessions outlast it in the state store, as
-they outlast any restart.
+they outlast any restart. Where there are workers they are replaced one by one, and clients notice nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
 
@@ -47,7 +48,7 @@ def watch(arguments: argparse.Namespace, check: Callable[[argparse.Namespace], S
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    process = _start(argv)
+    process, rolls = _start(argv), worker_count(settings.core.workers) > 1
     stamps = _stamps(config, settings.directory)
     reported = False
     while not stop.wait(LOOK_EVERY):
@@ -68,8 +69,11 @@ def watch(arguments: argparse.Namespace, check: Callable[[argparse.Namespace], S
                 file=sys.stderr,
             )
             continue
+        if rolls and worker_count(settings.core.workers) > 1 and process.poll() is None:
+            process.send_signal(signal.SIGHUP)
+            continue
         _end(process, settings.core.shutdown_grace_seconds)
-        process, reported = _start(argv), False
+        process, reported, rolls = _start(argv), False, worker_count(settings.core.workers) > 1
     _end(process, settings.core.shutdown_grace_seconds)
     return 0
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from adapter.app import serve
+from adapter.app.serve import serve
 from adapter.settings.consistency import cautions
 from adapter.settings.core import is_loopback
 from adapter.settings.file.load import load

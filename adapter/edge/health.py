@@ -77,7 +77,8 @@ class Health:
             for server, known in zip(self.servers, tools, strict=True)
         ]
         wiring = self._wiring(details)
-        reason = _degraded(servers, wiring, failure)
+        outage = self.store.outage()
+        reason = _degraded(servers, wiring, failure, outage)
         starting = self._is_starting()
         body: dict[str, Any] = {"status": "degraded" if reason else "ok"}
         if reason:
@@ -86,7 +87,8 @@ class Health:
         body["sessions"] = {"active": active}
         body["persistence"] = {
             "type": self.terms.persistence,
-            "status": "error" if failure else "ok",
+            "status": "error" if failure else "degraded" if outage else "ok",
+            **({"effective_type": "memory", "fallback_active": True} if outage else {}),
             **({"detail": str(failure)} if failure and details else {}),
         }
         if self.replicas is not None:
@@ -222,10 +224,15 @@ def _counted(server: Server, pulse: Pulse) -> dict[str, Any]:
 
 
 def _degraded(
-    servers: list[dict[str, Any]], wiring: dict[str, Any], store_failure: AdapterError | None
+    servers: list[dict[str, Any]],
+    wiring: dict[str, Any],
+    store_failure: AdapterError | None,
+    outage: str | None,
 ) -> str | None:
     if store_failure is not None:
         return "persistence_unavailable"
+    if outage is not None:
+        return outage
     if any(server["status"] != "ok" for server in servers):
         return "upstream_unhealthy"
     return None if wiring["ready"] else "adapter_wiring_incomplete"

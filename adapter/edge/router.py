@@ -37,6 +37,9 @@ Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
 CUTTING = 2.0
 """Seconds that exchanges which are cut get for their last words."""
 
+JUST_BEGUN = 0.005
+"""Seconds between two looks at requests whose exchange has not begun yet, at a stop."""
+
 _NOT_RPC = Asker(LEGACY)
 
 
@@ -268,14 +271,24 @@ class Front:
         else:
             request.reply.abort()
 
-    async def drain(self, grace: Grace) -> None:
-        """Wait for the exchanges under way, also for those that begin meanwhile. When the ``grace`` is over, cancel the
-        rest and all endless streams, and tell their clients. Streams of the console end at once.
+    async def drain(
+        self, grace: Grace, close_idle: Callable[[Grace], Awaitable[set[asyncio.Task[None]]]] | None = None
+    ) -> None:
+        """Wait for the exchanges under way, also for those that begin meanwhile: ``close_idle`` closes connections that
+        bring no more of them, and returns the tasks of the others. When the ``grace`` is over, cancel the rest and all
+        endless streams, and tell their clients. Streams of the console end at once.
         """
         if self._records is not None:
             self._records.close()
-        while (ending := self._ending()) and not grace.over:
-            await grace.wait(ending)
+        while not grace.over:
+            tasks = set() if close_idle is None else await close_idle(grace)
+            if ending := self._ending():
+                await grace.wait(ending)
+            elif tasks.issubset(_tasks(self._busy)):
+                break
+            else:
+                # A request has arrived just now, and its exchange begins soon; health has none.
+                await asyncio.sleep(JUST_BEGUN)
         self._stopping = self._endpoint.stopping = True
         cut = _tasks(self._busy)
         for task in cut:

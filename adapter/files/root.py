@@ -8,11 +8,15 @@ import fcntl
 import os
 import secrets
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from adapter.errors import StorageFailed
 from adapter.files import areas
 from adapter.files.disk import Disk, failure
 from adapter.rules.files.file_records import AREAS
+
+RootLock: TypeAlias = Literal["exclusive", "shared"]
+"""A lock of one process alone, or one that replicas with the same state have together."""
 
 LOCK_POLL = 0.1
 """Seconds between two tries for the lock."""
@@ -25,7 +29,7 @@ class Root:
     never is. ``staging`` are the components of this process's own staging directory.
     """
 
-    def __init__(self, path: Path, disk: Disk, *, lock_wait: float | None) -> None:
+    def __init__(self, path: Path, disk: Disk, *, lock: RootLock | None, lock_wait: float) -> None:
         # Not resolve(): a tool in another container may know the root by this spelling only.
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - and not absolute(), which keeps ".."
         self.prefix = os.path.join(self.path, "")  # noqa: PTH118 - a Path has no slash at its end
@@ -34,6 +38,7 @@ class Root:
         """How the path may be written, the longest first."""
         self.staging = (areas.STAGING, secrets.token_hex(16))
         self._disk = disk
+        self._lock_kind = lock
         self._lock_wait = lock_wait
         self._base: int | None = None
         self._held: list[int] = []
@@ -53,8 +58,8 @@ class Root:
         """Raises StorageFailed, also when another process keeps the lock for longer than ``lock_wait`` seconds."""
         try:
             await self._disk.do(self._enter)
-            if self._lock_wait is not None:
-                await self._lock(self._lock_wait)
+            if self._lock_kind is not None:
+                await self._lock(self._lock_kind, self._lock_wait)
             await self._disk.do(self._furnish)
         except BaseException:
             self._let_go()
@@ -74,16 +79,16 @@ class Root:
             raise StorageFailed(f"storage.root cannot be created or opened. {failure(error)}") from error
         self._held.append(self._base)
 
-    async def _lock(self, wait: float) -> None:
+    async def _lock(self, kind: RootLock, wait: float) -> None:
         number = await self._disk.do(os.open, "lock", _LOCK, 0o666, dir_fd=self.base)
         self._held.append(number)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + wait
-        while not _locked(number):
+        while not _locked(number, kind):
             if loop.time() >= give_up:
                 raise StorageFailed(
-                    "Another adapter uses storage.root: stop it, or set another storage.root. Only one "
-                    "process knows the files there, so no storage.lock_mode allows two."
+                    "Another adapter uses storage.root: stop it, or set another storage.root. Only adapters "
+                    "that share their state know the files of each other, so no storage.lock_mode allows two."
                 )
             await asyncio.sleep(LOCK_POLL)
 
@@ -106,12 +111,16 @@ class Root:
             os.close(self._held.pop())
 
 
-def _locked(number: int) -> bool:
+def _locked(number: int, kind: RootLock) -> bool:
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(number, (fcntl.LOCK_EX if kind == "exclusive" else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:
+        if kind == "shared":
+            return (
+                True  # what replicas do to files, they do by their store; the lock only keeps strangers away
+            )
         raise StorageFailed(
             "The file system of storage.root does not support locks: set storage.lock_mode to none, and "
             "make sure that no other adapter uses this root."

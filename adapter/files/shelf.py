@@ -26,7 +26,7 @@ from typing import TypeAlias
 from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
 from adapter.files.port import CaptureLimit, Measure, Staging
-from adapter.files.root import Root
+from adapter.files.root import Root, RootLock
 from adapter.files.staging import Buffers, FileOnDisk, FileStaging
 from adapter.rules.files.file_records import AREAS, Place
 
@@ -42,8 +42,9 @@ class Shelf:
 
     ``allowed_roots`` are directories beside the store from which ``take`` may copy; one that lies inside the
     store allows nothing. ``private`` are files that ``take`` never copies, wherever they lie. Without ``atomic``
-    nothing is synced: files are still whole or not there after a kill, but not after the machine's crash. With
-    ``lock`` a second Shelf on the root waits ``lock_wait`` seconds and then refuses.
+    nothing is synced: files are still whole or not there after a kill, but not after the machine's crash. With an
+    exclusive ``lock`` a second Shelf on the root waits ``lock_wait`` seconds and then refuses; with a shared one a
+    second one that shares it too is let in.
 
     Modes are left to the process's umask, since a tool under another user may have to read or write here.
     """
@@ -55,11 +56,11 @@ class Shelf:
         allowed_roots: Sequence[Path] = (),
         private: Sequence[Path] = (),
         atomic: bool = True,
-        lock: bool = True,
+        lock: RootLock | None = "exclusive",
         lock_wait: float = 10.0,
     ) -> None:
         self._disk = Disk()
-        self._root = Root(root, self._disk, lock_wait=lock_wait if lock else None)
+        self._root = Root(root, self._disk, lock=lock, lock_wait=lock_wait)
         self._sync = atomic
         self._outskirts = capture.Outskirts(self._root.spellings, allowed_roots, private)
         self._buffers = Buffers()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,7 +22,7 @@ from adapter.hosted.connectors.port import (
 )
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed, Unread
-from adapter.pipeline.result_cache import ResultCache, Shareable, key_of
+from adapter.pipeline.result_cache import CachedResult, Shareable, key_of
 from adapter.pipeline.tracing import CACHE, Tracing
 from adapter.rules.results.outcomes import as_result, text_block
 from adapter.rules.results.refusals import Expose, exposed
@@ -147,12 +147,23 @@ TRUNCATED_KEY = "adapter/truncated"
 """The member of a result's ``_meta`` that says that there were more rows than were read, and how many those are."""
 
 
-class Keeping(NamedTuple):
-    """The cache of results, its seconds, and the values of a call that they differ by beside its arguments."""
+class AnswerFinder(Protocol):
+    """A place of answers: ResultCache, or one that replicas share."""
 
-    cache: ResultCache
+    async def find(self, key: str, tool: str, ttl: float, work: Callable[[], Awaitable[Any]]) -> CachedResult:
+        """See ResultCache."""
+
+
+class Keeping(NamedTuple):
+    """The cache of results, its seconds, and the values of a call that they differ by beside its arguments.
+
+    ``digest`` is that of the configuration, where others share the cache.
+    """
+
+    cache: AnswerFinder
     ttl: float
     differs: Callable[[PlannedCall], Sequence[Any]]
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +206,14 @@ class Asking:
 
     async def _cached(self, bound: Bound, keeping: Keeping, call: PlannedCall) -> _Answer:
         # Of one statement of one tool only the text and the values differ from call to call.
-        key = key_of(self.tool, bound.text, bound.values, keeping.differs(call))
+        key = key_of(keeping.digest, self.tool, bound.text, bound.values, keeping.differs(call))
         found = await keeping.cache.find(key, self.tool, keeping.ttl, partial(self._answer, bound))
         call.notes[CACHE] = "hit" if found.hit else "miss"
         answer: _Answer = found.value
         return answer
 
     async def _answer(self, bound: Bound) -> _Answer:
-        return _Answer(await self.database.run(bound, self.timeout))
+        return _Answer.of(await self.database.run(bound, self.timeout))
 
     def _meta(self, truncated: bool) -> Mapping[str, Any] | None:
         return {TRUNCATED_KEY: {"max_rows": self.database.max_rows}} if truncated else None
@@ -216,15 +227,24 @@ class Asking:
 
 
 class _Answer(Shareable):
-    """Rows as the text that is sent; most calls need nothing else of them. Raises NotJson for values that are none."""
+    """Rows as the text that is sent; most calls need nothing else of them."""
 
     __slots__ = ("_text", "truncated")
 
-    def __init__(self, rows: Rows) -> None:
-        require_size(rows.rows)
-        self._text = compact(rows.rows)
-        self.truncated = rows.truncated
+    def __init__(self, text: str, *, truncated: bool) -> None:
+        self._text = text
+        self.truncated = truncated
         self.weight = len(self._text.encode())
+
+    @classmethod
+    def of(cls, rows: Rows) -> _Answer:
+        """The answer with these rows. Raises NotJson for values that are none."""
+        require_size(rows.rows)
+        return cls(compact(rows.rows), truncated=rows.truncated)
+
+    def encoded(self) -> bytes:
+        """The answer for other processes."""
+        return (b"1" if self.truncated else b"0") + self._text.encode()
 
     def outcome(self, meta: Mapping[str, Any] | None) -> Outcome:
         """The outcome of one call, with rows that are its own."""
@@ -236,6 +256,18 @@ class _Answer(Shareable):
     def _rows(self) -> Any:
         # Not by the faster reader, to which long integers are floats.
         return json.loads(self._text)
+
+
+def encoded_answer(answer: Any) -> bytes | None:
+    """An answer of a statement as other processes read it."""
+    return answer.encoded() if isinstance(answer, _Answer) else None
+
+
+def decoded_answer(text: bytes) -> Any:
+    """The answer of ``encoded_answer``. Raises ValueError for anything else."""
+    if text[:1] not in (b"0", b"1"):
+        raise ValueError("This is no answer of a statement.")
+    return _Answer(text[1:].decode(), truncated=text[:1] == b"1")
 
 
 _FAILED = "tool execution failed"

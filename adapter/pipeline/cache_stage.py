@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from adapter.errors import BadJson
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import Outcome
-from adapter.pipeline.result_cache import ResultCache, key_of
+from adapter.pipeline.result_cache import CachedResult, ResultCache, key_of
 from adapter.rules.presenters.state_sync import Invalidation
+from adapter.rules.results.blocks import NO_BLOCKS
+from adapter.rules.results.outcomes import NOTHING
+from adapter.wire.envelope import dump, parse
 
 Vary = Callable[[PlannedCall], list[Any]]
 """What else of a call its result may differ by, as JSON."""
@@ -42,6 +46,20 @@ def cache_key(digest: str, tool: str, parts: Any, vary: Sequence[Any] = ()) -> s
     return key_of(digest, tool, parts, list(vary))
 
 
+class ResultFinder(Protocol):
+    """A place of results: ResultCache, or one that replicas share."""
+
+    async def find_or_lead(
+        self,
+        key: str,
+        tool: str,
+        ttl: float,
+        work: Callable[[], Awaitable[Any]],
+        keep: Callable[[Any], bool],
+    ) -> CachedResult:
+        """See ResultCache."""
+
+
 class Caching:
     """Caches the successful answers of one tool of an upstream for ``ttl`` seconds, if its definition says that it
     only reads: ``read_only`` looks at the definition that holds for the call.
@@ -52,7 +70,7 @@ class Caching:
     def __init__(
         self,
         tool: str,
-        cache: ResultCache,
+        cache: ResultFinder,
         ttl: float,
         vary: Vary,
         read_only: Callable[[PlannedCall], Awaitable[bool]],
@@ -115,6 +133,29 @@ class Caches:
 def purged(server: str, cache: ResultCache, invalidation: Invalidation) -> int:
     """Forget the stale results of one server; return their number."""
     return cache.purge(lambda tool: invalidation.stales(server, tool))
+
+
+def encoded_outcome(outcome: Any) -> bytes | None:
+    """The outcome as JSON, for other processes; None for one that is more than the JSON of its result."""
+    if (
+        not isinstance(outcome, Outcome)
+        or outcome.final
+        or outcome.data is not NOTHING
+        or outcome.blocks != NO_BLOCKS
+    ):
+        return None
+    return dump(outcome.result)
+
+
+def decoded_outcome(text: bytes) -> Outcome:
+    """The outcome of ``encoded_outcome``. Raises ValueError for anything else."""
+    try:
+        result = parse(text)
+    except BadJson as error:
+        raise ValueError("This is no JSON.") from error
+    if not isinstance(result, dict):
+        raise ValueError("This is no result.")
+    return Outcome(result)
 
 
 def _part(word: str, fingerprint: Callable[[Any], str]) -> Callable[[PlannedCall], Any]:

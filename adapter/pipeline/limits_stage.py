@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import Outcome, Reason, Stage, StageFailed
+from adapter.pipeline.result_cache import key_of
 from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.rules.results import refusals
 from adapter.rules.results.outcomes import Result
@@ -75,11 +76,37 @@ class Rate:
         wait = self._calls.admit(self._key_of(call), self._clock())
         if wait is None:
             return await forward(call)
-        limit, window = self._calls.most, self._calls.window
-        refused = refusals.rate_limited(
-            self._tool, limit=limit, window=window, retry_after=float(math.ceil(wait))
-        )
-        raise _refused("limits", refused, "rate")
+        raise _too_many(self._tool, self._calls.most, self._calls.window, wait)
+
+
+Spend = Callable[[str, int, float], Awaitable[float]]
+"""Counts one use of a key, of so many in so many seconds; returns 0.0, or the seconds until one can be counted."""
+
+
+class SharedRate:
+    """As Rate, over the calls of all replicas: ``spend`` counts in what they share, and may raise AdapterError.
+
+    ``server`` and ``tool`` tell the keys of one tool from those of others.
+    """
+
+    def __init__(self, server: str, tool: str, rate: tuple[int, float], key_of: KeyOf, spend: Spend) -> None:
+        self._server = server
+        self._tool = tool
+        self._most, self._window = rate
+        self._key_of = key_of
+        self._spend = spend
+
+    def __repr__(self) -> str:
+        return f"<SharedRate of {self._tool!r}: {self._most} in {self._window:g} s>"
+
+    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
+        """See Rate."""
+        # A digest, since names of callers may be long, and the counts of one tool must not all lie in one place.
+        key = key_of(self._server, self._tool, self._key_of(call))
+        wait = await self._spend(key, self._most, self._window)
+        if not wait:
+            return await forward(call)
+        raise _too_many(self._tool, self._most, self._window, wait)
 
 
 class Concurrency:
@@ -165,6 +192,11 @@ def _principal(call: PlannedCall) -> Hashable:
 
 def _session(call: PlannedCall) -> Hashable:
     return ("session", call.client.caller.principal, call.client.session)
+
+
+def _too_many(tool: str, most: int, window: float, wait: float) -> StageFailed:
+    refused = refusals.rate_limited(tool, limit=most, window=window, retry_after=float(math.ceil(wait)))
+    return _refused("limits", refused, "rate")
 
 
 def _refused(stage: Stage, result: Result, reason: Reason) -> StageFailed:

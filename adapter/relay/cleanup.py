@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.lease import RENEWALS, Lease
+from adapter.state.port import STORE_ONLY
 
 
 class CleanupTask(NamedTuple):
@@ -105,6 +106,7 @@ class Cleanup:
             self._under_way[task.name] = asyncio.get_running_loop().create_task(self._do(task))
 
     async def _do(self, task: CleanupTask) -> None:
+        STORE_ONLY.set(True)
         try:
             await task.work()
         except AdapterError as error:

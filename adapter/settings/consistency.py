@@ -213,15 +213,33 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
     yield from _dangling_references(settings)
+    yield from _unshared(settings)
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
+    yield from _lock_without_its_store(settings)
+    yield from _shared_state_deleted(settings)
     yield from pipeline_problems(settings)
+
+
+def _lock_without_its_store(settings: Settings) -> Iterator[Problem]:
+    if settings.storage.lock_mode == "redis" and settings.state_persistence.type != "redis":
+        sentence = "redis needs state_persistence.type redis: set that, or auto here"
+        yield Problem("storage.lock_mode", sentence)
 
 
 def _repeated_names(settings: Settings) -> Iterator[Problem]:
     for index, first in _repeated(server.id.lower() for server in settings.servers):
         sentence = f"{settings.servers[index].id} is already the id of servers[{first}]"
         yield Problem(f"servers[{index}].id", sentence)
+
+
+def _shared_state_deleted(settings: Settings) -> Iterator[Problem]:
+    state = settings.state_persistence
+    if state.type == "redis" and state.refresh_on_startup:
+        sentence = (
+            "each replica that starts would delete the state of the others; empty the Redis database instead"
+        )
+        yield Problem("state_persistence.refresh_on_startup", sentence)
 
 
 def _mount_clashes(settings: Settings) -> Iterator[Problem]:
@@ -358,3 +376,12 @@ def _redis_address(redis: RedisState) -> Iterator[Problem]:
                 yield Problem(f"state_persistence.redis.{key}", "is in redis.url: remove one of them")
     if redis.cluster and redis.db:
         yield Problem("state_persistence.redis.db", "must be 0: a cluster has no other database")
+
+
+def _unshared(settings: Settings) -> Iterator[Problem]:
+    """Find parts that one process keeps to itself, where several serve."""
+    if settings.core.workers == 1:
+        return
+    if settings.state_persistence.type == "memory":
+        sentence = "memory is for one process: set disk or redis, or core.workers to 1"
+        yield Problem("state_persistence.type", sentence)

@@ -40,6 +40,9 @@ def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+Auto = Annotated[Literal["auto"], BeforeValidator(_lower)]
+
+
 class CorsSettings(Section):
     """CORS for browser clients of other origins."""
 
@@ -169,6 +172,12 @@ class Core(Section):
     )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         default=8932, description="TCP port to bind; 0 chooses a free port."
+    )
+    workers: Annotated[int, Field(ge=1, le=256)] | Auto = Field(
+        default=1,
+        description="Number of processes that serve; `auto`: one for each processor core that the adapter may use. "
+        "With more than one, state must be in a store that they share, and limits of connections, memory and "
+        "requests are for each of them.",
     )
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = Field(
         default="info", description="Lowest level that is logged."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pydantic import BaseModel, SecretStr
@@ -186,8 +186,9 @@ def _named(annotation: Any) -> str:
         return f"list of {_named(arguments[0])}"
     if origin is dict:
         return "mapping of text to text"
-    if NoneType in arguments:
-        return " or ".join([_named(part) for part in arguments if part is not NoneType] + ["null"])
+    if origin in (Union, UnionType):
+        named = [_named(part) for part in arguments if part is not NoneType]
+        return " or ".join([*named, "null"] if NoneType in arguments else named)
     return _WORDS.get(annotation, "path")
 
 

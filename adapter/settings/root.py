@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -87,9 +88,29 @@ class Settings(BaseModel):
         return traced(problem, self._files)
 
     @property
+    def shares_state(self) -> bool:
+        """True where several processes may use one state store."""
+        return self.state_persistence.type == "redis"
+
+    @property
+    def root_lock(self) -> Literal["exclusive", "shared"] | None:
+        """The lock on ``storage.root``: of one process alone, of all that share their state, or none."""
+        if self.storage.lock_mode not in ("auto", "file"):
+            return None
+        return "shared" if self.shares_state else "exclusive"
+
+    @property
     def state_path(self) -> Path:
         """The SQLite file of ``state_persistence.type: disk``."""
         return self.state_persistence.disk.local_path or self.storage.root / "state" / "adapter.sqlite3"
+
+    @property
+    def snapshot_path(self) -> Path | None:
+        """The SQLite file of the snapshots of ``state_persistence.type: memory``; None where nobody asks for them."""
+        state = self.state_persistence
+        if state.type != "memory" or not (state.disk.local_path or "snapshot_interval_seconds" in state.said):
+            return None
+        return state.disk.local_path or self.storage.root / "state" / "snapshot.sqlite3"
 
     @property
     def asks_for_plans(self) -> bool:

@@ -25,10 +25,12 @@ class SessionsSettings(Section):
     """Number, lifetime and size of sessions."""
 
     max_active: Count | None = Field(
-        default=None, description="Maximum number of open sessions; null sets no limit."
+        default=None,
+        description="Maximum number of open sessions of all replicas together; null sets no limit.",
     )
     max_in_flight_per_session: Count | None = Field(
-        default=None, description="Maximum number of unanswered requests of one session; null sets no limit."
+        default=None,
+        description="Maximum number of unanswered requests of one session at each replica; null sets no limit.",
     )
     idle_ttl_seconds: SecondsOrZero | None = Field(
         default=None,
@@ -91,7 +93,8 @@ class DiskState(Section):
 
     local_path: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
-        description="Database file; null means `state/adapter.sqlite3` below `storage.root`.",
+        description="Database file; null means `state/adapter.sqlite3` below `storage.root`, or with `memory` "
+        "`state/snapshot.sqlite3`.",
     )
     wal: WriteAheadLog = Field(default_factory=WriteAheadLog, description="SQLite's write-ahead log.")
 
@@ -149,8 +152,8 @@ class Reconciliation(Section):
 
     mode: Literal["disabled", "if_empty", "always"] = Field(
         default="if_empty",
-        description="Create records at start for files without a record: never (`disabled`), only in an empty "
-        "store (`if_empty`), or `always`.",
+        description="Files without a record at start. An empty store cannot know whose they are: `if_empty` says "
+        "in the log that there are some, `disabled` nothing, and `always` is not supported.",
     )
     legacy_server_id: OptionalText = Field(
         default=None, description="Owner server of files from an older directory layout without server names."
@@ -162,17 +165,21 @@ class StatePersistence(Section):
 
     type: Literal["memory", "disk", "redis"] = Field(
         default="disk",
-        description="`memory` loses everything at stop, `disk` is SQLite, `redis` is shared by several "
-        "replicas.",
+        description="`memory` loses everything at stop unless there are snapshots, `disk` is SQLite, `redis` is "
+        "shared by several replicas.",
     )
     unavailable_policy: Literal["fail_closed", "exit", "fallback_memory"] = Field(
         default="fail_closed",
         description="Reaction to a failing store: refuse requests that need it, end the process, or continue "
-        "in memory.",
+        "in memory until it is back.",
     )
-    refresh_on_startup: bool = Field(default=False, description="Delete all stored state at every start.")
+    refresh_on_startup: bool = Field(
+        default=False, description="Delete all stored state at every start; not with `redis`."
+    )
     snapshot_interval_seconds: Seconds = Field(
-        default=30, description="Time between two snapshots of `memory` to `disk.local_path`."
+        default=30,
+        description="Time between two snapshots of `memory`, which are read at start. There are none unless this or "
+        "`disk.local_path` is set.",
     )
     cache_seconds: Annotated[Seconds, Field(le=60)] = Field(
         default=1,
@@ -245,8 +252,8 @@ class Storage(Section):
     )
     lock_mode: Literal["auto", "none", "process", "file", "redis"] = Field(
         default="auto",
-        description="Lock against a second adapter on the same root; `auto` depends on "
-        "`state_persistence.type`.",
+        description="Lock on the root, against adapters with another state store: `auto` and `file` lock a file "
+        "in it, which replicas of one state store share; `none`, `process` and `redis` lock no file.",
     )
     orphan_sweeper_enabled: bool = Field(default=True, description="Delete files without a record.")
     orphan_sweeper_grace_seconds: SecondsOrZero = Field(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import heapq
+import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.state.port import (
     ABSENT,
     Change,
@@ -28,6 +31,9 @@ class MemoryStore:
     def __init__(self) -> None:
         self.listeners: list[StoreListener] = []
         self._tables: dict[str, dict[str, Row]] = {}
+        self._spent: dict[tuple[str, int, float], SlidingWindow] = {}
+        # Of tables whose groups were counted once: the number of rows of each group.
+        self._sizes: dict[str, Counter[str]] = {}
 
     def __repr__(self) -> str:
         return f"<MemoryStore: {sum(map(len, self._tables.values()))} rows>"
@@ -96,8 +102,14 @@ class MemoryStore:
         return [row for *_, row in heapq.nsmallest(limit, late, key=lambda entry: entry[:2])]
 
     async def count(self, table: str, *, group: str | None = None) -> int:
-        rows = self._rows(table)
-        return len(rows) if group is None else sum(group_of(key) == group for key in rows)
+        return len(self._rows(table)) if group is None else self._size(table, group)
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        rate = table, most, window
+        counted = self._spent.get(rate)
+        if counted is None:
+            counted = self._spent[rate] = SlidingWindow(most, window)
+        return counted.admit(key, time.monotonic()) or 0.0
 
     def announce(self, topic: str, body: bytes) -> None:
         """Nobody else is there to be told."""
@@ -111,11 +123,12 @@ class MemoryStore:
         version = ABSENT if before is None else before.version
         if change.expected not in (None, version):
             raise Conflict(f"expected version {change.expected}, found {version}")
-        if change.most is not None and version == ABSENT:
-            group = group_of(change.key)
-            if sum(group_of(key) == group for key in rows) >= change.most:
-                raise TableFull(f"{change.table} may have {change.most} rows of a group")
+        most = change.most if version == ABSENT else None
+        if most is not None and self._size(change.table, group_of(change.key)) >= most:
+            raise TableFull(f"{change.table} may have {most} rows of a group")
         row = rows[change.key] = Row(change.key, change.value, version + 1, change.due)
+        if version == ABSENT and change.table in self._sizes:
+            self._sizes[change.table][group_of(change.key)] += 1
         return row
 
     def _delete(self, change: Delete) -> None:
@@ -123,11 +136,29 @@ class MemoryStore:
         row = rows.get(change.key)
         if change.expected is not None and (row is None or row.version != change.expected):
             raise Conflict(f"the row is not at version {change.expected}")
-        rows.pop(change.key, None)
+        if rows.pop(change.key, None) is not None and change.table in self._sizes:
+            self._shrink(change)
 
     def _put_back(self, change: Change, row: Row | None) -> None:
         rows = self._rows(change.table)
-        if row is None:
-            rows.pop(change.key, None)
-        else:
+        if row is not None:
+            if change.key not in rows and change.table in self._sizes:
+                self._sizes[change.table][group_of(change.key)] += 1
             rows[change.key] = row
+        elif rows.pop(change.key, None) is not None and change.table in self._sizes:
+            self._shrink(change)
+
+    # --- groups -----------------------------------------------------------------------------------------------
+
+    def _size(self, table: str, group: str) -> int:
+        """The number of rows of a group, which is counted once and followed from then on."""
+        sizes = self._sizes.get(table)
+        if sizes is None:
+            sizes = self._sizes[table] = Counter(map(group_of, self._rows(table)))
+        return sizes[group]
+
+    def _shrink(self, change: Change) -> None:
+        sizes, group = self._sizes[change.table], group_of(change.key)
+        sizes[group] -= 1
+        if not sizes[group]:
+            del sizes[group]

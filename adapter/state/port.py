@@ -7,11 +7,19 @@ it is old.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 ABSENT = 0
 """The version of a row that does not exist: ``put(…, expected=ABSENT)`` creates or refuses."""
+
+
+STORE_ONLY: ContextVar[bool] = ContextVar("store only", default=False)
+"""Whether this task gets StoreUnavailable where others get what a process remembers of a store that fails.
+
+For work to which a row that is not known looks as if it were gone, such as deleting files without a record.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +154,13 @@ class Store(Protocol):
 
     async def count(self, table: str, *, group: str | None = None) -> int:
         """The number of rows of one group, or of all."""
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        """Count one use of ``key``, unless ``most`` were counted in the last ``window`` seconds, by the store's clock.
+
+        Reading and counting are one step, and one request. Returns 0.0 if it was counted, else the seconds until one
+        will be. What is counted is no row: it ends with its window, and no listener is told.
+        """
 
     def announce(self, topic: str, body: bytes) -> None:
         """Tell the listeners of all other processes, soon and without a promise: nothing is known of who hears it.

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import sys
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -240,6 +241,49 @@ _SENTENCES = {
     sqlite3.SQLITE_CORRUPT: "The state file is damaged: move it away and start again, or restore it.",
     sqlite3.SQLITE_NOTADB: "The state file is not a database: move it away and start again, or restore it.",
 }
+
+
+MOMENT = 8
+"""Bytes of a moment at which something was counted."""
+
+_SWEPT = 2
+
+
+def spend(
+    table: str, key: str, most: int, window: float, now: float, connection: sqlite3.Connection
+) -> float:
+    """Returns the seconds until a use can be counted, 0.0 if it was. The moments are the value of a row."""
+    found = connection.execute("SELECT value FROM rows WHERE tbl = ? AND key = ?", (table, key)).fetchall()
+    moments: array[float] = array("d", found[0][0] if found else b"")
+    # A moment that is still to come was written before the clock was put back.
+    counted = [moment for moment in moments if moment <= now < moment + window]
+    if len(counted) >= most:
+        return counted[-most] + window - now
+    # Two go for one that comes, so that none pile up.
+    connection.execute(
+        "DELETE FROM rows WHERE (tbl, key) IN (SELECT tbl, key FROM rows WHERE tbl = ? AND due <= ? LIMIT ?)",
+        (table, now, _SWEPT),
+    )
+    connection.execute(
+        "INSERT INTO rows (tbl, key, value, version, due) VALUES (?, ?, ?, 1, ?) ON CONFLICT (tbl, key) DO UPDATE"
+        " SET value = excluded.value, version = version + 1, due = excluded.due",
+        (table, key, array("d", [*counted, now]).tobytes(), now + window),
+    )
+    return 0.0
+
+
+def tables(connection: sqlite3.Connection) -> list[str]:
+    found, name = [], ""
+    # One step in the index for each table, however many rows they have.
+    while (
+        name := connection.execute("SELECT min(tbl) FROM rows WHERE tbl > ?", (name,)).fetchone()[0]
+    ) is not None:
+        found.append(name)
+    return found
+
+
+def clear(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM rows")
 
 
 def unavailable(error: Exception) -> StoreUnavailable:

@@ -164,6 +164,20 @@ class SqliteStore:
         rows: int = await self._submit(partial(sql.count, table, group))
         return rows
 
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        run = partial(sql.spend, table, key, most, window, time.time())
+        wait: float = await self._submit(run, run, log=ROW + most * sql.MOMENT)
+        return wait
+
+    async def tables(self) -> list[str]:
+        """The names of the tables that have rows."""
+        tables: list[str] = await self._submit(sql.tables)
+        return tables
+
+    async def clear(self) -> None:
+        """Delete every row of every table."""
+        await self._submit(sql.clear, log=MERGED)
+
     def announce(self, topic: str, body: bytes) -> None:
         """See Store. Where the file is not shared there is nobody else to tell."""
         if self._others is not None and self._thread is not None:

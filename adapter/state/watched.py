@@ -26,9 +26,18 @@ SMALLEST, LARGEST = 4 << 10, 1 << 20
 
 
 class WatchedStore:
-    """A Store that notes the outcome of every write. ``now`` is a clock that never goes back, in seconds."""
+    """A Store that notes the outcome of every write. ``now`` is a clock that never goes back, in seconds.
 
-    def __init__(self, store: Store, now: Callable[[], float] = time.monotonic) -> None:
+    ``outage`` gives a word for health while ``store`` stands in for one that fails, else None.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        now: Callable[[], float] = time.monotonic,
+        outage: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self.outage = outage
         self.listeners = store.listeners
         self._store = store
         self._now = now
@@ -119,6 +128,9 @@ class WatchedStore:
 
     async def count(self, table: str, *, group: str | None = None) -> int:
         return await self._store.count(table, group=group)
+
+    def spend(self, table: str, key: str, most: int, window: float) -> Coroutine[Any, Any, float]:
+        return self._store.spend(table, key, most, window)
 
     def announce(self, topic: str, body: bytes) -> None:
         self._store.announce(topic, body)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from adapter.errors import AdapterError, UpstreamBroken
+from adapter.errors import AdapterError, InternalError, UpstreamBroken
 
 METHOD, PATH = "POST", "/_replica/exchange"
 """The request in which every forwarded one travels."""
@@ -228,4 +228,7 @@ def _kinds(base: type[AdapterError]) -> Iterator[type[AdapterError]]:
         yield from _kinds(kind)
 
 
-_FAILURES: dict[str, type[AdapterError]] = {kind.code: kind for kind in _kinds(AdapterError)}
+# Those of other modules are kinds of these, and have their codes.
+_FAILURES: dict[str, type[AdapterError]] = {InternalError.code: InternalError} | {
+    kind.code: kind for kind in _kinds(AdapterError) if "code" in vars(kind)
+}

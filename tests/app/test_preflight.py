@@ -197,6 +197,20 @@ def test_a_root_in_use_is_told_at_once(tmp_path: Path) -> None:
     assert list(warnings(settings)) == []
 
 
+def test_root_that_replicas_share_is_nobodys_alone(tmp_path: Path) -> None:
+    """Others with the same state are welcome; one with a state of its own is told of."""
+    settings = configured(tmp_path)
+    state = settings.state_persistence.model_copy(update={"type": "redis"})
+    settings = settings.model_copy(update={"state_persistence": state})
+    root = tmp_path / "data"
+    root.mkdir()
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert list(warnings(settings)) == []
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert [found.event for found in warnings(settings)] == ["another adapter uses storage.root"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell who holds a lock")
 @pytest.mark.parametrize("end", ["SELECT 1", "CREATE TABLE t (a)"])
 def test_a_state_file_in_use(tmp_path: Path, end: str) -> None:

@@ -173,27 +173,33 @@ async def _fronts(stack: AsyncExitStack, place: Path) -> tuple[dict[str, Running
         room.mkdir()
         try:
             if name == REDIS:
-                port = await stack.enter_async_context(_redis(room))
+                port, _ = await stack.enter_async_context(redis_running(room))
                 state = {**state, "redis": {"host": "127.0.0.1", "port": port}}
-            fronts[name] = await stack.enter_async_context(_adapter(name, state, upstream, room))
+            fronts[name] = await stack.enter_async_context(
+                adapter_on(state, upstream, room, WORKERS if name == SHARED else 1)
+            )
         except (FrontUnavailable, Missing) as reason:
             missing[name] = str(reason)
     return fronts, missing, port
 
 
 @asynccontextmanager
-async def _adapter(name: str, state: dict[str, Any], upstream: int, place: Path) -> AsyncIterator[Running]:
+async def adapter_on(
+    state: dict[str, Any], upstream: int, place: Path, workers: int = 1
+) -> AsyncIterator[Running]:
+    """The adapter as it is deployed, with this state."""
     address = Address(free_port(), "/mcp/bench", secrets.token_hex(16))
     settings: dict[str, Any] = adapter_settings(upstream, address.port, address.bearer, place)
     settings["state_persistence"] = state
-    if name == SHARED:
-        settings["core"]["workers"] = WORKERS
+    if workers > 1:
+        settings["core"]["workers"] = workers
     async with adapter_with(settings, address, place) as running:
         yield running
 
 
 @asynccontextmanager
-async def _redis(place: Path) -> AsyncIterator[int]:
+async def redis_running(place: Path) -> AsyncIterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A Redis of its own, its port and its process. Raises Missing."""
     port = free_port()
     with (place / "redis.log").open("wb") as log:
         process = subprocess.Popen(redis_argv(port, place), stdout=log, stderr=log)
@@ -201,7 +207,7 @@ async def _redis(place: Path) -> AsyncIterator[int]:
         async with asyncio.timeout(WAIT):
             while not await _listens(port):
                 await asyncio.sleep(0.05)  # there is no event to wait for: another process opens its port
-        yield port
+        yield port, process
     finally:
         end(process)
 

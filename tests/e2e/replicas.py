@@ -72,7 +72,7 @@ async def replicated(
     async with AsyncExitStack() as stack:
         redis = await _listening(stack, place / "redis", redis_argv)
         shared = {
-            "storage": {"root": str(place / "data"), "lock_mode": "none"},
+            "storage": {"root": str(place / "data")},
             "state_persistence": {"type": "redis", "redis": {"host": "127.0.0.1", "port": redis}},
         }
         server = {

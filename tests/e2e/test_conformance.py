@@ -38,11 +38,12 @@ async def test_every_scenario_is_the_same_through_the_adapter(node: Path, tmp_pa
 
 
 @pytest.mark.e2e
-async def test_every_scenario_is_the_same_through_three_replicas(
-    node: Path, replicas_programs: None, tmp_path: Path
+@pytest.mark.parametrize("shape", [{"replicas": 3}, {"workers": 3}], ids=["replicas", "workers"])
+async def test_every_scenario_is_the_same_through_three_processes(
+    shape: dict[str, int], node: Path, replicas_programs: None, tmp_path: Path
 ) -> None:
-    """The same where nginx gives each request, whatever its session, to the next of three replicas on one Redis."""
-    verdicts = await compare(tmp_path, replicas=3)
+    """The same where each request may reach another process: replicas on one Redis behind nginx, workers on SQLite."""
+    verdicts = await compare(tmp_path, **shape)
     assert {verdict.revision for verdict in verdicts} == set(REVISIONS)
     assert not [verdict for verdict in verdicts if verdict.problems], table(verdicts)
 

@@ -106,17 +106,19 @@ async def browse(client: Talk, tool: str, **arguments: str) -> str:
     return str(told["text"])
 
 
-REPLICAS = pytest.mark.parametrize("replicas", [1, 3])
-"""One adapter, or three behind nginx, where each request reaches another one."""
+SHAPES = pytest.mark.parametrize(
+    "shape", [{}, {"replicas": 3}, {"workers": 3}], ids=["one", "replicas", "workers"]
+)
+"""One adapter, three behind nginx, or three that share a port: a request may reach another one than the last did."""
 
 
-@REPLICAS
+@SHAPES
 async def test_a_click_shows_in_the_next_snapshot(
-    replicas: int, replicas_programs: None, playwright: str, page: str, tmp_path: Path
+    shape: dict[str, int], replicas_programs: None, playwright: str, page: str, tmp_path: Path
 ) -> None:
     """Navigate, click, snapshot: each call of a session meets the browser the one before left."""
     async with (
-        serving(tmp_path, playwright, replicas=replicas) as front,
+        serving(tmp_path, playwright, **shape) as front,
         visitor(front.url, tmp_path / "visitor.log") as client,
     ):
         assert page in await browse(client, "browser_navigate", url=page)
@@ -125,13 +127,13 @@ async def test_a_click_shows_in_the_next_snapshot(
         assert "clicked 1 times" in await browse(client, "browser_snapshot")
 
 
-@REPLICAS
+@SHAPES
 async def test_two_clients_have_two_browsers(
-    replicas: int, replicas_programs: None, playwright: str, page: str, tmp_path: Path
+    shape: dict[str, int], replicas_programs: None, playwright: str, page: str, tmp_path: Path
 ) -> None:
     """What one client's browser stored, the other's does not know; and each goes on with its own."""
     async with (
-        serving(tmp_path, playwright, replicas=replicas) as front,
+        serving(tmp_path, playwright, **shape) as front,
         visitor(front.url, tmp_path / "ada.log") as ada,
         visitor(front.url, tmp_path / "ben.log") as ben,
     ):

@@ -6,8 +6,12 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.processes import Adapter, adapter
 from tests.edge.raw import Exchange, RawClient, RawUpstream, error_of, read_body
+
+pytestmark = pytest.mark.e2e
 
 
 async def hang(exchange: Exchange) -> None:

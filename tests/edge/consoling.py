@@ -12,6 +12,7 @@ import orjson
 from adapter.app import App, build, running
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.settings.root import Settings
+from adapter.state.port import Store
 from tests.edge.conftest import merged
 from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, result
 
@@ -91,6 +92,7 @@ async def console(
     raw: RawUpstream,
     *,
     server: Mapping[str, Any] | None = None,
+    store: Store | None = None,
     **more: Any,
 ) -> AsyncIterator[Console]:
     """The adapter with its console on, in front of ``raw``, pings off."""
@@ -106,7 +108,7 @@ async def console(
         "storage": {"root": str(root / "store")},
         "servers": [entry],
     }
-    app = build(Settings.model_validate(merged(settings, more)))
+    app = build(Settings.model_validate(merged(settings, more)), store=store)
     recent = app.observation.recent
     assert recent is not None, "the console is on"
     async with running(app) as (_, port):

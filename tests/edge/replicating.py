@@ -109,14 +109,17 @@ class Site:
         return merged(merged(settings, self._more), more)
 
 
+def child_server(place: Path) -> dict[str, Any]:
+    """A server that is a process and does what a test tells it."""
+    program = place / "server.py"
+    program.write_text(SERVER)
+    return {"upstream": {"transport": "stdio", "command": sys.executable, "args": ["-S", str(program)]}}
+
+
 @contextlib.asynccontextmanager
 async def site(place: Path, server: dict[str, Any] | None = None, **more: Any) -> AsyncIterator[Site]:
     """A site of replicas; by default their server is a process that does what a test tells it."""
-    if server is None:
-        program = place / "server.py"
-        program.write_text(SERVER)
-        server = {"upstream": {"transport": "stdio", "command": sys.executable, "args": ["-S", str(program)]}}
-    found = Site(place, server, more)
+    found = Site(place, child_server(place) if server is None else server, more)
     try:
         yield found
     finally:

@@ -82,7 +82,7 @@ class Injection:
         for node in deployment.adapters:
             of_one_host = deployment.shape.workers > 1
             # A fault of the whole host leaves nobody to prove anything with; most are those of single workers.
-            targets += self._process(node, 1 if of_one_host else 3 * each)
+            targets += self._process(node, 0.3 if of_one_host else 3 * each)
             if of_one_host:
                 targets += self._workers(node)
             if deployment.clocks.library is not None:

@@ -113,8 +113,6 @@ def settings(deployment: Deployment, port: int, upstream: int, state: Json) -> J
     if deployment.shape.workers > 1:
         core["workers"] = deployment.shape.workers
     storage: Json = {"root": str(deployment.disk.place / "data"), "orphan_sweeper_grace_seconds": 2}
-    if max(deployment.shape.replicas, deployment.shape.workers) > 1:
-        storage["lock_mode"] = "none"
     return {
         "core": core,
         "storage": storage,

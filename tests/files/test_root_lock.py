@@ -33,7 +33,23 @@ async def test_a_second_adapter_waits_for_the_first_to_end(shelf: Shelf, root: P
 
 async def test_without_the_lock_nobody_is_refused(shelf: Shelf, root: Path) -> None:
     """Where the file system has none, its operator keeps others away; a second one opens at once."""
-    second = Shelf(root, lock=False)
+    second = Shelf(root, lock=None)
     await second.open()
     await (await second.stage()).discard()
     await second.close()
+
+
+async def test_replicas_share_the_lock(root: Path) -> None:
+    """Those with the same state; an adapter with a state of its own is kept away, whoever came first."""
+    one, two = Shelf(root, lock="shared"), Shelf(root, lock="shared")
+    await one.open()
+    await two.open()
+    with pytest.raises(StorageFailed, match=r"set another storage\.root"):
+        await Shelf(root, lock_wait=0.2).open()
+    await one.close()
+    await two.close()
+    alone = Shelf(root)
+    await alone.open()
+    with pytest.raises(StorageFailed, match="share their state"):
+        await Shelf(root, lock="shared", lock_wait=0.2).open()
+    await alone.close()

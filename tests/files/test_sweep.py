@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import time
 from pathlib import Path
 
@@ -71,7 +73,7 @@ async def test_a_place_that_was_never_used_goes(shelf: Shelf, root: Path) -> Non
 
 async def test_a_file_being_written_stays(root: Path) -> None:
     """Another replica's sweep leaves alone what a living one stages, and takes a dead one's."""
-    writer, sweeper = Shelf(root, lock=False), Shelf(root, lock=False)
+    writer, sweeper = Shelf(root, lock=None), Shelf(root, lock=None)
     await writer.open()
     await sweeper.open()
     staging = await writer.stage()
@@ -116,3 +118,31 @@ async def test_a_link_in_place_of_a_directory_goes_alone(shelf: Shelf, root: Pat
     await shelf.sweep(nobody, time.time() + LATER)
     assert files_below(root) == set()
     assert precious.read_bytes() == b"x"
+
+
+async def test_what_another_machine_is_writing_stays_while_it_is_renewed(root: Path) -> None:
+    """No lock shows it there, so the time of its directory does; without a sign it is swept after the grace."""
+    writer, sweeper = Shelf(root, lock="shared"), Shelf(root, lock="shared")
+    for each in (writer, sweeper):
+        await each.open()
+    staging = await writer.stage()
+    await staging.write(b"slowly")
+    path = Path(await writer.allocate(artifact())).with_name("half.part")
+    path.write_bytes(b"half")
+    unlock(root)
+    now = await writer.renew()
+    assert await sweeper.sweep(nobody, now - 0.001) == 0
+    assert path.exists()
+    await sweeper.sweep(nobody, await sweeper.renew() + 0.001)
+    assert not path.exists() and files_below(root) == set()
+    await writer.close()
+    await sweeper.close()
+
+
+def unlock(root: Path) -> None:
+    """Take the locks from all directories in use, as if they were held on a file system without any."""
+    # A lock belongs to the open directory, so whoever has one of its descriptors can let go of it.
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if link.resolve().is_relative_to(root) and link.is_dir():
+                fcntl.flock(int(link.name), fcntl.LOCK_UN)

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.cache_stage import Caches, Caching, cache_key, purged, varying
+from adapter.pipeline.cache_stage import (
+    Caches,
+    Caching,
+    cache_key,
+    decoded_outcome,
+    encoded_outcome,
+    purged,
+    varying,
+)
 from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
@@ -464,3 +472,15 @@ async def test_the_outcome_of_a_hit_is_equal_in_every_member(cache: ResultCache)
     stage = Caching("page", cache, 30, varying((), repr), reads, "d1")
     for expected in (made, replace(made)):
         assert await stage(called(Upstream()), answer) == expected
+
+
+def test_outcome_of_an_upstream_goes_to_other_processes_and_back() -> None:
+    """A result comes back as it was; what is more than a result, or not one, does not go."""
+    outcome = Outcome({"content": [{"type": "text", "text": "é"}], "structuredContent": {"n": 2**70}})
+    text = encoded_outcome(outcome)
+    assert text is not None and decoded_outcome(text) == outcome
+    for other in (Outcome({}, final=True), Outcome({}, data=1), "no outcome"):
+        assert encoded_outcome(other) is None
+    for wrong in (b"[]", b"{", b"\xff"):
+        with pytest.raises(ValueError, match=r"no (JSON|result)"):
+            decoded_outcome(wrong)

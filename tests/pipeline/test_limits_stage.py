@@ -11,9 +11,10 @@ import pytest
 
 from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
-from adapter.pipeline.limits_stage import Concurrency, Rate, RateKey, Serial, rate_key
+from adapter.pipeline.limits_stage import Concurrency, Counting, Rate, RateKey, Serial, SharedRate, rate_key
 from adapter.rules.access.principals import Caller
 from adapter.rules.results.outcomes import text_block
+from adapter.state.memory import MemoryStore
 
 DONE = Outcome({"content": [text_block("done")]})
 
@@ -172,6 +173,28 @@ async def test_w_who_has_no_identity_is_counted_by_its_principal() -> None:
     assert await rate(called(principal="q", session="s"), answer) is DONE
     with pytest.raises(StageFailed):
         await rate(called(principal="p", session="t"), answer)
+
+
+async def test_shared_rate_counts_in_what_replicas_share() -> None:
+    """Two replicas have one count for each caller, and refuse in the words of a rate of one."""
+    store = MemoryStore()
+
+    async def spend(key: str, most: int, window: float) -> float:
+        return await store.spend("rates", key, most, window)
+
+    replicas = [SharedRate("one", "bz", (2, 60.0), rate_key("principal", repr), spend) for _ in range(2)]
+    for rate in replicas:
+        assert await rate(called(**ANN), answer) is DONE
+    for rate in replicas:
+        with pytest.raises(StageFailed) as refused:
+            await rate(called(**ANN), answer)
+        assert (refused.value.stage, refused.value.reason) == ("limits", "rate")
+    assert await replicas[0](called(principal="q"), answer) is DONE
+    other = SharedRate("one", "other", (2, 60.0), rate_key("principal", repr), spend)
+    assert await other(called(**ANN), answer) is DONE
+    assert repr(other) == "<SharedRate of 'other': 2 in 60 s>"
+    # It remembers nothing itself, so it may be dropped with its plan.
+    assert not isinstance(other, Counting)
 
 
 # --- how many at once -----------------------------------------------------------------------------------------

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from adapter import log
-from adapter.errors import AdapterError
+from adapter.errors import AdapterError, StoreUnavailable
 from adapter.files.port import CaptureLimit, ContentSource, Measure, Staging
-from adapter.relay.files.file_registry import FileLimits, FileRegistry, NewFile
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
 from adapter.relay.files.head_writer import TABLE
-from adapter.relay.files.incoming_files import Spend
+from adapter.relay.files.incoming_files import NewFile, Spend
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.quota import Limits, Policy
 from adapter.state.memory import MemoryStore
-from adapter.state.port import Change, Row
+from adapter.state.port import Change, Row, Store
 from tests.relay.relaying import Clock
+from tests.state.shared import ReplicaStore, SharedMemory
 
 ALICE = session_scope(b"secret", "a" * 64)
 BOB = session_scope(b"secret", "b" * 64)
@@ -129,7 +132,10 @@ class MemoryOpenFile:
 
 
 class MemoryFiles:
-    """A FileStore without a disk. Its steps are stage, write, finish, place, discard and remove."""
+    """A FileStore without a disk. Its steps are stage, write, finish, place, discard and remove.
+
+    ``clock`` tells how old files are, and whoever puts one down notes it in ``made``; without it all are old.
+    """
 
     roots = ("/store",)
 
@@ -137,6 +143,8 @@ class MemoryFiles:
         self.steps = steps
         self.placed: dict[Place, bytes] = {}
         self.stagings: set[MemoryStaging] = set()
+        self.clock: Clock | None = None
+        self.made: dict[Place, float] = {}
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -158,7 +166,11 @@ class MemoryFiles:
         await self.steps.take("place")
         assert isinstance(staging, MemoryStaging)
         self.stagings.remove(staging)
-        self.placed[place] = staging.data
+        self.put(place, staging.data)
+
+    def put(self, place: Place, data: bytes) -> None:
+        self.placed[place] = data
+        self.made[place] = float("-inf") if self.clock is None else self.clock()
 
     async def allocate(self, place: Place) -> str:
         return self.path_of(place)
@@ -196,12 +208,13 @@ class MemoryFiles:
             del self.placed[place]
 
     async def renew(self) -> float:
-        return 0.0
+        return 0.0 if self.clock is None else self.clock()
 
     async def sweep(self, known: Callable[[Place], Awaitable[bool]], before: float) -> int:
-        unknown = [place for place in self.placed if not await known(place)]
+        old = [place for place in self.placed if self.made.get(place, float("-inf")) < before]
+        unknown = [place for place in old if not await known(place)]
         for place in unknown:
-            del self.placed[place]
+            self.placed.pop(place, None)
         return len(unknown)
 
     async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
@@ -214,7 +227,9 @@ def measured(data: bytes) -> Measure:
 
 @dataclass
 class Filing:
-    """One adapter process and its files. ``restarted`` is the next process on the same disk and store."""
+    """One adapter process and its files, ``restart`` is the next one on the same disk and store; with ``shared`` one of
+    several replicas that have ``disk`` in common.
+    """
 
     scope_bytes: int | None = 1000
     total_bytes: int | None = None
@@ -228,10 +243,13 @@ class Filing:
     sweep_grace: float | None = 300.0
     clock: Clock = field(default_factory=Clock)
     steps: Steps = field(default_factory=Steps)
+    shared: SharedMemory | None = None
+    disk: MemoryFiles | None = None
+    now: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.store = SteppedStore(self.steps)
-        self.files = MemoryFiles(self.steps)
+        self.store: Store = SteppedStore(self.steps) if self.shared is None else self.shared.replica()
+        self.files = self.disk or MemoryFiles(self.steps)
         self.registry = self._registry()
 
     def _registry(self) -> FileRegistry:
@@ -243,7 +261,7 @@ class Filing:
             queue_wait=self.queue_wait,
             sweep_grace=self.sweep_grace,
         )
-        return FileRegistry(self.store, self.files, limits, self.clock, log.get_logger("test"))
+        return FileRegistry(self.store, self.files, limits, self.clock, log.get_logger("test"), self.now)
 
     async def restart(self) -> None:
         """The process is killed and the next one starts: what was staged is nobody's any more."""
@@ -279,7 +297,7 @@ class Filing:
     async def artifact(self, content: bytes, *, file_id: str = "f" * 32, scope: Scope = ALICE) -> FileRecord:
         """What a tool wrote at the place it was told."""
         place = Place(FileKind.ARTIFACT, scope.id, file_id, "out.bin")
-        self.files.placed[place] = content
+        self.files.put(place, content)
         file = NewFile("one", "out.bin", measured(content))
         return await self.registry.keep_artifact(scope, place, file, None)
 
@@ -288,6 +306,11 @@ class Filing:
 
     async def held(self, scope: Scope = ALICE) -> list[FileRecord]:
         return [record for kind in FileKind for record in await self.registry.list(scope.id, kind)]
+
+    async def shared_rows(self) -> list[Row]:
+        """The rows of all files, past what makes a replica's own store fail."""
+        assert self.shared is not None
+        return await self.shared.rows.scan(TABLE, limit=10_000)
 
     async def agrees(self) -> bool:
         """Whether rows, files and bytes counted are the same set, and nothing is staged or reserved."""
@@ -309,3 +332,28 @@ async def all_open(filing: Filing, scope: Scope = ALICE) -> bool:
     batch = await asyncio.wait_for(filing.registry.begin(scope, "one", None), 1)
     await batch.discard()
     return True
+
+
+@contextlib.asynccontextmanager
+async def replicas(number: int, **limits: Any) -> AsyncIterator[list[Filing]]:
+    """So many replicas on one store and one disk, with one clock for all that is compared with rows."""
+    shared, clock, steps, now = SharedMemory(), Clock(), Steps(), Clock()
+    disk = MemoryFiles(steps)
+    disk.clock = now
+    all_of_them = [
+        Filing(shared=shared, disk=disk, clock=clock, steps=steps, now=now, **limits) for _ in range(number)
+    ]
+    for each in all_of_them:
+        await each.registry.open()
+    try:
+        yield all_of_them
+    finally:
+        for each in all_of_them:
+            with contextlib.suppress(StoreUnavailable):
+                await each.registry.close()
+
+
+def view(filing: Filing) -> ReplicaStore:
+    """The store of a replica, to make it fail or go deaf."""
+    assert isinstance(filing.store, ReplicaStore)
+    return filing.store

@@ -97,6 +97,7 @@ class Relaying:
             self.sessions, self.store, self.clock, serves=self.serves_missing
         )
         opener = SessionOpener(self.sessions, self.upstream_sessions, self.principal_sessions, self.clock)
+        self.sessions.cache.on_renewed = lambda _: self.server.began_anew()
         call_gate = CallGate(self.upstream_sessions, scope_of)
         self.relay = Relay(
             self.sessions,

@@ -112,7 +112,12 @@ class Tools:
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
-        self.files = Shelf(self.root, allowed_roots=self.allowed_roots, private=())
+        self.files = Shelf(
+            self.root,
+            allowed_roots=self.allowed_roots,
+            private=(),
+            lock="shared" if self.store.shared else "exclusive",
+        )
         self.registry = FileRegistry(
             self.store,
             self.files,

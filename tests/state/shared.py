@@ -114,6 +114,10 @@ class ReplicaStore:
         await self._begin("count", table, group or "")
         return await self._memory.rows.count(table, group=group)
 
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        await self._begin("spend", table, key)
+        return await self._memory.rows.spend(table, key, most, window)
+
     def announce(self, topic: str, body: bytes) -> None:
         assert len(body) <= 64 << 10
         if not self.down:

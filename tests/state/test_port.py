@@ -214,6 +214,8 @@ async def test_rows_of_one_group_are_scanned_and_counted(store: Store) -> None:
     assert [row.key for row in await store.scan("files", group="s", after="s/", limit=1)] == ["s/a"]
     assert await store.count("files", group="s") == 4
     assert await store.count("files", group="") == 1
+    await store.put("files", "", b"")
+    assert await store.count("files", group="") == 2
 
 
 async def test_delete_says_whether_the_row_was_there(store: Store) -> None:
@@ -231,6 +233,8 @@ async def test_a_conditional_delete_spares_a_newer_row(store: Store) -> None:
     with pytest.raises(Conflict):
         await store.delete("sessions", "a", expected=1)
     assert await store.delete("sessions", "a", expected=2) is True
+    with pytest.raises(Conflict):
+        await store.commit([Delete("sessions", "a", ABSENT)])
 
 
 async def test_scan_pages_through_all_rows_in_order_of_bytes(store: Store) -> None:
@@ -273,6 +277,32 @@ async def test_touch_never_moves_back(store: Store) -> None:
     assert [row.due for row in await store.scan("sessions")] == [100.0, 7.0]
 
 
+async def test_count_of_a_group_follows_every_change(store: Store) -> None:
+    """Created, written again, deleted, and undone with a commit that failed."""
+
+    async def counts() -> list[int]:
+        return [await store.count("slots", group=group) for group in ("a", "b")]
+
+    await store.put("slots", "a/1", b"")
+    assert await counts() == [1, 0]
+    await store.commit([Put("slots", "a/2", b""), Put("slots", "a/1", b"again"), Delete("slots", "a/none")])
+    await store.put("slots", "b", b"")
+    assert await counts() == [2, 1]
+    with pytest.raises(Conflict):
+        await store.commit(
+            [Delete("slots", "a/1"), Put("slots", "a/3", b""), Delete("slots", "a/9", expected=1)]
+        )
+    assert await counts() == [2, 1]
+    await store.delete("slots", "b")
+    await store.delete("slots", "b")
+    await store.delete("slots", "a/1")
+    assert await counts() == [1, 0]
+    await store.commit([Put("slots", "a/4", b"", expected=ABSENT, most=2)])
+    with pytest.raises(TableFull):
+        await store.commit([Put("slots", "a/5", b"", expected=ABSENT, most=2)])
+    assert await counts() == [2, 0]
+
+
 async def test_count_follows_writes_and_deletes(store: Store) -> None:
     """A table counts the rows it has now."""
     await asyncio.gather(*(store.put("sessions", f"{n}", b"") for n in range(20)))
@@ -308,3 +338,27 @@ async def test_a_cancelled_caller_harms_nobody_else(store: Store) -> None:
     leaving.cancel()
     assert (await staying).key == "staying"
     assert await store.get("sessions", "staying") is not None
+
+
+async def test_uses_are_counted_up_to_their_number(store: Store) -> None:
+    """As many as allowed are counted in a window, for each key by itself; a refusal says when one will be."""
+    assert [await store.spend("rates", "a", 3, 60.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    for _ in range(2):
+        assert 0.0 < await store.spend("rates", "a", 3, 60.0) <= 60.0
+    assert await store.spend("rates", "b/c", 3, 60.0) == 0.0
+
+
+async def test_of_many_uses_at_once_the_right_number_is_counted(store: Store) -> None:
+    """Twenty callers at the same time never get more than their number."""
+    waits = await asyncio.gather(*(store.spend("rates", "a", 5, 60.0) for _ in range(20)))
+    assert sum(wait == 0.0 for wait in waits) == 5
+
+
+async def test_uses_count_no_longer_than_their_window(store: Store) -> None:
+    """When the window of the first use is over, one more is counted."""
+    assert await store.spend("rates", "a", 1, 0.02) == 0.0
+    async with asyncio.timeout(10):
+        while await store.spend("rates", "a", 1, 0.02):
+            await asyncio.sleep(0)
+    for key in "bcdef":
+        assert await store.spend("rates", key, 1, 0.02) == 0.0

@@ -422,3 +422,15 @@ async def test_a_row_of_many_that_no_file_can_hold_takes_the_others_along(path: 
     assert isinstance(bad, UnicodeEncodeError)
     assert [row.key for row in await store.scan("files")] == ["a"]
     await store.close()
+
+
+async def test_counts_of_a_clock_that_was_put_back_do_not_hold(tmp_path: Path) -> None:
+    """A moment that is still to come is not counted, or callers would wait until then."""
+    connection = sqlite3.connect(tmp_path / "state.sqlite3", isolation_level=None)
+    sql.prepare(connection, wal=True, patience=1.0)
+    assert sql.spend("rates", "a", 1, 60.0, 1_000_000.0, connection) == 0.0
+    assert sql.spend("rates", "a", 1, 60.0, 1_000_010.0, connection) == 50.0
+    assert sql.spend("rates", "a", 1, 60.0, 900_000.0, connection) == 0.0
+    assert sql.spend("rates", "b", 1, 60.0, 1_000_070.0, connection) == 0.0
+    assert connection.execute("SELECT key FROM rows").fetchall() == [("b",)]
+    connection.close()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import (
     AdapterError,
+    InternalError,
     LimitReached,
     StoreUnavailable,
     UpstreamBroken,
@@ -182,6 +183,7 @@ def test_a_secret_in_disguise_differs_as_the_secret_does(one: str, other: str) -
         LimitReached("too many", data={"limit": 3}, retry_after=1.5),
         UpstreamNotStarted("the command is missing"),
         StoreUnavailable(),
+        InternalError(),
     ],
 )
 def test_a_failure_stays_what_it_is(error: AdapterError) -> None:

@@ -90,6 +90,8 @@ async def _examined(
     yield right("port", f"the adapter runs on {_address(settings)}") if runs else machine.port(settings)
     for finding in machine.storage(settings, in_use=runs):
         yield finding
+    for finding in machine.workers(settings):
+        yield finding
     if (state := await reach_state(settings)) is not None:
         yield (
             right("state", state.detail)

@@ -10,6 +10,7 @@ from pathlib import Path
 from adapter.app.preflight import RootLock, Unusable, directory_refusal, lock_of, port_refusal
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.progress_bar import size
+from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 
 LEAST_FREE = 1 << 30
@@ -37,24 +38,40 @@ def storage(settings: Settings, *, in_use: bool) -> Iterator[Finding]:
     yield from _state(settings)
 
 
+def workers(settings: Settings) -> Iterator[Finding]:
+    """Look at the number of processes that serve; nothing is said of one."""
+    count, cores = worker_count(settings.core.workers), worker_count("auto")
+    if count > cores:
+        yield warning(
+            "workers",
+            f"{count} share {cores} processor cores.",
+            "Set core.workers to auto, unless they wait for slow code of yours.",
+        )
+    elif count > 1:
+        yield right("workers", f"{count} serve, on {cores} processor cores")
+
+
 def _refused(subject: str, refusal: Unusable, otherwise: str = "") -> Finding:
     advice = refusal.advice[:1].upper() + refusal.advice[1:]
     return wrong(subject, f"{refusal.reason}.", f"{advice}{otherwise}.")
 
 
 def _lock(root: Path, settings: Settings, in_use: bool) -> Finding:
-    if settings.storage.lock_mode == "none":
+    if settings.root_lock is None:
         return warning(
-            "storage", "storage.lock_mode is none.", "Make sure that no other adapter uses this folder."
+            "storage",
+            f"storage.lock_mode is {settings.storage.lock_mode}.",
+            "Make sure that no adapter with another state store uses this folder.",
         )
-    lock = lock_of(root, create=True)
+    shared = settings.root_lock == "shared"
+    lock = lock_of(root, shared=shared, create=True)
     if lock is RootLock.NONE:
         return wrong(
             "storage",
             "its file system has no locks.",
             "Set storage.lock_mode to none, and let only one adapter use it.",
         )
-    if in_use and lock is RootLock.FREE:
+    if in_use and lock is RootLock.FREE and not shared:
         return wrong(
             "storage",
             "the running adapter does not hold the lock of this folder.",

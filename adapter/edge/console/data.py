@@ -102,7 +102,7 @@ class ConsoleData:
             case "servers":
                 return await self._servers.told()
             case "sessions":
-                return self._belongings.sessions_for(viewer)
+                return await self._belongings.sessions_for(viewer)
             case "files":
                 return await self._belongings.files_for(viewer)
             case "exchanges":

@@ -100,7 +100,8 @@ SCHEMAS: dict[str, Schema] = {
             "status": or_null("integer"),
             "ms": NUMBER,
             "stages": list_of(object_of({"name": TEXT, "start_ms": NUMBER, "ms": NUMBER, "outcome": TEXT})),
-        }
+        },
+        {"replica": TEXT},
     ),
     "PinnedTool": object_of(
         {
@@ -177,6 +178,7 @@ OPERATIONS = (
         "listSessions",
         "Returns open sessions: a viewer's own, for operators all.",
         json("The sessions, most recently used first.", list_of(ref("Session"))),
+        _STORE,
     ),
     _shown(
         "files",

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from adapter.edge.console.sessions import OpenSessions, SeenSession
 from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
 from adapter.errors import AdapterError
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.server import Server
-from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.rules.access.principals import ANONYMOUS, name_of
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.wire.eras import Era
@@ -132,20 +132,24 @@ class Belongings:
     ``quota`` is ``sessions.max_total_session_size``; the schemes are the beginnings of handles and URIs.
     """
 
-    sessions: Sessions
+    sessions: OpenSessions
     scopes: Scopes
     registry: FileRegistry
     quota: int | None
     upload_scheme: str
     artifact_scheme: str
 
-    def sessions_for(self, viewer: Viewer) -> list[dict[str, Any]]:
-        """The open sessions that this viewer may know of, those used last first."""
-        found = [session for session in self.sessions.opened() if viewer.whose in (None, session.principal)]
-        found.sort(key=lambda session: session.last_seen, reverse=True)
-        return [self._session(session, viewer) for session in found[:MOST_SESSIONS]]
+    async def sessions_for(self, viewer: Viewer) -> list[dict[str, Any]]:
+        """The open sessions of all replicas that this viewer may know of, those used last first.
 
-    def _session(self, session: Session, viewer: Viewer) -> dict[str, Any]:
+        Raises StoreUnavailable.
+        """
+        found = await self.sessions.all()
+        shown = [each for each in found if viewer.whose in (None, each.session.principal)]
+        return [self._session(each, viewer) for each in shown[:MOST_SESSIONS]]
+
+    def _session(self, seen: SeenSession, viewer: Viewer) -> dict[str, Any]:
+        session = seen.session
         return {
             "server": session.server,
             "scope": self.scopes.of(session, session.principal).id,
@@ -153,7 +157,7 @@ class Belongings:
             "era": Era.LEGACY.value,
             "principal": name_of(session.principal),
             "created": session.created,
-            "last_seen": session.last_seen,
+            "last_seen": seen.last_seen,
             "in_flight": session.in_flight,
             "own": session.principal == viewer.principal,
         }
@@ -172,7 +176,8 @@ class Belongings:
     async def _own_scopes(self, viewer: Viewer) -> dict[str, list[FileRecord]]:
         """The files of the principal's scope and of those of its open sessions, by their ids, if they hold anything."""
         principal = viewer.principal
-        mine = [session for session in self.sessions.opened() if session.principal == principal]
+        opened = [each.session for each in await self.sessions.all()]
+        mine = [session for session in opened if session.principal == principal][:MOST_SCOPES]
         found = [self.scopes.of(None, principal), *(self.scopes.of(session, principal) for session in mine)]
         held = {scope.id: await self._records(scope.id) for scope in found}
         return {
@@ -187,7 +192,8 @@ class Belongings:
     def _totals(self, scope_id: str, held: list[FileRecord]) -> dict[str, Any]:
         return {
             "scope": scope_id,
-            "used": self.registry.used(scope_id),
+            # What other replicas have counted is not known here.
+            "used": max(self.registry.used(scope_id), sum(record.content.size for record in held)),
             "quota": self.quota,
             "count": len(held),
         }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import orjson
 
 from adapter.edge.files.ownership import Claims
 from adapter.edge.http.request import Branch, Names, Reply, Request, query_of
-from adapter.errors import FileGone, NotFound
+from adapter.errors import CredentialRefused, FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import DOWNLOADS, Credentials
@@ -57,8 +57,19 @@ class DownloadRoute:
     async def _serve_delivery(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, scope, file_id, _ = names
         self._check_server(server)
-        self._credentials.check_file("delivery", server, scope, file_id, query_of(request))
+        await self._check_delivery(server, scope, file_id, query_of(request))
         await self._send(request, await self._find(names, *FileKind), extra)
+
+    async def _check_delivery(self, server: str, scope: str, file_id: str, query: Mapping[str, str]) -> None:
+        """Raises CredentialRefused unless the link is in time, or belongs to a call that waits for its user."""
+        try:
+            self._credentials.check_file("delivery", server, scope, file_id, query)
+        except CredentialRefused:
+            if not self._credentials.is_genuine("delivery", server, scope, file_id, query):
+                raise
+            # The call may wait in another replica, or since before a restart.
+            await self._registry.read_again(scope)
+            self._credentials.check_file("delivery", server, scope, file_id, query)
 
     def _check_server(self, server: str) -> None:
         if server not in self._servers:

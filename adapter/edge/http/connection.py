@@ -362,11 +362,11 @@ class ClientConnection(asyncio.Protocol):
     def retire(self) -> None:
         """Make the last request that has arrived, or else the next one, the last of this connection.
 
-        Its answer says so, as far as its head has not left yet.
+        Its answer says so. One whose head has left already cannot say it any more, so another may follow.
         """
         self._once = True
         last = self._waiting[-1][1] if self._waiting else self._answer
-        if last is not None:
+        if last is not None and last.status is None:
             last.keep = False
 
     def close_if_idle(self, since: float) -> None:

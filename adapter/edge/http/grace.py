@@ -6,11 +6,18 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+IDLE_SECONDS = 0.5
+"""Time without a request after which a connection is closed at a stop: its client is busy with something else."""
+
 
 class Grace:
-    """So many ``seconds`` from the first time that somebody waits, fewer once it is cut."""
+    """So many ``seconds`` from the first time that somebody waits, fewer once it is cut.
+
+    Within it a connection without a request is closed after ``idle_seconds``.
+    """
 
     def __init__(self, seconds: float) -> None:
+        self.idle_seconds = IDLE_SECONDS
         self._seconds = seconds
         self._cut = asyncio.Event()
         self._end: float | None = None

@@ -58,6 +58,7 @@ class ConnectionLimit:
         self._reserved: dict[ClientConnection, None] = {}
         self._abandoned: deque[asyncio.Task[Any]] = deque()
         self._cancelled = 0
+        self._retired = False
 
     def __repr__(self) -> str:
         limit = self._limit or "any number"
@@ -73,13 +74,19 @@ class ConnectionLimit:
         """Give a new connection its place: the handler that serves it, and True if only once; None if there is none."""
         if (self._limit is None or len(self._regular) < self._limit) and not connection.scarce:
             self._regular.add(connection)
-            return self._handler, False
+            return self._handler, self._retired
         if self._on_full is not None:
             self._on_full()
         if len(self._reserved) >= self._reserve and not self._make_room():
             return None
         self._reserved[connection] = None
         return self._reserved_handler, True
+
+    def retire(self) -> None:
+        """Allow one more request on each connection, also on those that are on their way."""
+        self._retired = True
+        for connection in self:
+            connection.retire()
 
     def leave(self, connection: ClientConnection) -> None:
         self._regular.discard(connection)

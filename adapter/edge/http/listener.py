@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from adapter.edge.http.bodies import TERMS, BodyTerms
 from adapter.edge.http.connection import ClientConnection
 from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import PATIENCE, ConnectionLimit, Handler, Patience
+
+if TYPE_CHECKING:
+    # Only processes that share a port have any.
+    from adapter.edge.http.shared_sockets import SharedSockets
 
 BACKLOG = 1024
 
@@ -22,14 +28,23 @@ LEAVING_SECONDS = 2.0
 FLUSH_SECONDS = 0.02
 """Time between two looks for last answers that have not left yet."""
 
-IDLE_SECONDS = 0.5
-"""Time without a request after which a connection is closed at a stop: its client is busy with something else."""
+ARRIVING_SECONDS = 1.0
+"""Time for a request that has begun to arrive at a stop."""
+
+
+class Listening(Protocol):
+    """The sockets that connections come from."""
+
+    @property
+    def sockets(self) -> Sequence[Any]: ...
+
+    def close(self) -> None: ...
 
 
 class Listener:
     """Open until ``close`` (no new connections), ``close_idle`` and ``drop`` (no connections at all)."""
 
-    def __init__(self, listening: asyncio.Server, connections: ConnectionLimit) -> None:
+    def __init__(self, listening: Listening, connections: ConnectionLimit) -> None:
         self._listening = listening
         self._connections = connections
 
@@ -56,8 +71,18 @@ class Listener:
             backlog=BACKLOG,
             reuse_address=True,
         )
-        _notice_dead_peers(listening)
+        _notice_dead_peers(listening.sockets)
         return cls(listening, places)
+
+    @classmethod
+    def share(
+        cls, places: ConnectionLimit, door: SharedSockets, patience: Patience, terms: BodyTerms
+    ) -> Listener:
+        """Accept connections from sockets that other processes accept from too."""
+        _notice_dead_peers(door.sockets)
+        listener = cls(door, places)
+        door.accept(lambda: ClientConnection(places, patience, terms), places)
+        return listener
 
     @property
     def address(self) -> tuple[str, int]:
@@ -67,26 +92,32 @@ class Listener:
     def close(self) -> None:
         """Accept no new connection, and none but one more request on each that is open."""
         self._listening.close()
-        for connection in self._connections:
-            connection.retire()
+        self._connections.retire()
 
-    async def close_idle(self, grace: Grace) -> None:
-        """Close the connections that are idle, one that was used a moment ago after a moment.
+    async def close_idle(self, grace: Grace) -> set[asyncio.Task[None]]:
+        """Close the connections that are idle, one that was used a moment ago after a moment (``grace.idle_seconds``).
+        Returns the tasks that answer requests on the others.
 
         Its client is about to send its next request, and learns from the answer that the connection ends. A request
         that crosses a plain close on its way is lost, and clients do not repeat a POST (RFC 9110, 9.2.2).
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + IDLE_SECONDS
-        while loop.time() < until and not grace.over and any(each.silent for each in self._connections):
-            for connection in self._connections:
-                connection.close_if_idle(loop.time() - IDLE_SECONDS)
+        began = now = loop.time()
+        while now < began + grace.idle_seconds + ARRIVING_SECONDS and not grace.over:
+            silent = [each for each in self._connections if each.silent]
+            if not silent:
+                break
+            patient = now < began + grace.idle_seconds
+            for connection in silent:
+                connection.close_if_idle(now - grace.idle_seconds if patient else now)
             await asyncio.sleep(FLUSH_SECONDS)
-        for connection in self._connections:
-            connection.close_if_idle(loop.time())
+            now = loop.time()
+        return {each.task for each in self._connections if each.task is not None}
 
     async def drop(self) -> None:
         """Give last answers a moment to leave, break off what is left, wait until the exchanges on it have ended."""
+        for connection in self._connections:
+            connection.close_if_idle(asyncio.get_running_loop().time())
         for _ in range(round(LEAVING_SECONDS / FLUSH_SECONDS)):
             if not any(each.leaving for each in self._connections):
                 break
@@ -100,8 +131,8 @@ class Listener:
             await asyncio.wait(running, timeout=LEAVING_SECONDS)
 
 
-def _notice_dead_peers(listening: asyncio.Server) -> None:
-    for sock in listening.sockets:
+def _notice_dead_peers(sockets: Iterable[Any]) -> None:
+    for sock in sockets:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _PROBES:
             if hasattr(socket, option):

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
 from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
-from adapter.relay.files.file_registry import FileRegistry, NewFile
+from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.incoming_files import NewFile
 from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import default_name, names_a_file, stored_name

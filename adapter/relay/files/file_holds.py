@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adapter.errors import FileGone, StoreUnavailable
+from adapter.errors import FileGone
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_index import FileIndex, ScopeFiles
 from adapter.relay.files.file_transactions import FileTransactions
@@ -59,24 +59,26 @@ class FileHolds:
         return end
 
     async def tend(self) -> None:
-        """Let other replicas know which files are in use no longer."""
+        """Let other replicas know which files are in use no longer, and find out what came of writes that failed.
+
+        Raises StoreUnavailable, StorageFailed.
+        """
         for scope in list(self._index.scopes.values()):
             scope.lingering.clear()
+            if scope.doubts:
+                await self._scopes.know(scope.id)
             if scope.announced != scope.held.keys():
-                try:
-                    await self._transactions.in_turn(scope.id, self._write)
-                except StoreUnavailable:
-                    return
+                await self._transactions.in_turn(scope.id, self._write)
 
     async def _announce(self, scope_id: str, record: FileRecord) -> None:
         async def announce(scope: ScopeFiles) -> None:
             if record.key not in scope.records:
                 raise FileGone()
             if record.key not in scope.announced:
-                await self._writer.commit(scope, [])
+                await self._writer.commit(scope)
 
         await self._transactions.in_turn(scope_id, announce)
 
     async def _write(self, scope: ScopeFiles) -> None:
         if scope.announced != scope.held.keys():
-            await self._writer.commit(scope, [])
+            await self._writer.commit(scope)

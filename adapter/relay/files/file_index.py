@@ -23,7 +23,8 @@ class ScopeFiles:
     ``version`` is that of the scope's head when it was last read or written, ``epoch`` the index's own when it was last
     confirmed. ``holders`` are the keys that other replicas use, ``announced`` those that this one is known to use, and
     ``lingering`` those that it goes on to announce for a while though nobody uses them. ``doubts`` are keys of which a
-    failed write leaves open if they have a row. ``used``: since unused scopes were last dropped.
+    failed write leaves open if they have a row: with the bytes that are counted meanwhile for a file that was to come,
+    None for one that was to go. ``used``: since unused scopes were last dropped.
     """
 
     id: str
@@ -35,7 +36,7 @@ class ScopeFiles:
     holders: dict[str, frozenset[str]] = field(default_factory=dict)
     announced: frozenset[str] = frozenset()
     lingering: set[str] = field(default_factory=set)
-    doubts: set[str] = field(default_factory=set)
+    doubts: dict[str, int | None] = field(default_factory=dict)
     used: bool = True
 
 
@@ -95,15 +96,12 @@ class FileIndex:
         """Let a file that comes now, and that nobody can find yet, take its room."""
         self.ledger.add(self._entry(record, self._clock()))
 
-    def load(self, record: FileRecord, due: float | None, *, charged: bool) -> None:
-        """Know of a file that has a row with that due time. Its room is taken already, unless it is to be ``charged``
-        now."""
+    def load(self, record: FileRecord, due: float | None) -> None:
+        """Know of a file that has a row with that due time. Its room is taken already."""
         entry = self._entry(record, self.last_access(record, due))
         known = self.ledger.entry(record.key)
         if known is not None:
             self.ledger.touch(record.key, entry.last_access)
-        elif charged:
-            self.ledger.add(entry)
         else:
             self.ledger.load(entry)
         self.show(record)

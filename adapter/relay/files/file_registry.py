@@ -7,9 +7,10 @@ confirmed when another replica may have changed them.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
@@ -21,16 +22,15 @@ from adapter.relay.files.file_holds import FileHolds, Release
 from adapter.relay.files.file_index import FileIndex
 from adapter.relay.files.file_transactions import FileTransactions
 from adapter.relay.files.head_writer import TABLE, HeadWriter
-from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, Staged
+from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, NewFile, Staged
 from adapter.relay.files.replica_keeper import ReplicaKeeper
 from adapter.relay.files.replica_leases import RENEWAL
 from adapter.relay.files.scope_cache import ScopeCache
 from adapter.relay.files.storage_share import StorageShare
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place, record_key
+from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.filenames import stored_name
-from adapter.rules.files.media_types import media_type
 from adapter.rules.files.quota import Ledger, Limits
 from adapter.state.port import Store
 
@@ -42,19 +42,6 @@ PAUSE = 1.0
 SOON = 3 * RENEWAL
 """Seconds before the time in its row at which the use of a file is written down at once, where replicas share it: the
 cleanup of another one goes by that time."""
-
-
-class NewFile(NamedTuple):
-    """A file that a scope is to hold: the server it came to or from, and the name and type that its sender gave it.
-
-    ``exposed``: it is listed as a resource.
-    """
-
-    server: str
-    filename: str
-    measure: Measure
-    declared_type: str | None = None
-    exposed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ class FileLimits:
 
 
 class FileRegistry:
-    """The files of all scopes. ``clock`` gives Unix time in seconds."""
+    """The files of all scopes. ``clock`` gives Unix time in seconds, ``now`` seconds that never go back."""
 
     def __init__(
         self,
@@ -84,13 +71,14 @@ class FileRegistry:
         limits: FileLimits,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._files = files
         self._limits = limits
         self._ledger = Ledger(limits.quota)
         replica = secrets.token_hex(8)
-        self._share = StorageShare(store, self._ledger, replica)
+        self._share = StorageShare(store, self._ledger, replica, now)
         ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
         self._index = index = FileIndex(self._ledger, ttls, clock, self._share.leases.is_dead)
         self.on_gone: list[Callable[[FileRecord], None]] = []
@@ -127,6 +115,11 @@ class FileRegistry:
         """Bytes of the files that the scope holds, as they are known here: ``list`` and ``find`` come first."""
         return self._ledger.used(scope_id)
 
+    @property
+    def spare(self) -> int | None:
+        """Bytes that may still come here without asking other replicas; None without ``storage.max_size``."""
+        return self._ledger.spare
+
     async def scopes(self, most: int) -> list[Scope]:
         """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
         return await self._cleanup.first_scopes(most)
@@ -148,7 +141,7 @@ class FileRegistry:
         await self._files.open()
         await self._share.open()
         await self._scopes.open()
-        if self._store.shared:
+        if self._scopes.is_shared:
             self._keeper.start()
 
     async def close(self) -> None:
@@ -179,7 +172,7 @@ class FileRegistry:
         """
         await self.know(scope_id)
         record = self._index.find(scope_id, kind, file_id)
-        if self._store.shared:
+        if self._scopes.is_shared:
             record = await self._found_elsewhere(scope_id, kind, file_id)
         if record is not None:
             self._index.touch(record)
@@ -187,21 +180,27 @@ class FileRegistry:
 
     async def _found_elsewhere(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         """Find a file that another replica may have used since, and let its cleanup know that it is used here."""
-        record = self._index.get(record_key(scope_id, kind, file_id))
+        key = record_key(scope_id, kind, file_id)
+        record = self._index.get(key)
         if record is None:
-            return None
+            # The word of a replica that has just made it may still be on its way, and its client is here already.
+            self._scopes.doubt(scope_id)
+            await self.know(scope_id)
+            if (record := self._index.get(key)) is None:
+                return None
         due = self.expires_at(record)
         if due is None or due - self._clock() > SOON:
             return record
         if self._index.is_over(record):
-            await self._read_anew(scope_id)
+            await self.read_again(scope_id)
             if (record := self._index.find(scope_id, kind, file_id)) is None:
                 return None
         self._index.touch(record)
         await self.write_last_access()
         return record
 
-    async def _read_anew(self, scope_id: str) -> None:
+    async def read_again(self, scope_id: str) -> None:
+        """Read the files of a scope though they are known, with what waits for them. Raises StoreUnavailable."""
         async with self._scopes.lock(scope_id):
             await self._scopes.read(scope_id)
 
@@ -210,9 +209,11 @@ class FileRegistry:
 
         Raises StoreUnavailable, StorageFailed.
         """
+        if self._scopes.is_shared:
+            self._scopes.doubt(scope_id)
         await self.know(scope_id)
-        if self._store.shared and any(map(self._index.is_over, self._index.all_of(scope_id))):
-            await self._read_anew(scope_id)
+        if self._scopes.is_shared and any(map(self._index.is_over, self._index.all_of(scope_id))):
+            await self.read_again(scope_id)
         return sorted(self._index.alive(scope_id, kind), key=lambda record: record.created)
 
     async def hold(self, record: FileRecord) -> Release:
@@ -271,7 +272,8 @@ class FileRegistry:
         def record(filename: str, declared_type: str | None, measure: Measure) -> FileRecord:
             file_id, stored = secrets.token_hex(16), stored_name(filename)
             place = Place(FileKind.UPLOAD, scope.id, file_id, stored)
-            return self._record(scope, place, NewFile(server, filename, measure, declared_type))
+            file = NewFile(server, filename, measure, declared_type)
+            return file.record(scope, place, self._clock())
 
         def over() -> None:
             leave()
@@ -304,7 +306,7 @@ class FileRegistry:
         ``staging`` None: the file is at ``place`` already. On any failure it is removed. Raises QuotaReached,
         StorageFull, StorageFailed, StoreUnavailable.
         """
-        record = self._record(scope, place, file)
+        record = file.record(scope, place, self._clock())
         staged = Staged(self._ledger, scope.id)
         forget = self._places.expect(place)
         try:
@@ -323,18 +325,6 @@ class FileRegistry:
             forget()
             staged.release()
         return record
-
-    def _record(self, scope: Scope, place: Place, file: NewFile) -> FileRecord:
-        measure = file.measure
-        content = FileContent(
-            media_type(file.filename, measure.head, file.declared_type),
-            measure.size,
-            measure.sha256,
-            measure.modified,
-        )
-        return FileRecord(
-            place, scope.owner, file.server, file.filename, content, self._clock(), file.exposed
-        )
 
     def _tell_gone(self, record: FileRecord) -> None:
         for callback in self.on_gone:
@@ -381,3 +371,7 @@ class FileRegistry:
         except BaseException:
             self._index.give_used(used)
             raise
+
+    async def tend(self) -> None:
+        """Do at once what a replica does again and again for the others. Raises StoreUnavailable, StorageFailed."""
+        await self._keeper.do_all()

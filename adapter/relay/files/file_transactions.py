@@ -24,7 +24,7 @@ from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, Spend, 
 from adapter.relay.files.scope_cache import ScopeCache
 from adapter.relay.files.storage_share import StorageShare
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
-from adapter.state.port import ABSENT, Conflict, Delete, Put
+from adapter.state.port import ABSENT, Conflict, Put
 
 T = TypeVar("T")
 
@@ -45,10 +45,6 @@ class _Taken(NamedTuple):
 
 Choice = Callable[[], Awaitable[Sequence[FileRecord]]]
 """Names the files that go, of a scope as it is known just then."""
-
-
-def _gone(record: FileRecord) -> Delete:
-    return Delete(TABLE, record.key)
 
 
 class FileTransactions:
@@ -130,7 +126,7 @@ class FileTransactions:
                 if self._scopes.is_shared:
                     self._linger(scope, records, undo)
                 self._exchange(victims, records, staged, undo)
-                await self._writer.commit(scope, [*map(_gone, victims), *map(self._new, records)])
+                await self._writer.commit(scope, [*map(self._new, records)], victims)
             except BaseException:
                 for step in reversed(undo):
                     step()
@@ -138,6 +134,7 @@ class FileTransactions:
             for record in records:
                 self._index.show(record)
             for victim in victims:
+                self._index.ledger.settle(victim.key)
                 self._gone(victim)
                 await self._places.remove(victim.place)
         finally:
@@ -154,7 +151,8 @@ class FileTransactions:
         """
         for number in range(TRIES):
             try:
-                await self._share.confirm()
+                if self._scopes.is_shared:
+                    await self._share.confirm()
                 return await change(await self._scopes.confirm(scope_id))
             except Conflict:
                 pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
@@ -181,7 +179,7 @@ class FileTransactions:
     ) -> None:
         """``undo`` gets what takes it back, step by step and the last step first."""
         new, old = sizes(records), sizes(victims)
-        undo.append(partial(staged.grow, new))
+        undo.append(partial(staged.grow_again, new))
         staged.shrink(new)
         for victim in victims:
             entry = self._index.ledger.entry(victim.key)
@@ -193,7 +191,7 @@ class FileTransactions:
         for record in records:
             undo.append(partial(self._index.ledger.remove, record.key))
             self._index.count(record)
-        staged.grow(old)
+        staged.grow_again(old)
         undo.append(partial(staged.shrink, old))
 
     async def _victims(self, arrivals: Sequence[IncomingFile], staged: Staged) -> list[FileRecord]:
@@ -205,7 +203,8 @@ class FileTransactions:
         self, scope_id: str, kind: FileKind, new: Sequence[int], staged: int
     ) -> list[FileRecord]:
         """The files that go for new ones of these sizes. The caller has the lock of the scope."""
-        await self._share.draw(self._index.ledger.lacking(sum(new), staged))
+        if (lacking := self._index.ledger.lacking(sum(new), staged)) > 0:
+            await self._share.draw(lacking)
         find = partial(self._index.ledger.room_for, scope_id, kind, new, staged)
         await self._scopes.confirm(scope_id)
         keys = find(self._index.spared(scope_id))
@@ -298,7 +297,11 @@ class FileTransactions:
         async def choose() -> Sequence[FileRecord]:
             return self._index.all_of(scope_id)
 
-        await self._put_out(scope_id, choose)
+        if not self._scopes.is_empty(scope_id):
+            await self._put_out(scope_id, choose)
+            scope = self._index.scope(scope_id)
+            if scope is not None and self._index.is_idle(scope):
+                self._index.close_scope(scope)
         await self._places.remove_scope(scope_id)
 
     async def _put_out(self, scope_id: str, choose: Choice) -> None:
@@ -316,7 +319,7 @@ class FileTransactions:
         for record in records:
             self._index.hide(record)
         try:
-            await self._writer.commit(scope, [*map(_gone, records)], records)
+            await self._writer.commit(scope, [], records)
         except BaseException:
             for record in records:
                 self._index.show(record)
@@ -327,3 +330,4 @@ class FileTransactions:
             self._gone(record)
             await self._places.remove(record.place)
             self._index.ledger.remove(record.key)
+            self._index.ledger.settle(record.key)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from adapter.relay.files.file_index import STALE, FileIndex, ScopeFiles, sizes
-from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.file_records import FileKind, FileRecord, size_in
 from adapter.rules.files.scope_heads import ScopeHead, encode
-from adapter.state.port import Change, Conflict, Delete, Put, Store
+from adapter.state.port import Conflict, Delete, Put, Store
 
 TABLE = "files"
 HEADS = "file_scopes"
@@ -24,31 +24,47 @@ class HeadWriter:
 
     def __init__(self, store: Store, index: FileIndex, replica: str, clock: Callable[[], float]) -> None:
         self._store = store
+        self._shared = store.shared
         self._index = index
         self._replica = replica
         self._clock = clock
 
     async def commit(
-        self, scope: ScopeFiles, changes: Sequence[Change], going: Sequence[FileRecord] = ()
+        self, scope: ScopeFiles, coming: Sequence[Put] = (), going: Sequence[FileRecord] = ()
     ) -> None:
-        """Make changes of a scope's files. ``going`` are files whose room is counted still, though they go now.
+        """Make a change of a scope's files: the rows of those that come, and the files that go.
 
-        Raises Conflict where another replica was first, and StoreUnavailable; nothing is known then of whether they
-        were made, so the scope is read anew before it is used again.
+        Raises Conflict where another replica was first, and StoreUnavailable; nothing is known then of whether the
+        change was made, so the scope is read anew before it is used again. After success those that go are the caller's
+        to settle, in the ledger.
         """
-        used = self._in_use(scope, going)
-        head = [self._head(scope, used, going)] if self._store.shared else []
+        ledger, used = self._index.ledger, self._in_use(scope, going)
+        head = [self._head(scope, used, going)] if self._shared else []
+        for record in going:
+            ledger.leave(record.key, record.content.size)
         try:
-            rows = await self._store.commit([*head, *changes])
+            rows = await self._store.commit(
+                [*head, *(Delete(TABLE, record.key) for record in going), *coming]
+            )
         except Conflict:
             scope.epoch = STALE
+            for record in going:
+                ledger.settle(record.key)
             raise
         except BaseException:
             scope.epoch = STALE
-            scope.doubts |= {change.key for change in changes}
+            self._doubt(scope, coming, going)
             raise
         if head:
             scope.version, scope.announced = rows[0].version, used
+
+    def _doubt(self, scope: ScopeFiles, coming: Sequence[Put], going: Sequence[FileRecord]) -> None:
+        """Count files that may have come, until it is known whether they have."""
+        scope.doubts |= {record.key: None for record in going}
+        for put in coming:
+            size = size_in(put.value)
+            scope.doubts[put.key] = size
+            self._index.ledger.charge(size)
 
     async def forget_empty_heads(self) -> None:
         """Delete the heads of scopes that had no file for long. Raises StoreUnavailable."""
@@ -70,12 +86,17 @@ class HeadWriter:
         }
         if used:
             holders[self._replica] = sorted(key[begin:] for key in used)
+        counted = [record for record in going if ledger.entry(record.key) is not None]
         counts = {
-            kind: ledger.count(scope.id, kind) - sum(record.kind is kind for record in going)
+            kind: ledger.count(scope.id, kind) - sum(record.kind is kind for record in counted)
             for kind in FileKind
         }
         head = ScopeHead(
-            ledger.used(scope.id) - sizes(going), counts[FileKind.UPLOAD], counts[FileKind.ARTIFACT], holders
+            ledger.used(scope.id) - sizes(counted),
+            counts[FileKind.UPLOAD],
+            counts[FileKind.ARTIFACT],
+            holders,
+            self._replica,
         )
         due = self._clock() + EMPTY_KEPT if head.is_empty else None
         return Put(HEADS, scope.id, encode(head), due, expected=scope.version)

@@ -8,12 +8,38 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StorageFailed
-from adapter.files.port import FileStore, Staging
-from adapter.rules.files.file_records import FileKind, FileRecord, Place
+from adapter.files.port import FileStore, Measure, Staging
+from adapter.rules.access.principals import Scope
+from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place
+from adapter.rules.files.media_types import media_type
 from adapter.rules.files.quota import Ledger
 
 Spend = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
 """Burns what may be used once, and returns what takes that back; raises when somebody else was first."""
+
+
+class NewFile(NamedTuple):
+    """A file that a scope is to hold: the server it came to or from, and the name and type that its sender gave it.
+
+    ``exposed``: it is listed as a resource.
+    """
+
+    server: str
+    filename: str
+    measure: Measure
+    declared_type: str | None = None
+    exposed: bool = True
+
+    def record(self, scope: Scope, place: Place, created: float) -> FileRecord:
+        """The record of the file at that place; ``created`` in Unix seconds."""
+        measure = self.measure
+        content = FileContent(
+            media_type(self.filename, measure.head, self.declared_type),
+            measure.size,
+            measure.sha256,
+            measure.modified,
+        )
+        return FileRecord(place, scope.owner, self.server, self.filename, content, created, self.exposed)
 
 
 class IncomingFile(NamedTuple):
@@ -38,6 +64,11 @@ class Staged:
         if size:
             self._ledger.stage(self.scope_id, size)
             self.size += size
+
+    def grow_again(self, size: int) -> None:
+        """Count bytes again that are no file after all, whatever the limits."""
+        self._ledger.restage(self.scope_id, size)
+        self.size += size
 
     def shrink(self, size: int) -> None:
         self._ledger.unstage(self.scope_id, size)

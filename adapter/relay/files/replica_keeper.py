@@ -40,6 +40,11 @@ class ReplicaKeeper:
         if self._running is not None:
             await self._running
 
+    async def do_all(self) -> None:
+        """Do every task once. Raises what the first one raises that fails."""
+        for task in [*self._often, *self._seldom]:
+            await task()
+
     async def _run(self) -> None:
         number = 0
         while not self._end.is_set():

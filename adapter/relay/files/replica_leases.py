@@ -6,7 +6,6 @@ has not changed for the length of a lease by that other one's own clock.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,11 +23,18 @@ LEASE = 20.0
 """Seconds without a write after which a replica counts as ended."""
 
 
+MOST_ENDED = 1000
+"""Ended replicas that are remembered. One that was forgotten is looked for again where a file names it."""
+
+
 class LeaseState(NamedTuple):
-    """A replica's share of the storage: the bytes that it ever added, and those that it may still add."""
+    """A replica's share of the storage: the bytes that it ever added, those that it may still add, and the number of
+    changes of what it counts.
+    """
 
     added: int = 0
     unspent: int = 0
+    changes: int = 0
 
 
 class LeaseRow(NamedTuple):
@@ -50,7 +56,7 @@ class ReplicaLeases:
         replica: str,
         state: Callable[[], LeaseState],
         lost: Callable[[], None],
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float],
     ) -> None:
         self.now = now
         self._store = store
@@ -60,7 +66,7 @@ class ReplicaLeases:
         self._version = ABSENT
         self._renewed = float("-inf")
         self._seen: dict[str, tuple[int, float]] = {}
-        self._asked: dict[str, float] = {}
+        self._asked: set[str] = set()
         self._ended: set[str] = set()
 
     def __repr__(self) -> str:
@@ -89,7 +95,7 @@ class ReplicaLeases:
         return Put(
             TABLE,
             self._key,
-            orjson.dumps([state.added, state.unspent + max(more, 0)]),
+            orjson.dumps([*state._replace(unspent=state.unspent + max(more, 0))]),
             expected=self._version,
         )
 
@@ -121,13 +127,13 @@ class ReplicaLeases:
             return True
         seen = self._seen.get(key)
         if seen is None:
-            self._asked.setdefault(key, self.now())
+            self._asked.add(key)
             return False
         return self.now() - seen[1] >= LEASE
 
     async def watch(self) -> dict[str, LeaseRow]:
         """Look at the rows of all replicas: those of the living, this one included. Raises StoreUnavailable."""
-        began = self.now()
+        missed = self._asked | self._seen.keys()
         rows = await self.rows()
         now = self.now()
         self._seen = {
@@ -136,11 +142,10 @@ class ReplicaLeases:
             else (row.version, now)
             for key, row in rows.items()
         }
-        gone = {key for key, asked in self._asked.items() if asked < began and key not in rows}
-        self._ended |= gone
-        self._asked = {
-            key: asked for key, asked in self._asked.items() if key not in gone and key not in rows
-        }
+        # One that was known before its row was found missing has ended; a new one may be about to write its row.
+        self._ended = (self._ended if len(self._ended) < MOST_ENDED else set()) | missed
+        self._ended -= rows.keys()
+        self._asked -= missed
         return {key: row for key, row in rows.items() if now - self._seen[key][1] < LEASE or key == self._key}
 
     def dead(self) -> list[Delete]:
@@ -152,7 +157,7 @@ class ReplicaLeases:
             if now - since >= LEASE and key != self._key
         ]
 
-    def first(self, living: dict[str, LeaseRow]) -> bool:
+    def is_first(self, living: dict[str, LeaseRow]) -> bool:
         """Tell whether this replica is the one of the living that does what one is enough for."""
         return min(living, default=self._key) == self._key
 

@@ -7,7 +7,7 @@ each change of a scope's files also writes the scope's head: a scope is as it wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from weakref import WeakValueDictionary
 
 from structlog.typing import FilteringBoundLogger
@@ -19,7 +19,7 @@ from adapter.relay.files.head_writer import HEADS, TABLE, HeadWriter
 from adapter.rules.files.file_records import FileRecord, decode
 from adapter.rules.files.scope_heads import ScopeHead
 from adapter.rules.files.scope_heads import decode as decode_head
-from adapter.state.port import ABSENT, Conflict, Delete, Row, Store, group_of
+from adapter.state.port import ABSENT, Conflict, Row, Store, group_of
 
 PAGE = 500
 
@@ -44,6 +44,8 @@ class ScopeCache:
         log: FilteringBoundLogger,
         on_gone: Callable[[FileRecord], None],
     ) -> None:
+        self.is_shared = store.shared
+        """True where other replicas may change the files of scopes."""
         self.on_read: list[Callable[[str], Awaitable[None]]] = []
         self._store = store
         self._files = files
@@ -71,10 +73,9 @@ class ScopeCache:
         if self in self._store.listeners:
             self._store.listeners.remove(self)
 
-    @property
-    def is_shared(self) -> bool:
-        """True where other replicas may change the files of scopes."""
-        return self._store.shared
+    def is_empty(self, scope_id: str) -> bool:
+        """Tell whether the scope certainly holds nothing, without a look at the store."""
+        return self._all_known and self._index.scope(scope_id) is None
 
     def lock(self, scope_id: str) -> asyncio.Lock:
         """The lock of all changes of a scope here."""
@@ -107,6 +108,11 @@ class ScopeCache:
             async with self.lock(scope_id):
                 await self.confirm(scope_id)
 
+    def doubt(self, scope_id: str) -> None:
+        """Have the scope confirmed when it is used next: another replica may have changed it a moment ago."""
+        if (scope := self._index.scope(scope_id)) is not None:
+            scope.epoch = STALE
+
     async def confirm(self, scope_id: str) -> ScopeFiles:
         """The scope as it is now. The caller has its lock. Raises as ``know`` does."""
         scope = self._index.scope(scope_id)
@@ -124,7 +130,7 @@ class ScopeCache:
         self._being_read[scope_id] = False
         try:
             # The head first: files that come or go behind it make the next write of the head fail.
-            row = await self._store.get(HEADS, scope_id) if self._store.shared else None
+            row = await self._store.get(HEADS, scope_id) if self.is_shared else None
             version = ABSENT if row is None else row.version
             scope = self._index.scope(scope_id)
             if scope is None or anew or scope.doubts or scope.version != version:
@@ -137,7 +143,7 @@ class ScopeCache:
 
     async def _rows(self, scope_id: str) -> list[Row]:
         rows: list[Row] = []
-        if self._all_known and self._index.scope(scope_id) is None:
+        if self.is_empty(scope_id):
             return rows
         while page := await self._store.scan(
             TABLE, group=scope_id, after=rows[-1].key if rows else "", limit=PAGE
@@ -155,14 +161,13 @@ class ScopeCache:
         if known is None:
             self._make_room()
         scope = self._index.open_scope(scope_id)
+        self._settle_doubts(scope, head_row, head, found.keys())
         for record in [record for key, record in scope.records.items() if key not in found]:
-            self._forget(scope, record)
+            self._index.hide(record)
+            self._index.ledger.forget(record.key)
+            self._on_gone(record)
         for key, (record, due) in found.items():
-            if key not in scope.records:
-                self._index.load(record, due, charged=key in scope.doubts)
-            else:
-                self._index.load(scope.records[key], due, charged=False)
-        scope.doubts.clear()
+            self._index.load(scope.records.get(key, record), due)
         self._note_head(scope, head, head_row)
         if missing:
             await self._drop_missing(scope, missing)
@@ -180,14 +185,25 @@ class ScopeCache:
                 self._log.warning("a file record cannot be read and is passed over")
         return dict(sorted(found.items(), key=lambda item: item[1][0].created))
 
-    def _forget(self, scope: ScopeFiles, record: FileRecord) -> None:
-        """Somebody else has removed the file."""
-        self._index.hide(record)
-        if record.key in scope.doubts:
-            self._index.ledger.remove(record.key)
-        else:
-            self._index.ledger.forget(record.key)
-        self._on_gone(record)
+    def _settle_doubts(
+        self, scope: ScopeFiles, row: Row | None, head: ScopeHead, found: Collection[str]
+    ) -> None:
+        """Count what came of a write that failed. Another replica counts what it may have removed since."""
+        ledger, version = self._index.ledger, ABSENT if row is None else row.version
+        not_done = version == scope.version
+        done = version == scope.version + 1 and head.writer == self._replica
+        for key, size in scope.doubts.items():
+            ledger.settle(key)
+            # The rows were read behind the head, so another replica may have removed what it tells of.
+            if key in found:
+                continue
+            if size is not None and not_done:
+                ledger.charge(-size)
+            elif size is None and (done or not self.is_shared):
+                ledger.remove(key)
+            elif not (done or not_done):
+                ledger.leaks += 1
+        scope.doubts.clear()
 
     def _note_head(self, scope: ScopeFiles, head: ScopeHead, row: Row | None) -> None:
         scope.version = ABSENT if row is None else row.version
@@ -216,13 +232,17 @@ class ScopeCache:
     async def _drop_missing(self, scope: ScopeFiles, records: list[FileRecord]) -> None:
         """Forget rows whose file is not there whole, unless the scope has changed meanwhile."""
         try:
-            await self._writer.commit(scope, [Delete(TABLE, record.key) for record in records], records)
+            await self._writer.commit(scope, going=records)
         except Conflict:
+            scope.doubts |= {
+                record.key: None for record in records
+            }  # looked for again, with what has changed
             return
         self._log.warning("files of earlier records are gone", files=len(records))
         for record in records:
             self._index.hide(record)
             self._index.ledger.remove(record.key)
+            self._index.ledger.settle(record.key)
 
     # --- dropping ---------------------------------------------------------------------------------------------
 

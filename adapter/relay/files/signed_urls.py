@@ -42,6 +42,7 @@ class Credentials:
         self, store: Store, *, configured: bytes | None, ttl: float, clock: Callable[[], float]
     ) -> None:
         self._store = store
+        self._configured = configured
         self._secret = configured
         self._ttl = ttl
         self._clock = clock
@@ -56,8 +57,7 @@ class Credentials:
 
     async def open(self) -> None:
         """Raises StoreUnavailable."""
-        if self._secret is None:
-            self._secret = await kept_secret(self._store, "links")
+        self._secret = self._configured or await kept_secret(self._store, "links")
 
     @property
     def _key(self) -> bytes:
@@ -109,6 +109,12 @@ class Credentials:
         now = 0.0 if query.get("sig") in self._prolonged else self._clock()
         if not file_query_valid(self._key, purpose, server, scope_id, file_id, query, now):
             raise CredentialRefused()
+
+    def is_genuine(
+        self, purpose: str, server: str, scope_id: str, file_id: str, query: Mapping[str, str]
+    ) -> bool:
+        """Tell whether the query is one of ``file_query`` for just this, whatever the time."""
+        return file_query_valid(self._key, purpose, server, scope_id, file_id, query, 0.0)
 
     def prolong(self, signature: str) -> Callable[[], None]:
         """Let a link to a file be good beyond its time, until the function returned is called."""

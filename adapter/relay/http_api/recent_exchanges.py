@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
@@ -181,7 +181,7 @@ class PastExchange(NamedTuple):
     """One exchange that is over. ``at`` is when it ended, in Unix seconds; ``ms`` how long it took.
 
     ``method`` is JSON-RPC's, or HTTP's where there is no message; ``tool`` is None for anything but a call of one.
-    ``principal`` is who asked, None where that was not found out.
+    ``principal`` is who asked, None where that was not found out. ``replica`` is the id of another replica that had it.
     """
 
     at: float
@@ -194,12 +194,15 @@ class PastExchange(NamedTuple):
     ms: float
     stages: tuple[WalkedStage, ...]
     principal: str | None
+    replica: str | None = None
 
     def shown(self) -> dict[str, Any]:
         """For people to see, without whose it was."""
         fields = self._asdict()
         del fields["principal"]
         fields["stages"] = [stage._asdict() for stage in self.stages]
+        if self.replica is None:
+            del fields["replica"]
         return fields
 
 
@@ -259,7 +262,10 @@ class Recent:
     def __init__(self) -> None:
         self._kept: deque[PastExchange] = deque(maxlen=KEPT)
         self._watchers: set[Subscription] = set()
+        self._tellers: set[Subscription] = set()
         self._closed = False
+        self.on_watch: list[Callable[[], None]] = []
+        """Called when a viewer begins to watch."""
 
     def __repr__(self) -> str:
         return f"<Recent: {len(self._kept)} exchanges, {len(self._watchers)} watchers>"
@@ -293,6 +299,13 @@ class Recent:
         self._kept.append(exchange)
         for watcher in self._watchers:
             watcher.offer(exchange)
+        for teller in self._tellers:
+            teller.offer(exchange)
+
+    def offer(self, exchange: PastExchange) -> None:
+        """Show the viewers an exchange of another replica. It is not kept here."""
+        for watcher in self._watchers:
+            watcher.offer(exchange)
 
     # --- for watchers -----------------------------------------------------------------------------------------
 
@@ -300,8 +313,11 @@ class Recent:
         """The exchanges that are kept, the newest first: of one principal, or everybody's."""
         return [each for each in reversed(self._kept) if whose is None or each.principal == whose]
 
-    def subscribe(self, whose: str | None = None) -> Subscription:
-        """Watch the exchanges that end from now on, until ``unsubscribe``. Raises LimitReached."""
+    def subscribe(self, whose: str | None = None, *, is_viewer: bool = True) -> Subscription:
+        """Watch the exchanges that end from now on, until ``unsubscribe``. Raises LimitReached.
+
+        Who is no viewer sees those of this replica only.
+        """
         if len(self._watchers) >= WATCHERS:
             raise LimitReached(
                 f"{WATCHERS} viewers watch the exchanges, and no more are allowed; try again later.",
@@ -311,12 +327,16 @@ class Recent:
         if self._closed:
             watcher.close()
         else:
-            self._watchers.add(watcher)
+            (self._watchers if is_viewer else self._tellers).add(watcher)
+        if is_viewer:
+            for begin in self.on_watch:
+                begin()
         return watcher
 
     def unsubscribe(self, watcher: Subscription) -> None:
         """End a watch. Idempotent."""
         self._watchers.discard(watcher)
+        self._tellers.discard(watcher)
 
     @property
     def watchers(self) -> int:
@@ -326,6 +346,6 @@ class Recent:
     def close(self) -> None:
         """End all watches: the adapter stops."""
         self._closed = True
-        for watcher in self._watchers:
+        for watcher in (*self._watchers, *self._tellers):
             watcher.close()
         self._watchers.clear()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.sessions.session import Session
@@ -77,7 +78,7 @@ class StreamConfirmation:
         while self._changed or self._unsure:
             told = bool(self._changed)
             waiting = self._changed or self._unsure
-            batch = [waiting.pop(key) for key in list(waiting)[:AT_ONCE]]
+            batch = [waiting.pop(key) for key in list(islice(waiting, AT_ONCE))]
             began = time.monotonic()
             failed = await self._read(batch)
             if failed:

@@ -15,6 +15,9 @@ from adapter.state.port import Store
 USUAL = 60.0
 """Seconds between two rounds."""
 
+ALONE = 300.0
+"""Seconds between two rounds of a process that has its store to itself: its cleanup writes the times too."""
+
 SHORTEST = 0.25
 """Seconds between two rounds where sessions may idle for hardly any time."""
 
@@ -43,7 +46,9 @@ class LastSeen:
     @property
     def interval(self) -> float:
         """Seconds between two rounds: often enough that no other process takes a session in use here for idle."""
-        if self._idle_ttl is None or not self._store.shared:
+        if not self._store.shared:
+            return ALONE
+        if self._idle_ttl is None:
             return USUAL
         return min(USUAL, max(SHORTEST, self._idle_ttl / 4))
 

@@ -111,8 +111,8 @@ class PrincipalSessions:
         except Conflict:
             return await self._read(key, server, principal)
         session = await self._sessions.adopt(row, record, self._sessions.cache.epoch)
-        # Nothing was called in it yet.
-        session.guarded.everything = False
+        # Nothing was called in it yet; of calls that other processes take nothing is known here.
+        session.guarded.everything = self._store.shared
         return session
 
     async def _find_out(self, server: Server) -> None:

@@ -140,10 +140,12 @@ class Session:
         """True while a GET stream of the session is open, or is being opened."""
         return bool(self.streams or self.opening_streams)
 
-    def follow(self, record: SessionRecord) -> None:
-        """Be what the record says, which another process may have written."""
+    def follow(self, record: SessionRecord) -> bool:
+        """Be what the record says, which another process may have written; True: another upstream session is."""
+        is_renewed = record.upstream.generation != self.upstream.generation
         self.upstream = record.upstream
         self.asleep = record.state is SessionState.IDLE
+        return is_renewed
 
     def hold(self, stream: UpstreamReply) -> None:
         """Have a stream end with the session."""

@@ -8,7 +8,7 @@ stale, by counting the epoch up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from weakref import WeakValueDictionary
 
@@ -20,6 +20,9 @@ KEPT = 900.0
 
 MOST_KNOWN = 50_000
 """Sessions that are known at the same time, unless more are in use; each takes about a kilobyte."""
+
+AHEAD = 60.0
+"""Seconds by which a session may seem to be used in future; more of them show that the clock went back."""
 
 SLICE = 2000
 """Sessions that are looked at in one turn of the loop, which takes about a millisecond."""
@@ -40,13 +43,15 @@ class SessionCache:
     """``open`` are the sessions at hand, by their keys.
 
     One that was forgotten while some request still works with it is found again as the same object, so that there are
-    never two of one session. ``crowded`` is set when there are more than MOST_KNOWN.
+    never two of one session. ``crowded`` is set when there are more than MOST_KNOWN. ``on_renewed`` is called with the
+    id of a server that forgot a session, as another process has found out.
     """
 
     def __init__(self) -> None:
         self.open: dict[str, Session] = {}
         self.epoch = 0
         self.crowded = asyncio.Event()
+        self.on_renewed: Callable[[str], None] | None = None
         self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._readings: dict[str, list[Reading]] = {}
 
@@ -80,8 +85,10 @@ class SessionCache:
             if len(self.open) > MOST_KNOWN:
                 self.crowded.set()
         else:
-            session.follow(record)
+            is_renewed = session.follow(record)
             session.version, session.epoch = version, epoch
+            if is_renewed and self.on_renewed is not None:
+                self.on_renewed(session.server)
         return session
 
     def drop(self, key: str, only: Session | None = None) -> None:
@@ -131,19 +138,20 @@ class SessionCache:
         """
         self.crowded.clear()
         kept = KEPT
-        await self._forget_before(now - kept)
+        await self._forget(now - kept, now + AHEAD)
         while len(self.open) > MOST_KNOWN and kept > 1.0:
             kept /= 2
-            await self._forget_before(now - kept)
+            await self._forget(now - kept, now + AHEAD)
 
-    async def _forget_before(self, unused_since: float) -> None:
+    async def _forget(self, since: float, until: float) -> None:
+        """Forget the sessions that are not in use and were not used between these times."""
         sessions = iter(list(self.open.values()))
         while part := list(islice(sessions, SLICE)):
-            for session in _unused(part, unused_since):
+            for session in _unused(part, since, until):
                 if self.open.pop(session.key, None) is not None:
                     self._forgotten[session.key] = session
             await asyncio.sleep(0)
 
 
-def _unused(sessions: list[Session], since: float) -> Iterator[Session]:
-    return (session for session in sessions if session.last_seen <= since and not session.in_use)
+def _unused(sessions: list[Session], since: float, until: float) -> Iterator[Session]:
+    return (session for session in sessions if not since < session.last_seen <= until and not session.in_use)

@@ -139,7 +139,9 @@ class Sessions:
             with contextlib.suppress(StoreUnavailable):
                 await self._store.delete(TABLE, key)
             raise
-        self.cache.keep(key, row.version, record, self.cache.epoch).guarded.everything = False
+        session = self.cache.keep(key, row.version, record, self.cache.epoch)
+        # Nothing was called in it yet; of calls that other processes take nothing is known here.
+        session.guarded.everything = self._store.shared
         if place is not None:
             place.used = True
         return session_id
@@ -227,7 +229,12 @@ class Sessions:
         if row is not None and row.version == session.version:
             session.epoch = epoch
             return
-        record = decode(row.value) if row is not None else None
+        record = None
+        if row is not None:
+            try:
+                record = decode(row.value)
+            except ValueError:  # another version wrote it; it stays stale, and its next use tells
+                return
         if row is None or record is None or record.state not in LIVING:
             self.cache.drop(session.key, session)
         else:

@@ -48,9 +48,24 @@ class Baselines:
         self.cache = cache
         self._of_principal = of_principal
         self._clock = clock
+        self._confirming = SingleFlight[int, None]()
 
     def __repr__(self) -> str:
         return f"<Baselines of {self.server!r}: {self.pinning.mode}, {self.pinning.baseline}>"
+
+    # --- other processes --------------------------------------------------------------------------------------
+
+    async def confirm(self) -> None:
+        """Read the rows of this server again if another process may have changed them."""
+        doubts = self.cache.doubts
+        if not self.cache.is_confirmed:
+            await self._confirming.get(doubts, partial(self._confirm, doubts))
+
+    async def _confirm(self, doubts: int) -> None:
+        accepted, seen = await asyncio.gather(
+            self._pins.accepted(self.server), self._pins.last_seen(self.server)
+        )
+        self.cache.confirm(doubts, accepted, seen)
 
     # --- the server -------------------------------------------------------------------------------------------
 
@@ -76,7 +91,7 @@ class Baselines:
         return await self._pins.catalogue(pin.digest) if pin is not None else None
 
     async def note_seen(self, now: Catalogue) -> None:
-        """Write down what the server offers, unless this process did so before."""
+        """Write down what the server offers, unless that is what was written down last."""
         if self.cache.written != now.digest:
             await self._pins.keep_seen(self.server, now)
             self.cache.written = now.digest
@@ -152,9 +167,9 @@ class Baselines:
 
     async def pin_of(self, scope_id: str) -> Pin | None:
         """The pin of this scope: its own, or the one that an operator accepted later."""
-        own = self.cache.pins.get(scope_id)
+        own, doubts = self.cache.pin(scope_id), self.cache.doubts
         if own is None and (own := await self._pins.of(ScopeKey(self.server, scope_id))) is not None:
-            self.cache.keep_pin(scope_id, own)
+            self.cache.keep_pin(scope_id, own, doubts)
         accepted = await self._accepted()
         if accepted is not None and (own is None or own.since <= accepted.since):
             return accepted
@@ -167,11 +182,11 @@ class Baselines:
         if self.cache.has_ended(scope.id):
             # Nobody would remove the pin again.
             return accepted or new
-        if accepted is not None or scope.id in self.cache.pins:
+        if accepted is not None or self.cache.pin(scope.id) is not None:
             return await self.pin_of(scope.id) or new
         await self._pins.keep(self.server, now)
         # Asked together they cost the store one turn, and an operator rarely accepts in this very moment.
-        key = ScopeKey(self.server, scope.id)
+        key, doubts = ScopeKey(self.server, scope.id), self.cache.doubts
         accepted, is_first = await asyncio.gather(self._look_up(), self._pins.add(key, new, scope.owner))
         if not is_first:
             # Another replica was faster, or another call of the same scope.
@@ -179,13 +194,16 @@ class Baselines:
         if accepted is not None or self.cache.has_ended(scope.id):
             await self._pins.remove(key)
         else:
-            self.cache.keep_pin(scope.id, new)
+            self.cache.keep_pin(scope.id, new, doubts)
         return accepted or new
 
-    async def forget(self, scope_id: str) -> None:
-        """Remove the pin of a scope that has ended. The cleanup removes those that this process does not know."""
+    async def forget(self, scope_id: str, *, unknown: bool = False) -> None:
+        """Remove the pin of a scope that has ended.
+
+        ``unknown``: also one that this process does not know. Those that remain the cleanup removes.
+        """
         self.cache.end(scope_id)
-        if self.cache.pins.pop(scope_id, None) is not None:
+        if self.cache.pins.pop(scope_id, None) is not None or unknown:
             await self._pins.remove(ScopeKey(self.server, scope_id))
 
     async def begins_anew_with_session(self, call: Call) -> bool:

@@ -11,10 +11,17 @@ a scope is sent another list, or newer page   ``note_list``,       the same, unl
                                               ``note_page``        tools
 the time to live is over                      ``expire``           the snapshot and all verdicts, but no read that is
                                                                    under way: it is new enough
-an operator accepts                           ``accept``           the operator's last word, and what scopes met
+an operator accepts                           ``accept``           the operator's last word, all verdicts, and what
+                                                                   scopes met
 the last word is ``LOOKED_UP`` seconds old    (at the next look)   the operator's last word: another process may have
                                                                    accepted
 a scope ends                                  ``end``              its verdict; its pin is taken away next
+another process heard ``list_changed``        ``changed``          as here
+another process wrote what an operator        ``doubt``            nothing yet: the next use reads both rows again
+accepts, or what was seen last, or may have                        (``confirm``). A pin that an operator accepted is
+                                                                   one ``accept``, other tools are one ``changed``
+another process wrote or removed a pin        ``drop_pin``         the pin and the verdict of its scope
+another process wrote drift down              ``forget_met``       what scopes met
 a lock file changes                           none                 nothing: lock files are read at start, and
                                                                    ``serve --watch`` starts the process anew
 ============================================  ===================  ==================================================
@@ -31,7 +38,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from adapter.relay.tools.catalogue_store import weight
 from adapter.relay.tools.pins import Pin
@@ -50,6 +57,9 @@ ENDED = 10_000
 LOOKED_UP = 10.0
 """Seconds for which it is remembered what an operator has accepted, or that nobody has."""
 
+ELSEWHERE = 64
+"""Catalogues that were last seen by other processes, and are not what is offered here."""
+
 MET_FOR = 60.0
 """Seconds for which a meeting counts as written down. Accepting in another process removes it from the store."""
 
@@ -60,6 +70,13 @@ _SEAM = len(rb"tools\/list_changed") - 1
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class KeptPin(NamedTuple):
+    """A pin, and the number of doubts there had been when it was read or written."""
+
+    pin: Pin
+    doubts: int
 
 
 def verdict_weight(verdict: Verdict) -> Weight:
@@ -76,7 +93,14 @@ class CatalogueCache:
     def __init__(self, fresh_for: float, now: Callable[[], float]) -> None:
         self._fresh_for = fresh_for
         self._now = now
+        self._fresh_until = float("-inf")
+        # The same, or the beginning of time while there are doubts: what must be quick compares with this alone.
         self._stale_at = float("-inf")
+        self.doubts = 0
+        """The number of times that another process may have changed what is known from the store."""
+        self.is_confirmed = True
+        """Whether what is known from the store is what it holds, as far as anybody has told."""
+        self._elsewhere = OrderedDict[str, None]()
         # A list may be answered by another process than the one that was asked for it.
         self._process = secrets.token_hex(4)
         self.epoch = 0
@@ -90,7 +114,9 @@ class CatalogueCache:
         self._verdicts = LastUsed[str, Verdict](SCOPES, KEPT_BYTES, verdict_weight)
         self.last_verdict = self._verdicts.values.get
         """The last verdict on a scope, by its id; the time to live may be over."""
-        self.pins = OrderedDict[str, Pin]()
+        self.pins = OrderedDict[str, KeptPin]()
+        self.tell: Callable[[], None] = _nobody
+        """Tells other processes that the tools may have changed."""
         self.ended = OrderedDict[str, None]()
         """Ids of the scopes that have ended of late."""
         self.first: Pin | None = None
@@ -114,9 +140,11 @@ class CatalogueCache:
 
     def expire(self) -> None:
         """Forget what was read too long ago."""
-        if self._now() >= self._stale_at:
+        if self._now() >= self._fresh_until:
             self._forget_catalogue()
-            self._stale_at = self._now() + self._fresh_for
+            self._fresh_until = self._now() + self._fresh_for
+            if self.is_confirmed:
+                self._stale_at = self._fresh_until
 
     def note_list(self, scope_id: str, snapshot: CatalogueSnapshot) -> None:
         """Take note of a whole list that a scope was sent just now."""
@@ -124,7 +152,7 @@ class CatalogueCache:
             if self.varies:
                 return
             self.changed()
-        elif self._now() >= self._stale_at:
+        elif self._now() >= self._fresh_until:
             self._forget_catalogue()
         self.keep_snapshot(scope_id, snapshot)
 
@@ -134,8 +162,13 @@ class CatalogueCache:
             self.changed()
 
     def accept(self) -> None:
-        """Forget the accepted pin and the meetings: an operator accepted a catalogue, or settled the drift."""
+        """Forget the accepted pin, all verdicts and meetings: an operator has accepted or settled something."""
         self._accepted = float("-inf"), None
+        self._verdicts.clear()
+        self.forget_met()
+
+    def forget_met(self) -> None:
+        """Forget the meetings that were written down: another process may have removed them."""
         self._met.clear()
 
     def end(self, scope_id: str) -> None:
@@ -160,6 +193,7 @@ class CatalogueCache:
             # Hardly a chunk has the word, so it is looked for before anything is called.
             if (_WORD in chunk and _tells_change(chunk)) or (end and _tells_change(end + chunk[:_SEAM])):
                 self.changed()
+                self.tell()
             if chunk.endswith((b"\n", b"\r")):
                 # Chunks mostly end so, and the word holds no line end.
                 end = b""
@@ -167,6 +201,37 @@ class CatalogueCache:
                 end = chunk[-_SEAM:] if len(chunk) >= _SEAM else (end + chunk)[-_SEAM:]
 
         return observe
+
+    # --- other processes --------------------------------------------------------------------------------------
+
+    def doubt(self) -> None:
+        """Have the rows of this server be read again before anything that depends on them is used."""
+        self.doubts += 1
+        self.is_confirmed = False
+        self._stale_at = float("-inf")
+
+    def confirm(self, doubts: int, accepted: Pin | None, seen: Pin | None) -> None:
+        """Take note of the rows as they were read when there had been so many ``doubts``.
+
+        ``accepted`` is the pin that an operator accepted, ``seen`` that of what any process saw last.
+        """
+        if accepted != self._accepted[1]:
+            self.accept()
+        if seen is not None:
+            self.written = seen.digest
+            self._compare_seen(seen.digest)
+        if doubts == self.doubts:
+            self.is_confirmed = True
+            self._stale_at = self._fresh_until
+        self.keep_accepted(accepted)
+
+    def _compare_seen(self, digest: str) -> None:
+        """Forget the catalogue if another process was offered another one, once for each that is not offered here."""
+        if self.varies or self.snapshot is None or self.snapshot.catalogue.digest == digest:
+            return
+        if digest not in self._elsewhere:
+            _put(self._elsewhere, digest, None, ELSEWHERE)
+            self.changed()
 
     # --- the catalogue ----------------------------------------------------------------------------------------
 
@@ -178,7 +243,10 @@ class CatalogueCache:
     def keep_snapshot(self, scope_id: str, snapshot: CatalogueSnapshot) -> None:
         """Remember the list that was read in the upstream session of this scope."""
         self.snapshot, self._read_in = snapshot, scope_id
-        self._stale_at = self._now() + self._fresh_for
+        self._elsewhere.pop(snapshot.catalogue.digest, None)
+        self._fresh_until = self._now() + self._fresh_for
+        if self.is_confirmed:
+            self._stale_at = self._fresh_until
 
     def fresh_snapshot(self) -> CatalogueSnapshot | None:
         """The list that every scope is offered at this moment, None if that is not known."""
@@ -200,13 +268,24 @@ class CatalogueCache:
     def has_ended(self, scope_id: str) -> bool:
         return scope_id in self.ended
 
-    def keep_pin(self, scope_id: str, pin: Pin) -> None:
-        _put(self.pins, scope_id, pin)
+    def keep_pin(self, scope_id: str, pin: Pin, doubts: int) -> None:
+        """Remember the pin of a scope as it was when there had been so many ``doubts``."""
+        _put(self.pins, scope_id, KeptPin(pin, doubts))
+
+    def pin(self, scope_id: str) -> Pin | None:
+        """The pin of a scope, None if it is not known or another process may have changed it."""
+        kept = self.pins.get(scope_id)
+        return kept.pin if kept is not None and kept.doubts == self.doubts else None
+
+    def drop_pin(self, scope_id: str) -> None:
+        """Forget the pin of a scope, and what was judged by it: another process has written or removed it."""
+        self.pins.pop(scope_id, None)
+        self._verdicts.drop(scope_id)
 
     def accepted(self) -> tuple[bool, Pin | None]:
         """Tell whether it is known what an operator has accepted, and the pin of that."""
         since, pin = self._accepted
-        return self._now() - since <= LOOKED_UP, pin
+        return self.is_confirmed and self._now() - since <= LOOKED_UP, pin
 
     def keep_accepted(self, pin: Pin | None) -> None:
         """Remember what an operator has accepted by now."""
@@ -224,6 +303,10 @@ def _put(kept: OrderedDict[K, V], key: K, value: V, most: int = SCOPES) -> None:
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)
+
+
+def _nobody() -> None:
+    """Tell nobody, where no other process may share the store."""
 
 
 def _tells_change(text: bytes) -> bool:

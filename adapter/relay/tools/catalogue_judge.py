@@ -71,6 +71,8 @@ class CatalogueJudge:
         Raises UpstreamBroken if that cannot be known, and what the upstream raises.
         """
         cache = self._cache
+        if not (self._is_off or cache.is_confirmed):
+            await self._baselines.confirm()
         cache.expire()
         for pause in PAUSES:
             if pause:
@@ -123,6 +125,8 @@ class CatalogueJudge:
         if not first or listed.cursor is not None:
             return await self._verdict_on_page(call, snapshot)
         cache = self._cache
+        if not (self._is_off or cache.is_confirmed):
+            await self._baselines.confirm()
         is_current = call.notes.get(MARK) == cache.mark
         if is_current:
             cache.note_list(call.scope.id, snapshot)

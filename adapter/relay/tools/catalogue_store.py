@@ -22,6 +22,9 @@ LOADED_BYTES = 128 << 20
 GRACE = 6 * 3600.0
 """Seconds for which a catalogue stays after anything was last seen to refer to it."""
 
+SLACK = 60.0
+"""Seconds by which the clocks of processes may differ: what is due sooner may be deleted by another at this moment."""
+
 SURE = 10_000
 """Catalogues that are known to be written down, for half of ``GRACE``."""
 
@@ -73,10 +76,10 @@ class Catalogues:
     async def _keep(self, server: str, catalogue: Catalogue) -> None:
         digest, now = catalogue.digest, self._clock()
         row = await self._store.get(CATALOGUES, digest)
-        if row is not None and (row.due is None or row.due > now):
+        if row is not None and (row.due is None or row.due > now + SLACK):
             await self._store.touch(CATALOGUES, {digest: now + GRACE})
         else:
-            # A row that is due may be deleted at this moment, so it is written anew.
+            # It may be deleted at this moment, so it is written anew.
             value = await in_turns(encode(catalogue))
             if not self._may_write(server, len(value)):
                 return

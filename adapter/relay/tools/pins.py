@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from adapter.relay.tools.catalogue_store import Catalogues
+from adapter.relay.tools.catalogue_store import CATALOGUES, Catalogues
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.catalogue import Catalogue, Mode
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, decode_remembered, encode_remembered
@@ -23,6 +23,9 @@ PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
 
 DRIFTS = "drifts"
 """Table: the drift that was met, by server."""
+
+SWEEPS = "sweeps"
+"""Table: the Unix times of the last searches through whole tables, so that of several processes one does them."""
 
 SWEPT = 3600.0
 """Seconds between two searches for catalogues that nothing refers to."""
@@ -101,7 +104,6 @@ class Pins:
         self._catalogues = Catalogues(store, clock)
         self.drift = DriftMemory(store)
         self._tidied = ""
-        self._swept_at = float("-inf")
 
     def __repr__(self) -> str:
         return f"<Pins: {self._catalogues}>"
@@ -122,10 +124,7 @@ class Pins:
     async def count(self, server: str) -> dict[str, int]:
         """The number of scopes that are pinned to each catalogue of a server, by its digest."""
         counts: dict[str, int] = {}
-        prefix = f"{server}/"
-        async for row in self._rows(PINS, prefix):
-            if not row.key.startswith(prefix):
-                break
+        async for row in self._rows(PINS, server):
             digest = _pin(row).digest
             counts[digest] = counts.get(digest, 0) + 1
         return counts
@@ -145,10 +144,21 @@ class Pins:
             for server, _, scope_id in (row.key.rpartition("/"),)
         ]
         await asyncio.gather(*map(self.remove, keys))
-        if not 0 <= self._clock() - self._swept_at < SWEPT:
-            self._swept_at = self._clock()
+        if await self._begins_sweep():
             await self._catalogues.tidy(await self._referred())
         return keys
+
+    async def _begins_sweep(self) -> bool:
+        """Tell whether the next search is due, and this process the one to do it."""
+        row = await self._store.get(SWEEPS, CATALOGUES)
+        if row is not None and 0 <= self._clock() - float(row.value) < SWEPT:
+            return False
+        version = row.version if row is not None else ABSENT
+        try:
+            await self._store.put(SWEEPS, CATALOGUES, b"%f" % self._clock(), expected=version)
+        except Conflict:
+            return False
+        return True
 
     async def _referred(self) -> set[str]:
         """The catalogues that somebody is pinned to, or an operator may want to look at."""
@@ -210,8 +220,9 @@ class Pins:
             return False
         return True
 
-    async def _rows(self, table: str, after: str = "") -> AsyncIterator[Row]:
-        while rows := await self._store.scan(table, after=after):
+    async def _rows(self, table: str, group: str | None = None) -> AsyncIterator[Row]:
+        after = ""
+        while rows := await self._store.scan(table, group=group, after=after):
             for row in rows:
                 yield row
             after = rows[-1].key

@@ -166,6 +166,7 @@ class ToolGuard:
     def changed(self) -> None:
         """See CallGuard."""
         self._cache.changed()
+        self._cache.tell()
 
     def listener(self) -> Callable[[bytes], None]:
         """See CallGuard."""

@@ -48,19 +48,23 @@ class Ledger:
 
     Only some scopes need to be known here. ``spare`` is what may still come to all scopes together, staged bytes
     included, in bytes; None for any amount. Entries that are loaded or forgotten change nothing about it. ``added`` is
-    the sum of all bytes that were ever added.
+    the sum of all bytes that were ever added, ``changes`` the number of changes of what is counted, ``leaks`` how
+    often bytes may have been left counted that are no file's.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.spare = limits.total_bytes
         self.added = 0
+        self.changes = 0
+        self.leaks = 0
         self._scopes: dict[str, dict[str, Entry]] = {}
         self._scope_of: dict[str, str] = {}
         self._used: Counter[str] = Counter()
         self._counts: Counter[tuple[str, FileKind]] = Counter()
         self._total = 0
         self._holds: Counter[str] = Counter()
+        self._leaving: dict[str, int] = {}
         self._staged: Counter[str] = Counter()
         self._all_staged = 0
 
@@ -101,14 +105,32 @@ class Ledger:
         self.remove(entry.key)
         self.load(entry)
         self.added += entry.size
-        if self.spare is not None:
-            self.spare -= entry.size
+        self.charge(entry.size)
 
     def remove(self, key: str) -> None:
         """Count a file that goes no more. Harmless when it is not counted; its holds stay until they are released."""
         entry = self.forget(key)
-        if entry is not None and self.spare is not None:
-            self.spare += entry.size
+        if entry is not None:
+            self.charge(-entry.size)
+
+    @property
+    def leaving(self) -> int:
+        """Bytes of files that go just now: they may be gone though they are counted still."""
+        return sum(self._leaving.values())
+
+    def leave(self, key: str, size: int) -> None:
+        """The file of so many bytes goes; ``settle`` says that it is gone and counted no more, or stays."""
+        self._leaving[key] = size
+
+    def settle(self, key: str) -> None:
+        """What happened to a file is known, and it is counted so. Harmless for one that was not leaving."""
+        self._leaving.pop(key, None)
+
+    def charge(self, size: int) -> None:
+        """Have so many bytes less to spare; more for less than 0."""
+        self.changes += 1
+        if self.spare is not None:
+            self.spare -= size
 
     def load(self, entry: Entry) -> None:
         """Know of a file that is kept already, and is not known yet."""
@@ -158,6 +180,10 @@ class Ledger:
         """
         if self.spare is not None and self._all_staged + size > self.spare:
             raise _storage_full(self.limits.total_bytes)
+        self.restage(scope, size)
+
+    def restage(self, scope: str, size: int) -> None:
+        """Count bytes again that are no entry after all, whatever the limits."""
         self._staged[scope] += size
         self._all_staged += size
 

@@ -16,12 +16,14 @@ class ScopeHead:
     """What is counted of a scope: ``size`` is the sum of its files in bytes.
 
     ``holders`` are the replicas that use files of it just now, each with the keys of the files without the scope.
+    ``writer`` is the replica that wrote it last.
     """
 
     size: int = 0
     uploads: int = 0
     artifacts: int = 0
     holders: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    writer: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -38,6 +40,7 @@ def encode(head: ScopeHead) -> bytes:
             "uploads": head.uploads,
             "artifacts": head.artifacts,
             "holders": head.holders,
+            "writer": head.writer,
         }
     )
 

@@ -59,17 +59,9 @@ def _is(*words: str) -> Callable[[Any], bool]:
     return lambda value: value in words
 
 
-def _snapshots_memory(state: dict[str, Any]) -> bool:
-    return state.get("type") == "memory" and bool(state.get("disk", {}).get("local_path"))
-
-
 MISSING = (
-    Missing("state_persistence.unavailable_policy", _is("fallback_memory"), "continuing in memory"),
-    Missing("state_persistence.refresh_on_startup", bool, "deleting stored state at start"),
     Missing("state_persistence.reconciliation.mode", _is("always"), "reconciling records with files"),
     Missing("state_persistence.reconciliation.legacy_server_id", bool, "reconciling records with files"),
-    Missing("state_persistence", _snapshots_memory, "snapshots of memory to disk.local_path"),
-    Missing("storage.lock_mode", _is("redis"), "locks in Redis"),
 )
 
 

@@ -159,9 +159,15 @@ class RateSettings(Section):
         "`principal`), of one `principal`, of one `session`, or all calls of the `tool`.",
     )
 
+    shared: bool = Field(
+        default=False,
+        description="Count the calls of all replicas together, if they share their state. Each call costs "
+        "one request to the state store.",
+    )
+
 
 class ConcurrencySettings(Section):
-    """Concurrency limit of a tool."""
+    """Concurrency limit of a tool, in each replica."""
 
     max_active: Count = Field(description="Maximum number of running calls.")
     max_queue: Annotated[int, Field(ge=0), Spelled("whole number")] = Field(
@@ -203,6 +209,12 @@ class StageCache(Section):
         default=None,
         description="Callers that differ in these do not share a result; null means `identity` if the tool has "
         "auth.",
+    )
+
+    shared: bool = Field(
+        default=False,
+        description="Share results, and work under way, with all replicas, if they share their state. Each call costs "
+        "one request to the state store.",
     )
 
     def idle(self, server_keeps: bool) -> bool:

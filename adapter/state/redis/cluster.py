@@ -11,7 +11,9 @@ from redis.exceptions import RedisError
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisServer
 from adapter.state.redis.dialer import LinkConnection
-from adapter.state.redis.failures import unavailable
+from adapter.state.redis.failures import code_of, unavailable
+
+NO_CLUSTER = "The Redis server is not a node of a cluster: set state_persistence.redis.cluster to false."
 
 
 class ClusterMap(NamedTuple):
@@ -57,6 +59,8 @@ async def read_map(
             await connection.send_command("CLUSTER", "SLOTS")
             slots = await connection.read_response(disable_decoding=True)
     except (RedisError, OSError) as error:
+        if code_of(error) == "ERR":
+            raise StoreUnavailable(NO_CLUSTER) from None
         raise unavailable(error) from None
     finally:
         connection.abort()

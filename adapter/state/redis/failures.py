@@ -21,6 +21,7 @@ _BY_CODE = {
     "NOAUTH": "Redis asks for a login: set state_persistence.redis.username and password.",
     "WRONGPASS": "Redis refuses the login: check state_persistence.redis.username and password.",
     "WRONGTYPE": "Keys of the state store belong to another program: set another state_persistence.redis.key_base.",
+    "MOVED": "The Redis server is a node of a cluster: set state_persistence.redis.cluster to true.",
     "CROSSSLOT": "The Redis Cluster does not keep the keys of a partition together.",
 }
 

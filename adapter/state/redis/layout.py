@@ -9,6 +9,7 @@ them on one node, and one script may change any of them.
 | ``BASE:{P}:rows:TABLE`` | hash | key of a row -> its version, due time and value |
 | ``BASE:{P}:keys:TABLE`` | sorted set | keys of the rows, all with score 0, so in order of bytes |
 | ``BASE:{P}:dues:TABLE`` | sorted set | keys of the rows that have a due time, which is the score |
+| ``BASE:{P}:spent:TABLE:KEY`` | list | moments that count, in microseconds, the last one first; ends with its window |
 
 ``BASE:{P}:changes`` is no key but the channel on which the changes of a partition are told.
 """
@@ -66,6 +67,10 @@ class Layout:
             found = self._tables[table, partition] = TableKeys(*names)
         return found
 
+    def spent(self, table: str, key: str) -> bytes:
+        """The list of the moments at which a key was counted."""
+        return f"{self._base}:{{{self.partition_of_key(key)}}}:spent:{table}:{key}".encode()
+
 
 def encoded_due(due: float | None) -> bytes:
     """A due time as the scripts read it: a number, or nothing. Raises ValueError for one that is no number."""
@@ -83,6 +88,14 @@ def decoded_row(key: bytes, cell: bytes) -> Row:
     """
     version, due, value = cell.split(b" ", 2)
     return Row(key.decode(), value, int(version), None if due == b"-" else float(due))
+
+
+def group_ranges(group: str) -> list[tuple[bytes, bytes]]:
+    """The ranges of all keys of a group, as Redis writes lexical ranges."""
+    if "/" in group:
+        return []  # no row's group has one
+    whole, inside, behind = group.encode(), f"{group}/".encode(), f"{group}0".encode()
+    return [(b"[" + whole, b"[" + whole), (b"[" + inside, b"(" + behind)]
 
 
 def key_ranges(group: str | None, after: str) -> list[tuple[bytes, bytes]]:

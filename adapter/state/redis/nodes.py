@@ -18,7 +18,7 @@ from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisServer
 from adapter.state.redis.cluster import ClusterMap, read_map
 from adapter.state.redis.dialer import Dialer
-from adapter.state.redis.failures import LinkLost, code_of, unavailable
+from adapter.state.redis.failures import NOT_OPEN, LinkLost, code_of, unavailable
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.link import RedisLink
 from adapter.state.redis.scripts import ServerScript
@@ -47,7 +47,8 @@ class _Node(NamedTuple):
 
 
 class RedisNodes:
-    """The servers behind ``dialer``. ``hear`` gets the messages of others, ``unknown`` tells of missed ones."""
+    """The servers behind ``dialer``. ``hear`` gets the messages of others, ``unknown`` tells of missed
+    ones, and ``refused`` gets a sentence on a server that does not let itself be heard."""
 
     def __init__(
         self,
@@ -56,16 +57,22 @@ class RedisNodes:
         times: RedisTimes,
         hear: Callable[[bytes], None],
         unknown: Callable[[], None],
+        refused: Callable[[str], None],
     ) -> None:
         self._dialer = dialer
         self._layout = layout
         self._times = times
         self._hear = hear
         self._unknown = unknown
+        self._refused = refused
+        self._under_way = 0
+        self._done = asyncio.Event()
         self._map = ClusterMap((None,) * layout.partitions)
         self._nodes: dict[RedisServer | None, _Node] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._finding: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def open(self) -> None:
         """Connect to every server. Raises StoreUnavailable."""
@@ -74,16 +81,24 @@ class RedisNodes:
         self._arrange()
         for node in self._nodes.values():
             await node.link.ready()
-        self._start(self._check())
+        self._checking = self._start(self._check())
 
     async def close(self) -> None:
+        """Let commands under way finish, and close all connections. New commands must not come any more."""
+        while self._under_way:
+            # A script that a server does not know yet is sent once more, so no link alone knows when it is done.
+            self._done.clear()
+            await self._done.wait()
+        self._closed = True
         nodes, self._nodes = [*self._nodes.values()], {}
         await asyncio.gather(*(node.link.close() for node in nodes))
         await asyncio.gather(*(node.subscription.close() for node in nodes))
-        for task in (tasks := [*self._tasks]):
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        for task in (self._checking, self._finding):
+            if task is not None:
+                task.cancel()
+        if self._tasks:
+            # Connections to servers that went away before.
+            await asyncio.wait([*self._tasks])
 
     # --- commands ---------------------------------------------------------------------------------------------
 
@@ -98,12 +113,17 @@ class RedisNodes:
     ) -> Any:
         """What a script returns on the server of a partition. Raises as ``ask``."""
         words = (b"%d" % len(keys), *keys, *arguments)
+        self._under_way += 1
         try:
             return await self._asked(partition, (b"EVALSHA", script.digest, *words), reads=reads)
         except ResponseError as error:
             if code_of(error) != "NOSCRIPT":
                 raise unavailable(error) from None
-        return await self.ask(partition, b"EVAL", script.source, *words, reads=reads)
+            return await self.ask(partition, b"EVAL", script.source, *words, reads=reads)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._done.set()
 
     async def ask(self, partition: int, *words: bytes, reads: bool = False) -> Any:
         """The answer to a command on the server of a partition. ``reads``: it may be sent twice.
@@ -144,7 +164,9 @@ class RedisNodes:
             prefix: tuple[tuple[bytes, ...], ...] = ()
             server = self._map.servers[partition]
             if isinstance(error, AskError):
-                server = RedisServer(*error.node_addr)
+                host, port = error.node_addr
+                # A server that does not know the name of the cluster's servers leaves it to who asks.
+                server = RedisServer(host or (server.host if server else ""), port)
                 self._have(server)
                 if isinstance(error, MovedError):
                     self._move(partition, server)
@@ -152,10 +174,11 @@ class RedisNodes:
                     prefix = ((b"ASKING",),)
             elif code_of(error) == "TRYAGAIN":
                 await asyncio.sleep(PATIENCE * attempt)
+                server = self._map.servers[partition]
             else:
                 raise error
             try:
-                link = self._nodes[server].link
+                link = self._link_to(server)
                 await link.ready()
                 # Both in one turn: nothing comes between them.
                 *_, answer = await asyncio.gather(*(link.ask(*each) for each in (*prefix, words)))
@@ -166,10 +189,13 @@ class RedisNodes:
         raise error
 
     def _link(self, partition: int) -> RedisLink:
+        return self._link_to(self._map.servers[partition])
+
+    def _link_to(self, server: RedisServer | None) -> RedisLink:
         try:
-            return self._nodes[self._map.servers[partition]].link
+            return self._nodes[server].link
         except KeyError:
-            raise StoreUnavailable("The state store is not open.") from None
+            raise StoreUnavailable(NOT_OPEN) from None
 
     # --- servers ----------------------------------------------------------------------------------------------
 
@@ -186,6 +212,8 @@ class RedisNodes:
             self._have(server, frozenset(numbers))
 
     def _have(self, server: RedisServer | None, partitions: frozenset[int] = frozenset()) -> None:
+        if self._closed:
+            raise StoreUnavailable(NOT_OPEN)
         node = self._nodes.get(server)
         if node is not None and (not partitions or node.partitions == partitions):
             return
@@ -197,7 +225,7 @@ class RedisNodes:
             link = node.link
             self._start(node.subscription.close())
         channels = [self._layout.channels[number] for number in sorted(partitions)]
-        listener = WordListener(self._hear, self._unknown, partial(self._silent, link))
+        listener = WordListener(self._hear, self._unknown, partial(self._silent, link), self._refused)
         subscription = RedisSubscription(dial, channels, self._times.cache, listener)
         if channels:
             subscription.open()

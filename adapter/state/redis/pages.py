@@ -62,6 +62,8 @@ async def first_rows(
         ]
         if not hungry:
             return found
+        # Rows of one group lie together: then one partition has most of them, and would be asked very often.
+        size = min(2 * size, LARGEST)
 
 
 async def _read_on(fetch: Fetch, read: PartitionRows, size: int) -> None:

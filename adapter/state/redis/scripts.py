@@ -51,7 +51,8 @@ for at = 3, #ARGV, 7 do
   local place, kind, key = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
   local expected, most = ARGV[at + 5], ARGV[at + 6]
   local version = version_of(place, key)
-  if expected ~= '' and version ~= tonumber(expected) and not (kind == 'g' and version == 0) then
+  local absent = version == 0 and kind ~= 'p'
+  if expected ~= '' and (absent and kind == 'd' or not absent and version ~= tonumber(expected)) then
     return 'expected version ' .. expected .. ', found ' .. version
   end
   if kind == 'p' then
@@ -138,4 +139,21 @@ local cells = {}
 local names = redis.call('ZRANGE', KEYS[2], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', ARGV[2], ARGV[3])
 for place, name in ipairs(names) do cells[place] = redis.call('HGET', KEYS[1], name) end
 return {names, cells}
+""")
+
+SPEND = ServerScript("""
+-- KEYS: the list of moments. ARGV: most moments, and their window in microseconds.
+-- Returns the microseconds until a moment can be counted, 0 if this one was.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local most, window = tonumber(ARGV[1]), tonumber(ARGV[2])
+local last = redis.call('LINDEX', KEYS[1], 0)
+-- A moment that is still to come was written before the clock was put back.
+if last and tonumber(last) > now then redis.call('DEL', KEYS[1]) end
+local first = redis.call('LINDEX', KEYS[1], most - 1)
+if first and now - tonumber(first) < window then return tonumber(first) + window - now end
+redis.call('LPUSH', KEYS[1], string.format('%d', now))
+redis.call('LTRIM', KEYS[1], 0, most - 1)
+redis.call('PEXPIRE', KEYS[1], math.ceil(window / 1000))
+return 0
 """)

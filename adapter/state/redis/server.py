@@ -21,8 +21,13 @@ FORGETS = (
 )
 
 
-async def check_format(nodes: RedisNodes, layout: Layout) -> None:
-    """Write the row of the format if there is none. Raises StoreUnavailable for any format but the own one."""
+async def check_server(nodes: RedisNodes, layout: Layout) -> None:
+    """Write the row of the format if there is none, and tell nothing to nobody.
+
+    Raises StoreUnavailable for any format but the own one, and for a server without the commands or the rights.
+    """
+    # In a script it would fail after the rows were written.
+    await nodes.ask(0, b"SPUBLISH", layout.channels[0], b"")
     own = {"format": FORMAT, "partitions": layout.partitions}
     await nodes.ask(0, b"SET", layout.format, orjson.dumps(own), b"NX")
     found = _format(await nodes.ask(0, b"GET", layout.format, reads=True))

@@ -13,7 +13,7 @@ from adapter.errors import StoreUnavailable
 from adapter.state.port import Change, Conflict, Delete, Put, Row, StoreListener, TableFull, group_of_all
 from adapter.state.redis import scripts
 from adapter.state.redis.dialer import Dialer
-from adapter.state.redis.failures import NOT_OPEN
+from adapter.state.redis.failures import NOT_OPEN, LinkLost
 from adapter.state.redis.layout import (
     Layout,
     announcement_word,
@@ -21,16 +21,20 @@ from adapter.state.redis.layout import (
     decoded_row,
     decoded_word,
     encoded_due,
+    group_ranges,
     key_ranges,
 )
 from adapter.state.redis.nodes import RedisNodes, RedisTimes
 from adapter.state.redis.pages import PartitionRows, first_rows
-from adapter.state.redis.server import check_format, server_warnings
+from adapter.state.redis.server import check_server, server_warnings
 
 MOST_TOUCHED = 500
 """Rows of one script that touches rows: a server does nothing else meanwhile."""
 
 PAGE = 500
+
+MICROSECONDS = 1_000_000
+"""In a second."""
 
 _BY_KEY, _BY_DUE = attrgetter("key"), attrgetter("due", "key")
 
@@ -39,8 +43,8 @@ class RedisStore:
     """A Store that replicas share. What ``put`` has returned is as durable as the server keeps it.
 
     No write is sent twice. All methods belong to the event loop that called ``open``. ``warn`` gets a sentence on
-    settings of the server with which state may be lost, once for each ``open``. Rows of the tables ``expiring`` go by
-    themselves some time after they are due; listeners are not told.
+    settings of the server with which state may be lost, once for each ``open``, and on a server that cannot be heard.
+    Rows of the tables ``expiring`` go by themselves some time after they are due; listeners are not told.
     """
 
     shared = True
@@ -61,6 +65,7 @@ class RedisStore:
         self._expiring = expiring
         self._origin = secrets.token_urlsafe(9)
         self._nodes: RedisNodes | None = None
+        self._refusal = ""
 
     def __repr__(self) -> str:
         return f"<RedisStore: {'closed' if self._nodes is None else self._nodes}>"
@@ -69,10 +74,10 @@ class RedisStore:
         """Connect. Also raises StoreUnavailable for a newer format, or another number of partitions."""
         if self._nodes is not None:
             return
-        nodes = RedisNodes(self._dialer, self._layout, self._times, self._hear, self._unknown)
+        nodes = RedisNodes(self._dialer, self._layout, self._times, self._hear, self._unknown, self._refused)
         try:
             await nodes.open()
-            await check_format(nodes, self._layout)
+            await check_server(nodes, self._layout)
             for sentence in await server_warnings(nodes):
                 self._warn(sentence)
         except BaseException:
@@ -153,7 +158,11 @@ class RedisStore:
                 most = b"" if change.most is None else b"%d" % change.most
                 words += (place, b"p", name, change.value, encoded_due(change.due), expected, most)
         word = change_word(self._origin, ((change.table, change.key) for change in changes))
-        done = await self._open_nodes().run(partition, scripts.COMMIT, keys, [word, *words])
+        try:
+            done = await self._open_nodes().run(partition, scripts.COMMIT, keys, [word, *words])
+        except (LinkLost, asyncio.CancelledError):
+            self._doubt(changes)
+            raise
         if not isinstance(done, list):
             raise (
                 TableFull("the group has as many rows as it may have")
@@ -161,6 +170,12 @@ class RedisStore:
                 else Conflict(done.decode())
             )
         return done
+
+    def _doubt(self, changes: Sequence[Change]) -> None:
+        """Take note of a write that may be done, now or later: its word is heard as that of another replica."""
+        self._origin = secrets.token_urlsafe(9)
+        for change in changes:
+            self._tell(methodcaller("row_changed", change.table, change.key))
 
     # --- many rows --------------------------------------------------------------------------------------------
 
@@ -182,7 +197,7 @@ class RedisStore:
             if group is None:
                 counts.append(nodes.ask(number, b"ZCARD", index, reads=True))
             else:
-                for low, high in key_ranges(group, ""):
+                for low, high in group_ranges(group):
                     counts.append(nodes.ask(number, b"ZLEXCOUNT", index, low, high, reads=True))
         return sum(await asyncio.gather(*counts))
 
@@ -203,6 +218,14 @@ class RedisStore:
         keys = self._layout.keys_of(table, read.partition)[::2]
         words = (now, b"%d" % read.entries, b"%d" % most)
         return _rows(await nodes.run(read.partition, scripts.OVERDUE, keys, words, reads=True))
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        partition = self._layout.partition_of_key(key)
+        words = (b"%d" % most, b"%d" % (window * MICROSECONDS))
+        wait = await self._open_nodes().run(
+            partition, scripts.SPEND, (self._layout.spent(table, key),), words
+        )
+        return int(wait) / MICROSECONDS
 
     # --- other replicas ---------------------------------------------------------------------------------------
 
@@ -226,6 +249,11 @@ class RedisStore:
 
     def _unknown(self) -> None:
         self._tell(methodcaller("rows_unknown"))
+
+    def _refused(self, sentence: str) -> None:
+        if sentence != self._refusal:
+            self._refusal = sentence
+            self._warn(f"Changes by other replicas cannot be heard. {sentence}")
 
     def _tell(self, tell: Callable[[StoreListener], None]) -> None:
         for listener in list(self.listeners):

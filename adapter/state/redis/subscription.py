@@ -12,11 +12,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.dialer import Dial, LinkConnection, packed
-from adapter.state.redis.failures import LOST, LinkLost
+from adapter.state.redis.failures import LOST, LinkLost, unavailable
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between attempts to subscribe, as of ``link.py``."""
@@ -26,12 +26,15 @@ BEATS = 2.5
 
 
 class WordListener(NamedTuple):
-    """``hear`` gets each message. ``unknown`` is called when messages may have been missed, ``lost``
-    when the server has become silent or refuses to be heard."""
+    """``hear`` gets each message. ``unknown`` is called when messages may have been missed.
+
+    ``lost`` is called when the server has become silent, ``refused`` with a sentence when it may not be heard.
+    """
 
     hear: Callable[[bytes], None]
     unknown: Callable[[], None]
     lost: Callable[[], None]
+    refused: Callable[[str], None]
 
 
 class RedisSubscription:
@@ -83,6 +86,8 @@ class RedisSubscription:
             began = loop.time()
             try:
                 await self._listen(await self._dial())
+            except ResponseError as error:
+                self._listener.refused(str(unavailable(error)))
             except (StoreUnavailable, RedisError, OSError):
                 pass  # taken up again below
             except Exception as error:

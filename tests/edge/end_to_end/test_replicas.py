@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
 from adapter.relay.lease import TABLE as LEASES
+from adapter.state.port import Store
+from adapter.state.redis.layout import Layout
+from adapter.state.redis.store import RedisStore
+from adapter.state.sqlite import SqliteStore
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
 from tests.edge.end_to_end.test_session_streams import KINDS, Listened, ended, listening
 from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, call_body, error_of, result
-from tests.state.shared import ReplicaStore, SharedMemory
+from tests.hosted.databases import Missing, Server
+from tests.state.redis import servers
+from tests.state.shared import SharedMemory
+
+NewStore = Callable[[], Store]
 
 
 class House:
     """Adapters that were started over one store, each with its view of it."""
 
-    def __init__(self, adapters: list[Adapter], stores: list[ReplicaStore], memory: SharedMemory) -> None:
+    def __init__(self, adapters: list[Adapter]) -> None:
         self.adapters = adapters
-        self.stores = stores
-        self.memory = memory
 
     async def request(
         self, number: int, session: str | None, method: str, body: bytes = b""
@@ -51,17 +60,40 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def three(adapter: StartAdapter, up: RawUpstream, **more: Any) -> AsyncIterator[House]:
-    memory = SharedMemory()
-    stores = [memory.replica() for _ in range(3)]
+async def three(
+    adapter: StartAdapter, up: RawUpstream, stores: NewStore, **more: Any
+) -> AsyncIterator[House]:
     async with contextlib.AsyncExitStack() as stack:
-        adapters = [await stack.enter_async_context(adapter(up, store=store, **more)) for store in stores]
-        yield House(adapters, stores, memory)
+        starts = [adapter(up, store=stores(), **more) for _ in range(3)]
+        yield House([await stack.enter_async_context(start) for start in starts])
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Server]:
+    try:
+        with servers.single() as server:
+            yield server
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(params=["shared memory", "sqlite", "redis"])
+def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> NewStore:
+    """Gives each replica its store over the same rows."""
+    match request.param:
+        case "shared memory":
+            return SharedMemory().replica
+        case "sqlite":
+            return partial(SqliteStore, tmp_path / "state.sqlite3", shared=True)
+        case _:
+            server = request.getfixturevalue("redis")
+            layout = Layout(f"replicas-{secrets.token_hex(8)}", 4)
+            return partial(RedisStore, servers.dialer([server]), layout)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_session_is_one_on_all_adapters(
-    upstream: StartUpstream, adapter: StartAdapter, kind: str
+    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore, kind: str
 ) -> None:
     """Minted on one, served by another, ended on the third: 404 on all, and its streams on all end."""
     script = Listened()
@@ -69,7 +101,7 @@ async def test_session_is_one_on_all_adapters(
     async def talk(exchange: Exchange) -> None:
         await (done(exchange) if exchange.body else script(exchange))
 
-    async with upstream(talk) as up, three(adapter, up, **KINDS[kind]) as house:
+    async with upstream(talk) as up, three(adapter, up, new_store, **KINDS[kind]) as house:
         session = await house.initialize(0)
         bystander = await house.initialize(0)
         for number in (0, 1, 2):
@@ -87,10 +119,10 @@ async def test_session_is_one_on_all_adapters(
 
 
 async def test_call_after_a_loss_opens_one_session_for_all(
-    upstream: StartUpstream, adapter: StartAdapter
+    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore
 ) -> None:
     """The upstream forgets everything; adapters that find out at once leave no second session behind."""
-    async with upstream() as up, three(adapter, up) as house:
+    async with upstream() as up, three(adapter, up, new_store) as house:
         session = await house.initialize(0)
         for number in (1, 2):
             await house.call(number, session)
@@ -101,10 +133,10 @@ async def test_call_after_a_loss_opens_one_session_for_all(
 
 
 async def test_limit_on_sessions_is_that_of_all_adapters(
-    upstream: StartUpstream, adapter: StartAdapter
+    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore
 ) -> None:
     """The refusal is the usual one, and every health page tells the number of all."""
-    async with upstream() as up, three(adapter, up, sessions={"max_active": 4}) as house:
+    async with upstream() as up, three(adapter, up, new_store, sessions={"max_active": 4}) as house:
         answers = await asyncio.gather(*(house.request(n % 3, None, "POST", INITIALIZE) for n in range(10)))
         refused = [error_of(text) for _, text in answers if b'"error"' in text]
         assert len(refused) == 6 and {error["code"] for error in refused} == {-32015}
@@ -114,9 +146,10 @@ async def test_limit_on_sessions_is_that_of_all_adapters(
 
 async def test_start_reads_no_session(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """However many there are; a session is read when it is used."""
-    async with upstream() as up, three(adapter, up) as house:
+    memory = SharedMemory()
+    async with upstream() as up, three(adapter, up, memory.replica) as house:
         sessions = [await house.initialize(0) for _ in range(20)]
-        store = house.memory.replica()
+        store = memory.replica()
         tables: list[str] = []
 
         async def note(table: str, key: str) -> None:
@@ -139,12 +172,13 @@ async def test_adapter_that_hears_nothing_believes_nothing(
     async def talk(exchange: Exchange) -> None:
         await (done(exchange) if exchange.body else script(exchange))
 
-    async with upstream(talk) as up, three(adapter, up) as house:
+    memory = SharedMemory()
+    async with upstream(talk) as up, three(adapter, up, memory.replica) as house:
         session = await house.initialize(0)
         stream = await listening(house.adapters[0], session)
-        house.stores[0].deaf = True
+        memory.replicas[0].deaf = True
         assert (await house.request(1, session, "DELETE"))[0] == 200
-        house.stores[0].unsure()
+        memory.replicas[0].unsure()
         await ended(stream, script)
         assert (await house.request(0, session, "POST", call_body()))[0] == 404
 
@@ -159,5 +193,5 @@ async def test_stop_leaves_the_cleanup_to_others(upstream: StartUpstream, adapte
             assert await memory.rows.count(LEASES) > 0
         async with adapter(up, store=memory.replica()) as other:
             await other.app.core.cleanup.run_once()
-            house = House([other], [], memory)
+            house = House([other])
             assert await house.call(0, client.session) == result(1)

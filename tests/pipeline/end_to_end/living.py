@@ -12,6 +12,7 @@ import orjson
 
 from adapter.app import App, build, running
 from adapter.settings.file.load import load
+from adapter.state.port import Store
 from tests.edge.raw import MODERN_VERSION, Head, RawClient
 from tests.hosted.serving import Front
 
@@ -218,9 +219,15 @@ def furnished(place: Path, settings: str, **scripts: str) -> Path:
 
 
 def built(
-    config: Path, environ: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+    config: Path,
+    environ: Mapping[str, str] | None = None,
+    said: Mapping[str, str] | None = None,
+    store: Store | None = None,
 ) -> App:
-    """The adapter on a settings file, not yet running; ``said`` are flags of the command line, by dotted keys."""
+    """The adapter on a settings file, not yet running; ``said`` are flags of the command line, by dotted keys.
+
+    ``store`` is its state, where it is not the one of the settings.
+    """
     flags = {
         "core.port": "0",
         "core.shutdown_grace_seconds": "0",
@@ -228,7 +235,7 @@ def built(
         "storage.root": str(config.parent / "files"),
         **(said or {}),
     }
-    return build(load(config, overrides=flags, environ=environ or {}))
+    return build(load(config, overrides=flags, environ=environ or {}), store=store)
 
 
 @contextlib.asynccontextmanager
@@ -239,8 +246,9 @@ async def living(
     *,
     scripts: Mapping[str, str] | None = None,
     said: Mapping[str, str] | None = None,
+    store: Store | None = None,
 ) -> AsyncIterator[Living]:
     """The adapter on ``settings``, YAML, as long as the block lasts; ``environ`` fills its ``${…}``."""
     config = furnished(place, settings, **(scripts or {}))
-    async with running(app := built(config, environ, said)) as (_, port):
+    async with running(app := built(config, environ, said, store)) as (_, port):
         yield Living(app, port, place)

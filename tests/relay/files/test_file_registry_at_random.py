@@ -6,16 +6,20 @@ import asyncio
 import contextlib
 import random
 
+import orjson
 import pytest
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.head_writer import TABLE
+from adapter.relay.files.replica_leases import GROUP, RENEWAL
+from adapter.relay.files.storage_share import TABLE as TOTALS
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileRecord, decode
-from tests.relay.filing import ALICE, BOB, Filing, all_open
+from adapter.rules.files.file_records import FileKind, FileRecord, decode
+from tests.relay.filing import ALICE, BOB, Filing, all_open, replicas, view
 
 QUOTA = 1000
 TOTAL = 1500
+ARTIFACTS = 5
 
 
 class Visitor:
@@ -101,7 +105,7 @@ async def break_things(filing: Filing, seed: int) -> None:
 async def test_invariants_hold_whatever_happens(seed: int) -> None:
     """No quota is exceeded at any instant, no row is without its file, no file that is held goes, and in the end
     rows, files and bytes counted are one set with nothing reserved – for this process and for the next."""
-    filing = Filing(scope_bytes=QUOTA, total_bytes=TOTAL, artifacts=5)
+    filing = Filing(scope_bytes=QUOTA, total_bytes=TOTAL, artifacts=ARTIFACTS)
     watching = asyncio.ensure_future(watch(filing))
     breaking = asyncio.ensure_future(break_things(filing, seed))
     told: list[FileRecord] = []
@@ -118,3 +122,84 @@ async def test_invariants_hold_whatever_happens(seed: int) -> None:
     await filing.restart()
     assert {record.key for record in await filing.held(ALICE) + await filing.held(BOB)} == held
     assert await filing.agrees()
+
+
+class ReplicaVisitor(Visitor):
+    """As a visitor of one process, and does what a replica does again and again."""
+
+    async def tend(self, scope: Scope) -> None:
+        await self.filing.registry.tend()
+        await super().tend(scope)
+
+
+async def watch_rows(filing: Filing) -> None:
+    """Fails at the first instant at which all replicas together have too much, or have what is not there."""
+    while True:
+        rows = [decode(row.value) for row in await filing.shared_rows()]
+        for scope in (ALICE, BOB):
+            mine = [record for record in rows if record.scope == scope.id]
+            assert sum(record.content.size for record in mine) <= QUOTA
+            assert sum(record.kind is FileKind.ARTIFACT for record in mine) <= ARTIFACTS
+        staged = sum(staging.size for staging in filing.files.stagings)
+        assert sum(record.content.size for record in rows) + staged <= TOTAL
+        await asyncio.sleep(0)
+
+
+async def break_connections(some: list[Filing], seed: int) -> None:
+    """Cuts one replica after another off, makes it deaf, or lets a write only seem to fail."""
+    draw = random.Random(seed)
+    while True:
+        store = view(draw.choice(some))
+        match draw.randrange(3):
+            case 0:
+                store.down = True
+            case 1:
+                store.deaf = True
+            case _:
+                store.swallows = 1
+        for _ in range(draw.randrange(8)):
+            await asyncio.sleep(0)
+        store.down = store.deaf = False
+        store.unsure()
+        for _ in range(draw.randrange(80)):
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_invariants_hold_whatever_replicas_do(seed: int) -> None:
+    """As for one process, over three: however late a replica hears of the others, and whatever it is told of its own
+    writes."""
+    limits = {"scope_bytes": QUOTA, "total_bytes": TOTAL, "artifacts": ARTIFACTS}
+    async with replicas(3, **limits) as some:
+        watching = asyncio.ensure_future(watch_rows(some[0]))
+        breaking = asyncio.ensure_future(break_connections(some, seed))
+        told: list[FileRecord] = []
+        visitors = [ReplicaVisitor(some[number % 3], told, seed * 100 + number) for number in range(9)]
+        await asyncio.gather(*(visitor.visit(20) for visitor in visitors))
+        breaking.cancel()
+        await asyncio.wait([breaking])
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+        for each in some:
+            view(each).down, view(each).swallows = False, 0
+            view(each).unsure()
+        for _ in range(200):
+            for each in some:
+                each.now.now += RENEWAL / 3
+                await each.registry.tend()
+        some[0].now.now += 301  # what somebody has left behind is old enough to be swept
+        for each in some:
+            await each.registry.tend()
+            await each.registry.tidy()
+        for each in some:
+            assert await each.agrees()
+            assert await all_open(each) and await all_open(each, BOB)
+        for _ in range(200):
+            for each in some:
+                each.now.now += RENEWAL / 3
+                await each.registry.tend()
+        held = await some[0].held(ALICE) + await some[0].held(BOB)
+        total = sum(record.content.size for record in held)
+        row = await some[0].store.get(TOTALS, GROUP)
+        assert row is not None and orjson.loads(row.value)[0] == total

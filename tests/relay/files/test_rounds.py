@@ -17,7 +17,7 @@ from adapter.relay.files.rounds import TABLE, RoundLimits, RoundSize
 from adapter.relay.files.upload_consumer import Delivery
 from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.rounds import STATES_KEPT
-from adapter.rules.files.file_records import FileKind
+from adapter.rules.files.file_records import FileKind, Place
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.scripted import ScriptedAnswer
@@ -35,6 +35,7 @@ from tests.relay.tooling import (
     result,
     tools,
 )
+from tests.state.shared import SharedMemory
 
 OWNER = principal_scope(b"", "anonymous")
 
@@ -499,6 +500,45 @@ async def test_rounds_outlive_the_process(tmp_path: Path) -> None:
     async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:
         assert artifact_of(await called(one, "convert", arguments, state))
         assert asking.told[0] == asking.told[1] == asking.told[2] and await rows(one) == 0
+
+
+async def test_any_replica_goes_on_with_a_round(tmp_path: Path) -> None:
+    """It tells the same, keeps the same meanwhile, and what it has ended is over everywhere."""
+    shared, clock, asking = SharedMemory(), Clock(time.time()), Asking()
+    more: dict[str, Any] = {"clock": clock, "consuming": reading("url")}
+    async with (
+        tools(tmp_path, asking, store=shared.replica(), **more) as one,
+        tools(tmp_path, asking, store=shared.replica(), **more) as two,
+    ):
+        arguments = {"path": await uploaded(one)}
+        state = state_in(await called(one, "convert", arguments))
+        clock.now += 700
+        await two.registry.tidy()
+        assert await one.registry.list(OWNER.id, FileKind.UPLOAD)
+        await two.registry.read_again(OWNER.id)
+        assert _opens(two, asking.told[0]["path"])
+        state = state_in(await called(two, "convert", arguments, state))
+        assert artifact_of(await called(one, "convert", arguments, state))
+        assert asking.told[0] == asking.told[1] == asking.told[2] and await rows(one) == 0
+        await called(two, "convert", arguments, state)
+        assert len(asking.told) == 4 and asking.told[3] != asking.told[0]
+
+
+async def test_sweep_of_another_replica_leaves_what_a_waiting_tool_has_written(tmp_path: Path) -> None:
+    """Though that one was never told of the call."""
+    shared = SharedMemory()
+    async with (
+        tools(tmp_path, act := Asking(), store=shared.replica()) as one,
+        tools(tmp_path, act, store=shared.replica()) as two,
+    ):
+        await called(one, "write", {})
+        half = Path(act.told[0]["filename"]).with_name("half.part")
+        half.write_bytes(b"half")
+        place = Place(FileKind.ARTIFACT, OWNER.id, half.parent.name, "half.part")
+        assert await two.rounds.claims(place)
+        assert not await two.rounds.claims(place._replace(id="0" * 32))
+        await one.rounds.end_scope(OWNER.id)
+        assert not await two.rounds.claims(place)
 
 
 async def test_failing_store_loses_no_round(tmp_path: Path) -> None:

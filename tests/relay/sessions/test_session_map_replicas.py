@@ -146,6 +146,19 @@ async def test_what_cannot_be_confirmed_is_not_served() -> None:
         await one.call(session)
 
 
+async def test_row_of_another_version_ends_no_stream() -> None:
+    """Another replica may know it; what this one does not understand it neither serves nor ends."""
+    replicas = Replicas()
+    one, two, _ = replicas.three()
+    odd, session = await one.initialize(), await one.initialize()
+    streams = [await one.listen(odd), await one.listen(session)]
+    await two.view.put("sessions", session_key(odd), b"?")
+    await two.end(session)
+    assert await streams[1].ended()
+    assert not streams[0].stream.aborted.is_set()
+    await streams[0].answer.close()
+
+
 async def test_word_that_overtakes_a_read_is_not_lost() -> None:
     """The session was ended while its row was being read: what was read is not believed for longer than that."""
     replicas = Replicas()
@@ -180,6 +193,31 @@ async def test_renewal_by_one_replica_is_known_to_the_others(replicas: Replicas)
     assert await two.call(session) == RESULT
     assert await three.call(session) == RESULT
     assert replicas.upstream.opened == 2
+
+
+async def test_replica_that_hears_of_a_renewal_trusts_its_lists_no_longer() -> None:
+    """A server that forgot a session may be another version of itself."""
+    replicas = Replicas()
+    one, two, _ = replicas.three()
+    session = await one.initialize()
+    await two.call(session)
+    changed: list[str] = []
+    two.sessions.cache.on_renewed = changed.append
+    replicas.upstream.alive.clear()
+    await one.call(session)
+    await heard()
+    await two.call(session)
+    await two.call(session)
+    assert changed == ["one"]
+
+
+async def test_calls_that_others_may_have_taken_count_as_guarded() -> None:
+    """Their answers may come on a stream of this replica, which does not know of them."""
+    one, two, _ = Replicas().three()
+    session = await one.initialize()
+    await two.call(session)
+    for replica in (one, two):
+        assert replica.sessions.opened()[0].guarded.everything
 
 
 async def test_end_closes_the_upstream_session_that_another_replica_has_opened_meanwhile() -> None:

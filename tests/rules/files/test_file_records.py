@@ -14,6 +14,7 @@ from adapter.rules.files.file_records import (
     decode,
     encode,
     record_key,
+    size_in,
 )
 
 _HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
@@ -73,3 +74,12 @@ def test_key_and_place_name_the_same_file(record: FileRecord) -> None:
     assert record.key == record_key(record.scope, record.kind, record.id)
     assert record.key == f"{record.scope}/{record.kind.value}/{record.id}"
     assert record.place == Place(record.kind, record.scope, record.id, record.place.name)
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [(b'{"size":12}', 12), (b'{"size":"12"}', 0), (b"{}", 0), (b"[]", 0), (b"no JSON", 0)],
+)
+def test_size_is_read_out_of_a_row(data: bytes, size: int) -> None:
+    """None counts where this version cannot read it."""
+    assert size_in(data) == size

@@ -276,3 +276,49 @@ class AnyHistory(RuleBasedStateMachine):
 
 TestAnyHistory = AnyHistory.TestCase
 TestAnyHistory.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_entries_that_are_loaded_or_forgotten_leave_what_may_still_come() -> None:
+    """They are kept all the same, whether they are known here or not."""
+    books = ledger(limits=Limits(total_bytes=100))
+    books.load(upload("old", 60, 1.0))
+    assert (books.used(A), books.count(A, FileKind.UPLOAD), books.spare) == (60, 1, 100)
+    assert books.forget("old") == upload("old", 60, 1.0)
+    assert books.forget("old") is None
+    assert (books.used(A), books.count(A, FileKind.UPLOAD), books.spare) == (0, 0, 100)
+    books.add(upload("new", 30, 2.0))
+    books.remove("new")
+    assert (books.spare, books.added) == (100, 30)
+    books.charge(40)
+    assert (books.spare, books.lacking(61, 0), books.lacking(60, 0)) == (60, 1, 0)
+    assert ledger(limits=Limits()).lacking(10**9, 0) == 0
+
+
+def test_files_that_others_use_are_spared() -> None:
+    """As those that are held."""
+    books = ledger(upload("u1", 50, 1.0), upload("u2", 50, 2.0), limits=Limits(scope_bytes=100))
+    assert books.room_for(A, FileKind.UPLOAD, [10], 0, {"u1"}) == ("u2",)
+    with pytest.raises(QuotaReached, match="in use"):
+        books.room_for(A, FileKind.UPLOAD, [10], 0, {"u1", "u2"})
+
+
+def test_files_that_go_are_told_of_until_they_are_settled() -> None:
+    """Their bytes may be free already."""
+    books = ledger(limits=Limits())
+    books.leave("one", 10)
+    books.leave("two", 5)
+    assert books.leaving == 15
+    books.settle("one")
+    books.settle("one")
+    assert books.leaving == 5
+
+
+def test_bytes_are_staged_again_whatever_the_limits() -> None:
+    """They are there, so they count."""
+    books = ledger(limits=Limits(total_bytes=10))
+    books.restage(A, 20)
+    assert books.staged == 20
+    with pytest.raises(StorageFull):
+        books.stage(A, 1)
+    books.unstage(A, 20)
+    assert books.staged == 0

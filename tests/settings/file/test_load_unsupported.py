@@ -13,11 +13,8 @@ CONSUMER = {"type": "upload_consumer", "tools": ["t"], "file_path_argument": "p"
 SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
 
 ASKING = [
-    ("state_persistence.unavailable_policy", "fallback_memory"),
-    ("state_persistence.refresh_on_startup", True),
     ("state_persistence.reconciliation.mode", "always"),
     ("state_persistence.reconciliation.legacy_server_id", "a"),
-    ("storage.lock_mode", "redis"),
 ]
 NOT_ASKING = [
     ("servers.0.upstream.transport", "sse"),
@@ -28,6 +25,9 @@ NOT_ASKING = [
     ("core.tool_metadata_sanitization.mode", "off"),
     ("core.tool_description_policy.mode", "preserve"),
     ("state_persistence.unavailable_policy", "exit"),
+    ("state_persistence.unavailable_policy", "fallback_memory"),
+    ("state_persistence.refresh_on_startup", True),
+    ("state_persistence.reconciliation.mode", "if_empty"),
     ("state_persistence.type", "memory"),
     ("storage.lock_mode", "file"),
 ]
@@ -56,28 +56,34 @@ def test_not_asking_is_fine(key: str, value: object) -> None:
 
 
 def test_redis_is_loaded(tmp_path: Path) -> None:
-    """A complete Redis section is understood; locks of files in Redis are refused in one sentence."""
+    """A complete Redis section is understood, and locks of files in Redis."""
     file = tmp_path / "config.yaml"
     file.write_text(
         "servers: [{id: a, upstream: {url: 'http://u/'}}]\nstate_persistence: {type: redis, redis: {host: r}}"
     )
-    assert load(file, environ={}).state_persistence.redis.host == "r"
-    with pytest.raises(SettingsError, match=r"^storage\.lock_mode: redis asks for locks in Redis"):
-        load(file, overrides={"storage.lock_mode": "redis"}, environ={})
+    settings = load(file, overrides={"storage.lock_mode": "redis"}, environ={})
+    assert (settings.state_persistence.redis.host, settings.storage.lock_mode) == ("r", "redis")
 
 
-def test_memory_with_a_file_is_refused() -> None:
-    """Memory with a path asks for snapshots."""
+def test_memory_with_a_file_has_snapshots() -> None:
+    """Memory with a path asks for snapshots, which there are."""
     overrides = {
         "servers": [SERVER],
         "state_persistence.type": "memory",
         "state_persistence.disk.local_path": "x",
     }
-    with pytest.raises(SettingsError, match="asks for snapshots of memory"):
-        load(None, environ={}, overrides=overrides)
+    assert load(None, environ={}, overrides=overrides).snapshot_path == Path("x")
+
+
+def test_lock_of_a_store_that_is_not_used_is_refused() -> None:
+    """It would lock nothing: the compare-and-set of the store is what keeps replicas apart."""
+    with pytest.raises(
+        SettingsError, match=r"^storage\.lock_mode: redis needs state_persistence\.type redis"
+    ):
+        with_setting("storage.lock_mode", "redis")
 
 
 def test_each_missing_feature_is_tried_here() -> None:
     """A line of the table that no test asks for would be a line that nobody knows to work."""
-    elsewhere = {"state_persistence", "state_persistence.type", "storage.artifact_locator_policy"}
+    elsewhere = {"state_persistence.type", "storage.artifact_locator_policy"}
     assert {missing.path for missing in MISSING} - elsewhere == {key.replace(".0", "[]") for key, _ in ASKING}

@@ -159,6 +159,7 @@ async def test_an_answer_that_waits_in_the_socket_is_in_time(server: ScriptedRed
     assert server.connections == 1
 
 
+@pytest.mark.timed
 async def test_a_server_that_hangs_up_is_not_flooded(server: ScriptedRedis, link: RedisLink) -> None:
     """A server that takes connections and closes them at once is tried less and less often."""
     server.refuses = True

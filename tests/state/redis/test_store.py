@@ -185,18 +185,34 @@ async def test_a_foreign_format_is_refused(nodes: list[Server], base: str, row: 
         await RedisStore(servers.dialer(nodes), Layout(base, 4)).open()
 
 
-async def test_rows_of_a_large_table_are_read_a_page_at_a_time(replicas: list[RedisStore]) -> None:
+async def test_rows_of_a_large_table_are_read_a_page_at_a_time(
+    nodes: list[Server], replicas: list[RedisStore]
+) -> None:
     """Of 100,000 rows a page, the overdue ones and the count each read few of them."""
     store = replicas[0]
-    keys = [f"{n:06}" for n in range(100_000)]
-    for at in range(0, len(keys), 5000):
-        part = keys[at : at + 5000]
-        await asyncio.gather(*(store.put("sessions", key, b"x" * 100, due=float(key)) for key in part))
-    assert await store.count("sessions") == 100_000
-    assert [row.key for row in await store.scan("sessions", after="050000", limit=500)] == keys[50_001:50_501]
-    assert [row.key for row in await store.overdue("sessions", 99_999.0, limit=500)] == keys[:500]
-    assert [row.key for row in await store.overdue("sessions", 3.0)] == keys[:4]
-    assert await store.scan("sessions", after="099999") == []
+    keys = [f"{n // 500:03}/{n % 500:03}" for n in range(100_000)]
+    for at in range(0, len(keys), 500):
+        part = enumerate(keys[at : at + 500], at)
+        await store.commit([Put("files", key, b"x" * 100, float(n)) for n, key in part])
+    before = rows_read(nodes)
+    assert await store.count("files") == 100_000
+    assert await store.count("files", group="007") == 500
+    assert rows_read(nodes) == before
+    assert [row.key for row in await store.scan("files", after=keys[50_100], limit=500)] == keys[
+        50_101:50_601
+    ]
+    assert [row.key for row in await store.overdue("files", 99_999.0, limit=500)] == keys[:500]
+    assert [row.key for row in await store.scan("files", group="007", limit=1000)] == keys[3500:4000]
+    assert rows_read(nodes) - before < 6000
+    assert [row.key for row in await store.overdue("files", 3.0)] == keys[:4]
+    assert await store.scan("files", after=keys[-1]) == []
+
+
+def rows_read(nodes: list[Server]) -> int:
+    """The number of rows that these servers have looked up until now."""
+    password = PASSWORD if len(nodes) == 1 else None
+    told = [servers.command(each, "INFO", "commandstats", password=password) for each in nodes]
+    return sum(int(number) for text in told for number in re.findall(r"cmdstat_hget:calls=(\d+)", text))
 
 
 async def test_hostile_keys_and_values(replicas: list[RedisStore]) -> None:
@@ -310,6 +326,43 @@ async def test_a_missing_right_is_told(redis_server: list[Server], base: str) ->
         await store.put("sessions", "a", b"")
     assert base not in str(told.value)
     await store.close()
+
+
+async def test_a_right_to_hear_that_is_missing_is_told(redis_server: list[Server], base: str) -> None:
+    """It is told once, and rows count as unknown again and again."""
+    rights = ("~*", "&*", "+@all", "-ssubscribe")
+    servers.command(redis_server[0], "ACL", "SETUSER", base, "reset", "on", f">{PASSWORD}", *rights)
+    address = replace(servers.dialer(redis_server).address, username=base)
+    warnings: list[str] = []
+    store = RedisStore(Dialer(address, 5.0), Layout(base, 4), RedisTimes(cache=0.05), warnings.append)
+    ear = Ear()
+    store.listeners.append(ear)
+    await store.open()
+    async with asyncio.timeout(10):
+        while ear.unknown < 10 or not warnings:
+            await ear.changed()
+    await store.close()
+    (warning,) = warnings
+    assert warning.startswith("Changes by other replicas cannot be heard. The Redis user may not")
+
+
+async def test_a_node_of_a_cluster_is_told(redis_cluster: list[Server], base: str) -> None:
+    """An address of a cluster that is not called one."""
+    store = RedisStore(
+        Dialer(replace(servers.dialer(redis_cluster).address, cluster=False), 5.0), Layout(base, 64)
+    )
+    with pytest.raises(StoreUnavailable, match="is a node of a cluster"):
+        await store.open()
+        for n in range(100):
+            await store.put("sessions", f"{n}", b"")
+    await store.close()
+
+
+async def test_a_server_that_is_no_cluster_is_told(redis_server: list[Server], base: str) -> None:
+    """An address of one server that is called a cluster."""
+    address = replace(servers.dialer(redis_server).address, cluster=True)
+    with pytest.raises(StoreUnavailable, match="is not a node of a cluster"):
+        await RedisStore(Dialer(address, 5.0), Layout(base, 4)).open()
 
 
 async def test_a_wrong_password_is_told(redis_server: list[Server], base: str) -> None:

@@ -78,6 +78,7 @@ async def test_rows_outlive_a_kill_of_the_server(server: Server, store: RedisSto
     assert all(rows[key].version == 1 for key in answered)
 
 
+@pytest.mark.timed
 async def test_a_stopped_server_costs_one_wait(server: Server, store: RedisStore) -> None:
     """Who was asking when the server froze waits as long as an answer may take; all later callers fail at once."""
     await until_written(store)
@@ -98,6 +99,26 @@ async def test_a_stopped_server_costs_one_wait(server: Server, store: RedisStore
         await store.put("sessions", "a", b"2", expected=ABSENT)
 
 
+async def test_a_write_in_doubt_is_told(server: Server, store: RedisStore) -> None:
+    """A write that failed, or whose caller left, may be done later: the replica hears of it as of any other's."""
+    ear = Ear()
+    store.listeners.append(ear)
+    await ear.until_hearing(store_on(server))
+    await store.put("sessions", "a", b"1")
+    assert ("sessions", "a") not in ear.rows
+    server.signal(signal.SIGSTOP)
+    leaving = asyncio.ensure_future(store.put("sessions", "left", b""))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(StoreUnavailable, match="does not answer within"):
+        await store.put("sessions", "a", b"2")
+    assert [*ear.rows[-2:]] == [("sessions", "left"), ("sessions", "a")]
+    server.signal(signal.SIGCONT)
+    await ear.until_hearing(store_on(server))
+    assert [row.value for row in await store.scan("sessions") if row.key == "a"] in ([b"1"], [b"2"])
+
+
+@pytest.mark.timed
 async def test_silence_is_noticed_without_a_call(server: Server, store: RedisStore) -> None:
     """A server that freezes is noticed by the subscription, and rows count as unknown from then on."""
     ear = Ear()

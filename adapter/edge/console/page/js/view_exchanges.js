@@ -114,7 +114,11 @@ export function showExchanges({ signal }) {
         'summary',
         {},
         h('span', { class: 'x-at told' }, clock(one.at)),
-        h('span', { class: 'x-server' }, plain(one.server, 40)),
+        h(
+          'span',
+          { class: 'x-server', title: one.replica ? `at replica ${one.replica}` : 'at this replica' },
+          plain(one.server, 40),
+        ),
         h(
           'span',
           { class: 'x-what mono' },

@@ -1,0 +1,89 @@
+"""The state store as ``state_persistence`` describes it: its snapshots, its start, and what it does while it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.relay.files.scopes import TABLE as SCOPES
+from adapter.rules.files.file_records import AREAS
+from adapter.settings.root import Settings
+from adapter.state.port import Store
+from adapter.state.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from adapter.state.fallback import FallbackStore
+
+
+def build_snapshots(settings: Settings, log: FilteringBoundLogger) -> Store | None:
+    """Build the store in memory with snapshots; None where no setting asks for them."""
+    path = settings.snapshot_path
+    if path is None:
+        return None
+    # Late, as below: few ask for it.
+    from adapter.state.snapshots import SnapshotStore
+
+    return SnapshotStore(_file(settings, path), settings.state_persistence.snapshot_interval_seconds, log)
+
+
+def with_fallback(settings: Settings, store: Store, log: FilteringBoundLogger) -> FallbackStore | None:
+    """Return ``store`` as one that goes on in memory while it fails; None where that is not wanted."""
+    state = settings.state_persistence
+    if state.unavailable_policy != "fallback_memory" or state.type == "memory":
+        return None
+    from adapter.state.fallback import FallbackStore
+
+    return FallbackStore(store, log)
+
+
+async def refresh(settings: Settings) -> None:
+    """Delete all stored state where ``refresh_on_startup`` asks for it. Raises StoreUnavailable.
+
+    To be called once before anything uses the state.
+    """
+    state = settings.state_persistence
+    path = settings.snapshot_path if state.type == "memory" else settings.state_path
+    if not state.refresh_on_startup or path is None or not path.exists():
+        return
+    from adapter.state.snapshots import emptied
+
+    await emptied(_file(settings, path))
+
+
+async def warn_of_unowned(settings: Settings, store: Store, log: FilteringBoundLogger) -> None:
+    """Log that files were found whose records are lost, where ``reconciliation.mode`` is ``if_empty``.
+
+    Directories have no session's name, so that an empty store cannot say whose they are. Raises StoreUnavailable.
+    """
+    if settings.state_persistence.reconciliation.mode != "if_empty" or await store.scan(SCOPES, limit=1):
+        return
+    found = await asyncio.to_thread(_directories, settings.storage.root)
+    if found:
+        swept = settings.storage.orphan_sweeper_enabled
+        log.warning(
+            "files are left of a state that is lost; nobody can own them any more",
+            directories=found,
+            kept=not swept,
+            setting="storage.orphan_sweeper_enabled" if swept else "state_persistence.reconciliation.mode",
+        )
+
+
+def _directories(root: Path) -> int:
+    """The number of scopes with files below the root."""
+    found = 0
+    for area in AREAS.values():
+        try:
+            with os.scandir(root / area) as entries:
+                found += sum(entry.is_dir(follow_symlinks=False) for entry in entries)
+        except OSError:
+            # It is not there yet, or its owner learns elsewhere that it cannot be read.
+            continue
+    return found
+
+
+def _file(settings: Settings, path: Path) -> SqliteStore:
+    return SqliteStore(path, wal=settings.state_persistence.disk.wal.enabled)

@@ -1,0 +1,69 @@
+"""The open sessions of all replicas, as the console shows them: those in the store, and what is known here of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from adapter.relay.background import SingleFlight
+from adapter.relay.sessions.session import UNNAMED, Session
+from adapter.relay.sessions.session_map import TABLE, Sessions
+from adapter.rules.access.sessions import SessionState, decode
+from adapter.state.port import Row, Store
+
+MOST_READ = 10_000
+"""Rows that are read for one look; of more sessions those are missing that this replica does not use."""
+
+
+class SeenSession(NamedTuple):
+    """An open session, and when any replica last saw it (Unix seconds)."""
+
+    session: Session
+    last_seen: float
+
+
+class OpenSessions:
+    """Reads the open sessions. Several who look at the same time share one look."""
+
+    def __init__(self, store: Store, sessions: Sessions) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._looking = SingleFlight[None, list[SeenSession]]()
+
+    def __repr__(self) -> str:
+        return f"<OpenSessions of {self._sessions!r}>"
+
+    async def all(self) -> list[SeenSession]:
+        """The open sessions, those used last first. Raises StoreUnavailable."""
+        return await self._looking.get(None, self._look)
+
+    async def _look(self) -> list[SeenSession]:
+        found = {session.key: SeenSession(session, session.last_seen) for session in self._sessions.opened()}
+        after, count = "", 0
+        while count < MOST_READ and (rows := await self._store.scan(TABLE, after=after)):
+            for row in rows:
+                stored = self._stored(row)
+                known = found.get(row.key)
+                if known is None and stored is not None:
+                    found[row.key] = stored
+                elif known is not None and stored is not None and stored.last_seen > known.last_seen:
+                    found[row.key] = known._replace(last_seen=stored.last_seen)
+            after, count = rows[-1].key, count + len(rows)
+        return sorted(found.values(), key=lambda each: each.last_seen, reverse=True)
+
+    def _stored(self, row: Row) -> SeenSession | None:
+        """The session of a row, None for one that is not open or that another version wrote."""
+        try:
+            record = decode(row.value)
+        except ValueError:
+            return None
+        if record.state is not SessionState.OPEN:
+            return None
+        last_seen, ttl = record.times.last_seen, self._sessions.limits.idle_ttl
+        if row.due is not None and ttl is not None:
+            # What was seen later is written as the time when it is due.
+            last_seen = max(last_seen, row.due - ttl)
+        session = Session(
+            row.key, record.server, record.principal, record.upstream, last_seen, record.times.created
+        )
+        session.unnamed = row.key.startswith(UNNAMED)
+        return SeenSession(session, last_seen)

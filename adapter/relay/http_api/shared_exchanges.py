@@ -1,0 +1,144 @@
+"""Exchanges of all replicas for those who watch them: told only while somebody looks, and only to the replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from adapter.errors import LimitReached
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.http_api.recent_exchanges import PastExchange, Recent, Subscription, WalkedStage
+from adapter.state.port import Store
+
+WATCHED, ENDED = "exchanges watched", "exchanges ended"
+"""Topics: somebody watches exchanges somewhere; exchanges ended, with the replica as the first member."""
+
+BEAT = 5.0
+"""Seconds between two words that somebody watches."""
+
+FRESH = 3 * BEAT
+"""Seconds for which such a word counts."""
+
+PACE = 0.05
+"""Seconds between two words about exchanges."""
+
+LARGEST = 48 << 10
+"""Bytes of one word; of exchanges that are more together the rest is not told."""
+
+
+class SharedExchanges:
+    """Tells other replicas of the exchanges here while they watch, and ``recent`` of theirs while it is watched.
+
+    ``replica`` is the id of this one. ``now`` is a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        recent: Recent,
+        store: Store,
+        background: BackgroundTasks,
+        replica: str,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._recent = recent
+        self._store = store
+        self._background = background
+        self._replica = replica
+        self._now = now
+        self._watched_until = float("-inf")
+        self._is_telling = False
+        self._is_asking = False
+        recent.on_watch.append(self._ask)
+        store.listeners.append(self)
+
+    def __repr__(self) -> str:
+        return f"<SharedExchanges of {self._replica!r}: {'watched' if self._is_telling else 'not watched'}>"
+
+    # --- watching others --------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Somebody begins to watch here."""
+        if not self._is_asking:
+            self._is_asking = True
+            self._background.run(self._ask_always())
+
+    async def _ask_always(self) -> None:
+        try:
+            while self._recent.watchers:
+                self._store.announce(WATCHED, b"")
+                await asyncio.sleep(BEAT)
+        finally:
+            self._is_asking = False
+
+    # --- words of others --------------------------------------------------------------------------------------
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener."""
+        if topic == WATCHED:
+            self._watched_until = self._now() + FRESH
+            if not self._is_telling:
+                self._is_telling = True
+                self._background.run(self._tell_always())
+        elif topic == ENDED and self._recent.watchers:
+            for exchange in _decoded(body):
+                self._recent.offer(exchange)
+
+    async def _tell_always(self) -> None:
+        """Tell of the exchanges here until nobody watches any more."""
+        # It sees only those of this replica, or each would be told for ever.
+        with contextlib.suppress(LimitReached):
+            news = self._recent.subscribe(is_viewer=False)
+            try:
+                await self._tell(news)
+            finally:
+                self._recent.unsubscribe(news)
+        self._is_telling = False
+
+    async def _tell(self, subscription: Subscription) -> None:
+        while (left := self._watched_until - self._now()) > 0:
+            news = await subscription.next_news(left)
+            if news is None:
+                return
+            if news.exchanges:
+                self._store.announce(ENDED, _encoded(self._replica, news.exchanges))
+                await asyncio.sleep(PACE)
+
+
+def _encoded(replica: str, exchanges: tuple[PastExchange, ...]) -> bytes:
+    """The newest of these exchanges, as many as one word may hold."""
+    members: list[bytes] = []
+    size = 0
+    for exchange in reversed(exchanges):
+        fields = [*exchange[:8], [[*stage] for stage in exchange.stages], exchange.principal]
+        member = orjson.dumps(fields)
+        size += len(member) + 1
+        if size > LARGEST:
+            break
+        members.append(member)
+    return b"[%b,%b]" % (orjson.dumps(replica), b",".join(reversed(members)))
+
+
+def _decoded(body: bytes) -> list[PastExchange]:
+    """The exchanges of a word; none of one that another version wrote."""
+    try:
+        replica, *members = orjson.loads(body)
+        return [_exchange(replica, *member) for member in members]
+    except (ValueError, TypeError):
+        return []
+
+
+def _exchange(replica: str, *fields: Any) -> PastExchange:
+    *values, stages, principal = fields
+    walked = tuple(WalkedStage(*stage) for stage in stages)
+    return PastExchange._make([*values, walked, principal, replica])

@@ -1,0 +1,305 @@
+"""Results of tools in the state store, for all replicas: found in one step, and worked out once for all who ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import orjson
+
+from adapter.errors import StoreUnavailable
+from adapter.pipeline.result_cache import CachedResult
+from adapter.relay.background import BackgroundTasks
+from adapter.rules.presenters.state_sync import Invalidation
+from adapter.rules.text.expressions import Glob
+from adapter.state.port import ABSENT, Conflict, Put, Row, Store
+
+TABLE, PURGES = "results", "purges"
+"""Tables: results by bucket and key, and what made results stale."""
+
+PURGE_KEY = "all"
+
+KEPT_PURGES = 64
+"""Purges that are kept; a result from before all of them counts as stale."""
+
+BUCKETS = 128
+"""Groups of rows of one server, so that they lie in many partitions."""
+
+MOST = 16
+"""Results of one bucket."""
+
+PATIENCE = 10.0
+"""Seconds to wait for what another caller is about to be answered."""
+
+LOOK = 0.25
+"""Seconds between two looks at a result that others work out, where no word of it comes."""
+
+_WORKING, _DONE = b"W", b"D"
+
+
+class SharedResult(NamedTuple):
+    """A result to look for. ``key`` is hex; ``encode`` gives None for a value that must not be kept, and ``decode``
+    raises ValueError for bytes that another version wrote.
+    """
+
+    server: str
+    tool: str
+    key: str
+    ttl: float
+    encode: Callable[[Any], bytes | None]
+    decode: Callable[[bytes], Any]
+
+    @property
+    def row(self) -> str:
+        """The key of its row."""
+        return f"{self.server}:{int(self.key[:8], 16) % BUCKETS}/{self.key}"
+
+
+class _Purge(NamedTuple):
+    number: int
+    patterns: list[str]
+
+
+class _Purges(NamedTuple):
+    """What made results stale, the last one at the end. ``number`` counts all that there ever were."""
+
+    number: int
+    last: list[_Purge]
+
+    @classmethod
+    def of(cls, row: Row | None) -> _Purges:
+        if row is None:
+            return cls(0, [])
+        number, last = orjson.loads(row.value)
+        return cls(number, [_Purge(*each) for each in last])
+
+    def stales(self, number: int, server: str, tool: str) -> bool:
+        """Tell whether a result of this tool, begun when there had been so many, is stale."""
+        if number < self.number - len(self.last):
+            return True
+        later = (each for each in self.last if each.number > number)
+        return any(Invalidation("", tuple(map(Glob, each.patterns))).stales(server, tool) for each in later)
+
+
+class _Found(NamedTuple):
+    """The row of a result, ``value`` if it is one that may be used, and the number of purges by now."""
+
+    row: Row | None
+    value: CachedResult | None
+    purges: int
+
+    @property
+    def is_worked_out(self) -> bool:
+        return self.row is not None and self.row.value.startswith(_WORKING)
+
+    @property
+    def version(self) -> int:
+        return ABSENT if self.row is None else self.row.version
+
+
+_NOTHING = _Found(None, None, 0)
+
+
+class _Work(NamedTuple):
+    run: Callable[[], Awaitable[Any]]
+    keep: Callable[[Any], bool]
+
+
+class SharedResults:
+    """The results of all servers. A result of more than ``largest`` bytes is not kept.
+
+    ``now`` is a clock that never goes back, ``clock`` gives Unix time. While the store fails each caller does its own
+    work. Looking is one request; only who finds nothing writes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        background: BackgroundTasks,
+        largest: int,
+        patience: float = PATIENCE,
+        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._background = background
+        self._largest = largest
+        self._patience = patience
+        self._now = now
+        self._clock = clock
+        self._changes: dict[str, asyncio.Event] = {}
+        store.listeners.append(self)
+
+    def __repr__(self) -> str:
+        return f"<SharedResults: {len(self._changes)} waited for>"
+
+    # --- words of others --------------------------------------------------------------------------------------
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+        if table == TABLE and (change := self._changes.pop(key, None)) is not None:
+            change.set()
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+        for key in list(self._changes):
+            self.row_changed(TABLE, key)
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener."""
+
+    # --- finding ----------------------------------------------------------------------------------------------
+
+    async def find(
+        self, wanted: SharedResult, work: Callable[[], Awaitable[Any]], keep: Callable[[Any], bool]
+    ) -> CachedResult:
+        """The result that is kept, else that of ``work``, which one caller of all replicas does for all who ask.
+
+        The others wait for it, at most ``patience`` seconds, and then do it themselves. What ``work`` raises, or
+        ``keep`` says no to, is that caller's own.
+        """
+        found, mark = _NOTHING, None
+        with contextlib.suppress(StoreUnavailable):
+            found, mark = await self._decide(wanted)
+        if found.value is not None:
+            return found.value
+        if mark is None:
+            # Of a result that was its caller's own the others take no turns: the last would wait for all failures.
+            return CachedResult(await work(), hit=False)
+        return CachedResult(await self._lead(wanted, found.purges, mark, _Work(work, keep)), hit=False)
+
+    async def _decide(self, wanted: SharedResult) -> tuple[_Found, Row | None]:
+        """Find the result, or the mark that it is worked out here; neither: each does its own work."""
+        found, mark = await self._look(wanted), None
+        if found.value is None and not found.is_worked_out:
+            mark = await self._begin(wanted, found)
+            if mark is None:
+                found = await self._look(wanted)
+        if mark is None and found.is_worked_out:
+            found = await self._follow(wanted, found)
+            if found.is_worked_out:
+                # Whoever began has gone, or takes too long.
+                mark = await self._begin(wanted, found)
+        return found, mark
+
+    async def _follow(self, wanted: SharedResult, found: _Found) -> _Found:
+        """Wait until the result is no longer worked out elsewhere, at most ``patience`` seconds."""
+        until = self._now() + self._patience
+        while found.is_worked_out and (left := until - self._now()) > 0:
+            change = self._changes.setdefault(wanted.row, asyncio.Event())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK, left)):
+                    await change.wait()
+            found = await self._look(wanted)
+        return found
+
+    async def _look(self, wanted: SharedResult) -> _Found:
+        # Both are asked at once: a purge that was answered before this call began must count.
+        row, purge = await asyncio.gather(
+            self._store.get(TABLE, wanted.row), self._store.get(PURGES, PURGE_KEY)
+        )
+        purges = _Purges.of(purge)
+        if row is None or not row.value.startswith(_DONE) or (row.due or 0.0) <= self._clock():
+            return _Found(row, None, purges.number)
+        number, _, text = row.value[1:].partition(b" ")
+        if purges.stales(int(number), wanted.server, wanted.tool):
+            return _Found(row, None, purges.number)
+        try:
+            return _Found(row, CachedResult(wanted.decode(text), hit=True), purges.number)
+        except ValueError:
+            return _Found(row, None, purges.number)
+
+    async def _begin(self, wanted: SharedResult, found: _Found) -> Row | None:
+        """Write down that the result is worked out here; None where another caller was first, or there is no room."""
+        due = self._clock() + max(wanted.ttl, self._patience)
+        value = _WORKING + secrets.token_bytes(8)
+        most = MOST if found.row is None else None
+        try:
+            (row,) = await self._store.commit([Put(TABLE, wanted.row, value, due, found.version, most)])
+        except Conflict:
+            return None
+        return row
+
+    async def _lead(self, wanted: SharedResult, purges: int, mark: Row, work: _Work) -> Any:
+        text: bytes | None = None
+        try:
+            value = await work.run()
+            text = wanted.encode(value) if work.keep(value) else None
+            return value
+        finally:
+            if text is not None and len(text) <= self._largest:
+                ended = self._keep(wanted, mark, b"%b%d %b" % (_DONE, purges, text))
+            else:
+                ended = self._give_up(wanted, mark)
+            # Beside the answer: nobody waits for the store to have it.
+            self._background.run(ended)
+
+    async def _keep(self, wanted: SharedResult, mark: Row, value: bytes) -> None:
+        with contextlib.suppress(StoreUnavailable, Conflict):
+            due = self._clock() + wanted.ttl
+            await self._store.put(TABLE, wanted.row, value, expected=mark.version, due=due)
+        self.row_changed(TABLE, wanted.row)
+
+    async def _give_up(self, wanted: SharedResult, mark: Row) -> None:
+        with contextlib.suppress(StoreUnavailable, Conflict):
+            await self._store.delete(TABLE, wanted.row, expected=mark.version)
+        self.row_changed(TABLE, wanted.row)
+
+    # --- forgetting -------------------------------------------------------------------------------------------
+
+    async def purge(self, invalidation: Invalidation) -> None:
+        """Make the results stale that a call has outdated, on every replica. Raises StoreUnavailable."""
+        while True:
+            row = await self._store.get(PURGES, PURGE_KEY)
+            number, last = _Purges.of(row)
+            last.append(_Purge(number + 1, list(map(str, invalidation.patterns))))
+            value = orjson.dumps([number + 1, [[*each] for each in last[-KEPT_PURGES:]]])
+            with contextlib.suppress(Conflict):
+                version = ABSENT if row is None else row.version
+                await self._store.put(PURGES, PURGE_KEY, value, expected=version)
+                return
+
+    async def tidy(self) -> None:
+        """Delete results whose time is over. Raises StoreUnavailable."""
+        while rows := await self._store.overdue(TABLE, self._clock()):
+            for row in rows:
+                with contextlib.suppress(Conflict):
+                    await self._store.delete(TABLE, row.key, expected=row.version)
+
+
+class ServerResults:
+    """The shared results of one server, in the form of a cache of its own; see SharedResult for the functions."""
+
+    def __init__(
+        self,
+        results: SharedResults,
+        server: str,
+        encode: Callable[[Any], bytes | None],
+        decode: Callable[[bytes], Any],
+    ) -> None:
+        self._results = results
+        self._server = server
+        self._encode = encode
+        self._decode = decode
+
+    def __repr__(self) -> str:
+        return f"<ServerResults of {self._server!r}>"
+
+    async def find(
+        self,
+        key: str,
+        tool: str,
+        ttl: float,
+        work: Callable[[], Awaitable[Any]],
+        keep: Callable[[Any], bool] = lambda _: True,
+    ) -> CachedResult:
+        """See SharedResults."""
+        wanted = SharedResult(self._server, tool, key, ttl, self._encode, self._decode)
+        return await self._results.find(wanted, work, keep)
+
+    find_or_lead = find
+    """Work runs within the call of who does it in either case."""

@@ -1,0 +1,174 @@
+"""The rows of a store that this process knows: what remains of it while the store cannot be reached."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from adapter.state.memory import MemoryStore
+from adapter.state.port import ABSENT, Change, Conflict, Delete, Put, Row, group_of
+
+MOST = 100_000
+"""Rows that are known of a store that can be reached, those that were read or written last."""
+
+MOST_BYTES = 64 << 20
+"""Bytes of their values."""
+
+LOCAL = 1 << 52
+"""Versions of rows that were written here lie above this: they are never those of the store."""
+
+
+class RowId(NamedTuple):
+    """The place of a row."""
+
+    table: str
+    key: str
+
+
+class RememberedRows(MemoryStore):
+    """The rows that were used last, and those written here while ``is_away``.
+
+    ``bases`` are the rows that were written here, with the version that the store had of each (ABSENT for none, or
+    none that is known); ``dues`` are the due times that were moved here, by table.
+    """
+
+    def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__()
+        self.is_away = False
+        self.bases: dict[RowId, int] = {}
+        self.dues: dict[str, dict[str, float]] = {}
+        self._most = most
+        self._most_bytes = most_bytes
+        self.together: set[str] = set()
+        """Groups of which several rows were written here in one step."""
+        self._lengths = OrderedDict[RowId, int]()
+        self._bytes = 0
+        self._written = 0
+
+    def __repr__(self) -> str:
+        return f"<RememberedRows: {len(self._lengths)} known, {len(self.bases)} written here>"
+
+    # --- knowing ----------------------------------------------------------------------------------------------
+
+    def know(self, table: str, row: Row) -> None:
+        """Remember a row as the store has it; those that were not used for longest make room.
+
+        Not one that was written here.
+        """
+        place = RowId(table, row.key)
+        self.forget(place)
+        if place in self.bases or len(row.value) > self._most_bytes:
+            return
+        self._put_back(Delete(table, row.key), row)
+        self._lengths[place] = len(row.value)
+        self._bytes += len(row.value)
+        while len(self._lengths) > self._most or self._bytes > self._most_bytes:
+            self.forget(next(iter(self._lengths)))
+
+    def forget(self, place: RowId) -> None:
+        """Know nothing of a row: it is gone, or another process has changed it. What was written here stays."""
+        self._bytes -= self._lengths.pop(place, 0)
+        if place not in self.bases:
+            self._put_back(Delete(*place), None)
+
+    def row(self, place: RowId) -> Row | None:
+        """The row as it is known here."""
+        return self._rows(place.table).get(place.key)
+
+    # --- writing here -----------------------------------------------------------------------------------------
+
+    async def commit(self, changes: Sequence[Change]) -> list[Row]:
+        before = {place: self.bases.get(place) for place in map(_place, changes)}
+        try:
+            rows = await super().commit(changes)
+        except Conflict:
+            self._restore_bases(before)
+            raise
+        if self.is_away and len(changes) > 1:
+            self.together.add(group_of(changes[0].key))
+        return rows
+
+    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        there = await super().delete(table, key, expected=expected)
+        if not there:
+            # The store may have it, although it is not known here.
+            self._note(RowId(table, key), ABSENT)
+        return there
+
+    async def touch(self, table: str, dues: dict[str, float]) -> None:
+        await super().touch(table, dues)
+        if self.is_away:
+            moved = self.dues.setdefault(table, {})
+            for key, due in dues.items():
+                moved[key] = max(due, moved.get(key, due))
+
+    def _put(self, change: Put) -> Row:
+        before = self._rows(change.table).get(change.key)
+        row = super()._put(change)
+        self._written += 1
+        row = self._rows(change.table)[change.key] = replace(row, version=LOCAL + self._written)
+        self._note(_place(change), ABSENT if before is None else before.version)
+        return row
+
+    def _delete(self, change: Delete) -> None:
+        before = self._rows(change.table).get(change.key)
+        super()._delete(change)
+        self._note(_place(change), ABSENT if before is None else before.version)
+
+    def _note(self, place: RowId, version: int) -> None:
+        if self.is_away:
+            self.bases.setdefault(place, version)
+
+    def _restore_bases(self, before: Mapping[RowId, int | None]) -> None:
+        for place, version in before.items():
+            if version is None:
+                self.bases.pop(place, None)
+
+    # --- writing back -----------------------------------------------------------------------------------------
+
+    def next_back(self) -> list[RowId]:
+        """The next rows to write back: one, or all of a group that changed in one step; none if nothing is left."""
+        first = next(iter(self.bases), None)
+        if first is None:
+            return []
+        group = group_of(first.key)
+        if group not in self.together:
+            return [first]
+        return [place for place in self.bases if group_of(place.key) == group]
+
+    def written_back(self, place: RowId, was: Row | None, version: int) -> None:
+        """Note that the store has ``was`` now, at this version (ABSENT: has none); a later change here is still to be
+        written.
+        """
+        row = self.row(place)
+        if row is not was:
+            # To the end: the rows that changed meanwhile must not keep the others waiting.
+            del self.bases[place]
+            self.bases[place] = version
+            return
+        del self.bases[place]
+        if row is not None:
+            self.know(place.table, replace(row, version=version))
+
+    def lose(self, place: RowId) -> None:
+        """Forget what was written here."""
+        del self.bases[place]
+        self.forget(place)
+
+    def lose_all(self) -> Counter[str]:
+        """Forget everything. Return the number of rows that were written here, by table."""
+        lost = Counter(place.table for place in self.bases)
+        self.bases.clear()
+        self.dues.clear()
+        self.together.clear()
+        self._lengths.clear()
+        self._bytes = 0
+        self._tables.clear()
+        self._sizes.clear()
+        return lost
+
+
+def _place(change: Change) -> RowId:
+    return RowId(change.table, change.key)

@@ -1,0 +1,190 @@
+"""The processes of workers: each is forked, told to stop, killed if it does not, and its end is noticed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
+
+from adapter.edge.http.seats import EMPTY, SEATS, Seats
+from adapter.workers.serve_plan import ServePlan
+from adapter.workers.worker import CUT, LEAVE, READY, STOP, Assignment, become_worker
+
+START_SECONDS = 120.0
+"""Time that a worker gets until it serves."""
+
+STOP_SECONDS = 20.0
+"""Time beyond the grace that a worker gets to close what it has open."""
+
+
+class WorkerProcess:
+    """A worker, as its supervisor sees it. Times are those of a clock that never goes back, in seconds.
+
+    ``ready_at`` is None until it serves. After ``kill_at`` it is killed. ``silent``: it has closed its channel, so that
+    nothing more will be heard of it but its end.
+    """
+
+    def __init__(self, number: int, seat: int, pid: int, channel: socket.socket, began: float) -> None:
+        self.number = number
+        self.seat = seat
+        self.pid = pid
+        self.channel = channel
+        self.ready_at: float | None = None
+        self.kill_at: float | None = began + START_SECONDS
+        self.stopping = False
+        self.silent = False
+
+    def __repr__(self) -> str:
+        state = "stopping" if self.stopping else "starting" if self.ready_at is None else "serving"
+        return f"<WorkerProcess {self.number}: {self.pid}, {state}>"
+
+    def heard(self, now: float) -> bool:
+        """Read what the worker has to say. Returns True when it says for the first time that it serves."""
+        try:
+            words = self.channel.recv(64)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            words = b""
+        self.silent = not words
+        if READY not in words or self.ready_at is not None:
+            return False
+        self.ready_at = now
+        if not self.stopping:
+            self.kill_at = None
+        return True
+
+    def stop(self, kill_at: float, *, replaced: bool = False) -> None:
+        """Ask it to stop, and let it live until ``kill_at`` at most. ``replaced``: another serves in its place."""
+        self._tell(LEAVE if replaced else STOP)
+        self.stopping = True
+        self.kill_at = kill_at
+
+    def cut(self, kill_at: float) -> None:
+        """Ask it to stop without waiting for requests under way."""
+        self._tell(CUT)
+        self.stopping = True
+        self.kill_at = kill_at
+
+    def kill(self) -> None:
+        self.kill_at = None
+        # It is not reaped before its end is noticed here, so the number is nobody else's.
+        os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of the channel of a worker that has ended."""
+        self.channel.close()
+
+    def _tell(self, word: bytes) -> None:
+        try:
+            self.channel.send(word)
+        except OSError:
+            return  # it is ending, and its end will be noticed
+
+
+class Fleet:
+    """All workers that run. ``forget`` closes in a child what it has of the supervisor's besides."""
+
+    def __init__(self, forget: Callable[[], None]) -> None:
+        self.seats = Seats()
+        self._forget = forget
+        self._workers: dict[int, WorkerProcess] = {}
+
+    def __repr__(self) -> str:
+        return f"<Fleet: {[*self._workers.values()]}>"
+
+    def __iter__(self) -> Iterator[WorkerProcess]:
+        return iter([*self._workers.values()])
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def begin(
+        self, number: int, plan: ServePlan, sockets: Sequence[socket.socket], now: float, *, first: bool
+    ) -> WorkerProcess:
+        """Start a worker. The ``first`` of all reports what the settings give reason to warn of."""
+        seat = next(each for each in range(SEATS) if each not in {worker.seat for worker in self})
+        own, its = socket.socketpair()
+        own.setblocking(False)
+        # A signal that comes between the fork and the worker's own handlers is the worker's alone.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                own.close()
+                self.forget_all()
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+                _end_as(
+                    lambda: become_worker(Assignment(number, plan, sockets, self.seats, seat, its, first))
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        its.close()
+        worker = self._workers[pid] = WorkerProcess(number, seat, pid, own, now)
+        return worker
+
+    def forget_all(self) -> None:
+        """Close what belongs to the supervisor, in a child of it: a worker learns of the supervisor's end by the end of
+        its channel, which nobody else may hold open.
+        """
+        for worker in self:
+            worker.close()
+        self._forget()
+
+    def ended(self) -> list[tuple[WorkerProcess, int]]:
+        """The workers that have ended since the last time, with their exit status, below 0 for a signal.
+
+        In a container this process is the parent of all that have lost theirs, so it reaps what is no worker too.
+        """
+        found = []
+        while (ended := _reaped()) is not None:
+            pid, status = ended
+            worker = self._workers.pop(pid, None)
+            if worker is not None:
+                found.append((worker, os.waitstatus_to_exitcode(status)))
+                self.seats.put(worker.seat, EMPTY)
+        return found
+
+    def overdue(self, now: float) -> list[WorkerProcess]:
+        """Kill the workers whose time is over, and return them."""
+        late = [each for each in self if each.kill_at is not None and each.kill_at <= now]
+        for worker in late:
+            worker.kill()
+        return late
+
+    @property
+    def next_deadline(self) -> float | None:
+        """The time at which a worker will be overdue."""
+        return min((each.kill_at for each in self if each.kill_at is not None), default=None)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+
+
+def _reaped() -> tuple[int, int] | None:
+    """A child that has ended, and its status; None if there is none."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, status) if pid else None
+
+
+def _end_as(work: Callable[[], int]) -> NoReturn:
+    """Do the work of this process, and end it without what the supervisor does at its own end."""
+    status = 1
+    try:
+        status = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                continue
+        os._exit(status)

@@ -1,0 +1,98 @@
+"""What workers serve, as far as their supervisor has to know it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from adapter.settings.cores import worker_count
+from adapter.settings.file.forked_call import ForkedCall
+
+if TYPE_CHECKING:
+    # A supervisor does not load the classes of settings.
+    from adapter.settings.file.reading import ReadSettings
+
+
+class ServePlan(NamedTuple):
+    """The settings that a supervisor needs, and all of them, pickled, for workers (ReadSettings).
+
+    ``grace`` is ``core.shutdown_grace_seconds``. ``programs``: programs of the same user run beside the workers.
+    ``locked`` is the ``storage.root`` that only one adapter may use, "" where nobody looks.
+    """
+
+    workers: int
+    host: str
+    port: int
+    grace: float
+    log_level: str
+    programs: bool
+    locked: str
+    settings: bytes
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
+    """The plan that the settings mean on this machine."""
+    core, root = read.settings.core, read.settings.storage.root
+    has_files = any(server.adapters for server in read.settings.servers)
+    return ServePlan(
+        worker_count(core.workers),
+        core.host,
+        core.port,
+        core.shutdown_grace_seconds,
+        core.log_level,
+        programs,
+        str(root.absolute()) if has_files and read.settings.root_lock == "exclusive" else "",
+        pickle.dumps(read),
+    )
+
+
+class PlanRefused(Exception):
+    """The settings cannot be used. ``status`` is the exit status of a start that fails for that.
+
+    ``sentence`` is empty where all has been said already.
+    """
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[PlanRefused], tuple[str, int]]:
+        return PlanRefused, (self.sentence, self.status)
+
+
+class PlanReading:
+    """A reading of the plan in a child process, which takes with it what only reading needs.
+
+    ``read`` is called there, after ``prepare``, and may raise PlanRefused.
+    """
+
+    def __init__(self, read: Callable[[], ServePlan], prepare: Callable[[], None]) -> None:
+        self._call = ForkedCall(lambda: pickle.dumps(_outcome(read)), prepare)
+
+    def fileno(self) -> int:
+        """A descriptor that can be read once there is a result."""
+        return self._call.fileno()
+
+    def result(self) -> ServePlan:
+        """Wait for the plan. May be called once. Raises PlanRefused."""
+        answer = self._call.result()
+        if not answer:
+            raise PlanRefused("the process that reads the settings has failed", 1)
+        outcome = pickle.loads(answer)  # noqa: S301 - it comes from this program, over a pipe of its own
+        if isinstance(outcome, PlanRefused):
+            raise outcome
+        plan: ServePlan = outcome
+        return plan
+
+
+def _outcome(read: Callable[[], ServePlan]) -> ServePlan | PlanRefused:
+    try:
+        return read()
+    except PlanRefused as refused:
+        return refused

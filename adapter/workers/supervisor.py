@@ -1,0 +1,382 @@
+"""The process that starts, watches and replaces workers, and handles no request.
+
+Between two events it waits in one place. Everything that it decides is decided by what has ended, what serves, what a
+signal asks for, and what time it is.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess
+from adapter.workers.port import open_sockets
+from adapter.workers.rolling import Rolling
+from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan
+from adapter.workers.signals import SignalInbox
+from adapter.workers.storage_lock import WAIT_SECONDS, RootTaken, StorageLock
+
+if TYPE_CHECKING:
+    # The log is most of what this process has in memory, and seldom has anything to say.
+    from structlog.typing import FilteringBoundLogger
+
+STEADY_SECONDS = 10.0
+"""Time that a worker serves after which its end has nothing to do with its start."""
+
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+"""Seconds before a worker is started again that has ended twice in a row; each time twice as long."""
+
+MOST_FAILED_STARTS = 3
+"""Workers in a row that may end before they serve, while no other serves; then the supervisor gives up."""
+
+ReadPlan = Callable[[], ServePlan]
+
+
+def delay_after(failures: int) -> float:
+    """Seconds to wait after so many ends in a row; the first costs nothing."""
+    return 0.0 if failures < 2 else float(min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(failures - 2, 30)))
+
+
+@dataclass
+class WorkerSlot:
+    """The place of one worker. ``failures`` are its ends in a row, each soon after it had begun."""
+
+    worker: WorkerProcess | None = None
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class WorkerSupervisor:
+    """Serves ``plan`` until it is told to stop. ``read_again`` reads the plan anew, in a child process.
+
+    ``now`` is a clock that never goes back, in seconds.
+    """
+
+    def __init__(
+        self,
+        plan: ServePlan,
+        sockets: Sequence[socket.socket],
+        read_again: ReadPlan,
+        logger: Callable[[], FilteringBoundLogger],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._locks: dict[str, StorageLock] = {}
+        self._plan = plan
+        self._sockets = sockets
+        self._read_again = read_again
+        self._log = logger
+        self._now = now
+        self._inbox = SignalInbox()
+        self._selector = selectors.DefaultSelector()
+        self._fleet = Fleet(self._forget)
+        self._slots = {number: WorkerSlot() for number in range(1, plan.workers + 1)}
+        self._rolling: Rolling | None = None
+        self._reading: PlanReading | None = None
+        self._roll_again = False
+        self._failed_starts = 0
+        self._begun = False
+        self._stops = 0
+        self._status = 0
+
+    def __repr__(self) -> str:
+        return f"<WorkerSupervisor of {self._fleet!r}>"
+
+    def run(self) -> int:
+        """Return the exit status: 0 after a stop that was asked for, 1 if no worker can serve."""
+        try:
+            self._lock(self._plan, WAIT_SECONDS)
+        except RootTaken as taken:
+            self._log().error("the store of files cannot be used", why=str(taken), setting="storage.root")
+            return 1
+        with self._inbox:
+            self._selector.register(self._inbox, selectors.EVENT_READ, self._signalled)
+            while len(self._fleet) or not self._stops:
+                self._start_what_is_due()
+                for key, _ in self._selector.select(self._patience()):
+                    key.data()
+                # Each look is cheap, and a signal may have come while something else was done.
+                self._notice_ends()
+                for worker in self._fleet.overdue(self._now()):
+                    self._log().warning("a worker did not end in time and is killed", number=worker.number)
+            self._selector.close()
+        return self._status
+
+    def _forget(self) -> None:
+        """Let go in a child of what is the supervisor's own."""
+        self._selector.close()
+        self._inbox.forget()
+
+    def _forget_everything(self) -> None:
+        self._fleet.forget_all()
+        _close(self._sockets)
+
+    def _patience(self) -> float | None:
+        """The seconds until something is due; None: for ever."""
+        times = [slot.not_before for slot in self._slots.values() if slot.worker is None and self._begun]
+        if not self._begun:
+            times = [slot.not_before for slot in self._slots.values() if slot.worker is None][:1]
+            times = times if not len(self._fleet) else []
+        if self._rolling is not None and not self._rolling.waits:
+            times.append(self._rolling.not_before)
+        if self._stops:
+            times = []
+        if (deadline := self._fleet.next_deadline) is not None:
+            times.append(deadline)
+        return max(0.0, min(times) - self._now()) if times else None
+
+    def _lock(self, plan: ServePlan, wait: float) -> None:
+        """Take the lock of the plan's files, and keep it: workers may still use them. Raises RootTaken."""
+        if plan.locked and plan.locked not in self._locks:
+            self._locks[plan.locked] = StorageLock(Path(plan.locked), wait)
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    def _start_what_is_due(self) -> None:
+        """Start the workers that are missing. The others wait until the first has served: what is in its way is in
+        everybody's.
+        """
+        if self._stops:
+            return
+        self._roll_on()
+        now = self._now()
+        for number, slot in self._slots.items():
+            if slot.worker is not None or slot.not_before > now or self._is_incoming(number):
+                continue
+            if not self._begun and len(self._fleet):
+                return
+            slot.worker = self._begin(number, self._plan, self._sockets)
+            if slot.worker is None:
+                slot.not_before = now + LONGEST_DELAY
+
+    def _is_incoming(self, number: int) -> bool:
+        incoming = self._rolling.incoming if self._rolling is not None else None
+        return incoming is not None and incoming.number == number
+
+    def _begin(self, number: int, plan: ServePlan, sockets: Sequence[socket.socket]) -> WorkerProcess | None:
+        """Start a worker; None where the system allows no further process now."""
+        first = not self._begun or (self._rolling is not None and not self._rolling.taken)
+        try:
+            worker = self._fleet.begin(number, plan, sockets, self._now(), first=first)
+        except OSError as error:
+            self._log().error("a worker cannot be started", number=number, why=error.strerror or str(error))
+            return None
+        self._selector.register(worker.channel, selectors.EVENT_READ, partial(self._heard, worker))
+        return worker
+
+    def _heard(self, worker: WorkerProcess) -> None:
+        """A worker has something to say, or its end of the channel is closed."""
+        if worker.heard(self._now()):
+            self._serves(worker)
+        elif worker.silent:
+            self._selector.unregister(worker.channel)
+
+    def _serves(self, worker: WorkerProcess) -> None:
+        self._begun = True
+        self._failed_starts = 0
+        rolling = self._rolling
+        if rolling is None or rolling.incoming is not worker or self._stops:
+            return
+        rolling.incoming, rolling.taken, rolling.failures = None, True, 0
+        self._plan, before = rolling.plan, self._sockets
+        self._sockets = rolling.sockets
+        if before is not rolling.sockets:
+            _close(before)
+        slot = self._slots.setdefault(worker.number, WorkerSlot())
+        slot.worker, old = worker, slot.worker
+        slot.failures = 0
+        if old is not None:
+            self._stop(old, replaced=True)
+            rolling.leaving = old
+
+    # --- ends ---------------------------------------------------------------------------------------------------
+
+    def _notice_ends(self) -> None:
+        for worker, status in self._fleet.ended():
+            if not worker.silent:
+                self._selector.unregister(worker.channel)
+            worker.close()
+            self._ended(worker, status)
+
+    def _ended(self, worker: WorkerProcess, status: int) -> None:
+        rolling, now = self._rolling, self._now()
+        slot = self._slots.get(worker.number)
+        if slot is not None and slot.worker is worker:
+            slot.worker = None
+        if rolling is not None and rolling.leaving is worker:
+            rolling.leaving = None
+        if self._stops or worker.stopping:
+            return
+        if rolling is not None and rolling.incoming is worker:
+            self._incoming_failed(rolling, status)
+            return
+        lived = 0.0 if worker.ready_at is None else now - worker.ready_at
+        self._failed_starts += worker.ready_at is None
+        if slot is not None:
+            slot.failures = 1 if lived >= STEADY_SECONDS else slot.failures + 1
+            slot.not_before = now + delay_after(slot.failures)
+            self._log().warning(
+                "a worker has ended and is started again",
+                number=worker.number,
+                process=worker.pid,
+                status=status,
+                after=round(slot.not_before - now, 1),
+            )
+        serving = any(each.ready_at is not None for each in self._fleet)
+        if self._failed_starts >= MOST_FAILED_STARTS and not serving:
+            self._log().error("no worker can serve; giving up", starts=self._failed_starts)
+            self._status = 1
+            self._stop_all()
+
+    def _incoming_failed(self, rolling: Rolling, status: int) -> None:
+        if rolling.failed(self._now(), delay_after(rolling.failures + 1)):
+            return
+        self._log().error(
+            "a new worker could not serve, the others go on", status=status, left=len(rolling.numbers)
+        )
+        if rolling.sockets is not self._sockets:
+            _close(rolling.sockets)
+        self._rolling = None
+
+    # --- signals ------------------------------------------------------------------------------------------------
+
+    def _signalled(self) -> None:
+        for number in self._inbox.take():
+            if number in (signal.SIGINT, signal.SIGTERM):
+                self._stop_all()
+            elif number == signal.SIGHUP and not self._stops:
+                self._read_plan()
+
+    def _stop_all(self) -> None:
+        """Stop at the first time, without grace at the second, and by force at the third."""
+        self._stops += 1
+        if self._stops == 1:
+            _close(self._sockets)
+            if self._rolling is not None and self._rolling.sockets is not self._sockets:
+                _close(self._rolling.sockets)
+        for worker in self._fleet:
+            if self._stops == 1:
+                self._stop(worker)
+            elif self._stops == 2:
+                worker.cut(self._now() + STOP_SECONDS)
+            else:
+                worker.kill()
+
+    def _stop(self, worker: WorkerProcess, *, replaced: bool = False) -> None:
+        worker.stop(self._now() + self._plan.grace + STOP_SECONDS, replaced=replaced)
+
+    # --- rolling ------------------------------------------------------------------------------------------------
+
+    def _read_plan(self) -> None:
+        """Read the settings again; what comes of it is heard of later."""
+        if self._reading is not None or self._rolling is not None:
+            self._roll_again = True
+            return
+        try:
+            self._reading = PlanReading(self._read_again, self._forget_everything)
+        except OSError as error:
+            self._log().error("the settings cannot be read", why=error.strerror or str(error))
+            return
+        self._selector.register(self._reading, selectors.EVENT_READ, self._plan_read)
+
+    def _plan_read(self) -> None:
+        reading, self._reading = self._reading, None
+        assert reading is not None, "it is what was heard of"
+        self._selector.unregister(reading)
+        try:
+            plan = reading.result()
+            self._lock(plan, 0)
+            sockets = self._sockets
+            if plan.address != self._plan.address:
+                sockets = open_sockets(*plan.address)
+        except (PlanRefused, RootTaken) as refused:
+            self._log().error(
+                "the settings cannot be used, workers go on with the old ones", why=str(refused)
+            )
+        except OSError as error:
+            why = error.strerror or str(error)
+            self._log().error("cannot listen, workers go on at the old address", why=why, setting="core.port")
+        else:
+            if not self._stops:
+                self._rolling = Rolling(plan, sockets)
+                self._log().info("workers are replaced one by one", workers=plan.workers)
+
+    def _roll_on(self) -> None:
+        """Begin the next replacement, if nothing is waited for, or end the rolling."""
+        rolling = self._rolling
+        if rolling is None or rolling.waits or rolling.not_before > self._now():
+            return
+        if rolling.numbers:
+            rolling.incoming = self._begin(rolling.numbers[0], rolling.plan, rolling.sockets)
+            if rolling.incoming is None:
+                rolling.not_before = self._now() + LONGEST_DELAY
+            else:
+                rolling.numbers.popleft()
+            return
+        for number in [each for each in self._slots if each > rolling.plan.workers]:
+            worker = self._slots.pop(number).worker
+            if worker is not None:
+                self._stop(worker, replaced=True)
+        self._rolling = None
+        self._log().info("all workers have been replaced", workers=rolling.plan.workers)
+        if self._roll_again:
+            self._roll_again = False
+            self._read_plan()
+
+
+def _close(sockets: Sequence[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+def supervise(read: ReadPlan, read_again: ReadPlan) -> int:
+    """Serve with several workers until SIGINT or SIGTERM, and replace them at SIGHUP.
+
+    ``read`` reads the plan at start and ``read_again`` later, both in a child process; they may raise PlanRefused.
+    Returns the exit status. Raises PlanRefused for a start that fails.
+    """
+    plan = PlanReading(read, _nothing).result()
+    if plan.programs:
+        _hide_memory()
+    logger = cache(partial(_logger, plan.log_level))
+    try:
+        sockets = open_sockets(*plan.address)
+    except OSError as error:
+        why = error.strerror or str(error)
+        logger().error("cannot listen", host=plan.host, port=plan.port, why=why, setting="core.port")
+        return 1
+    return WorkerSupervisor(plan, sockets, read_again, logger).run()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _logger(level: str) -> FilteringBoundLogger:
+    from adapter import log
+
+    log.configure(level)
+    return log.get_logger("adapter.workers")
+
+
+_PR_SET_DUMPABLE = 4
+"""linux/prctl.h."""
+
+
+def _hide_memory() -> None:
+    """Make the memory of this process, which holds every secret, unreadable for programs of its user.
+
+    A worker reports it where the system has no such switch.
+    """
+    # Late: only programs ask for it.
+    import ctypes
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

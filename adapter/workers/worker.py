@@ -1,0 +1,123 @@
+"""A worker: what it is given at the fork, the words between it and its supervisor, and its work."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from adapter.edge.http.seats import Seats
+from adapter.workers.serve_plan import ServePlan
+
+if TYPE_CHECKING:
+    # A worker imports what serves after the fork.
+    import asyncio
+
+    from adapter.app.build import App
+    from adapter.edge.http.grace import Grace
+    from adapter.edge.http.listener import Listener
+    from adapter.settings.file.reading import ReadSettings
+
+READY = b"r"
+"""A worker says this when it serves."""
+
+STOP = b"s"
+"""Its supervisor says this to have it stop within the grace; so does the end of the channel."""
+
+LEAVE = b"l"
+"""The same, and there is no hurry, because another worker serves in its place."""
+
+CUT = b"c"
+"""Its supervisor says this to have it stop without grace."""
+
+
+LEAVING_IDLE_SECONDS = 5.0
+"""Time without a request after which a worker that leaves closes a connection."""
+
+
+class Assignment(NamedTuple):
+    """The work of one worker.
+
+    ``sockets`` are listening, ``seat`` is the worker's among ``seats``, and ``channel`` leads to its supervisor.
+    ``first``: nobody else has reported what there is to report of the settings.
+    """
+
+    number: int
+    plan: ServePlan
+    sockets: Sequence[socket.socket]
+    seats: Seats
+    seat: int
+    channel: socket.socket
+    first: bool
+
+
+def become_worker(assignment: Assignment) -> int:
+    """Serve until the supervisor says so or has gone. Returns the exit status of this process."""
+    # As at every start: code is no garbage.
+    gc.disable()
+    from adapter import log
+    from adapter.app.serve import serve
+
+    log.identify(worker=assignment.number, pid=os.getpid())
+    read: ReadSettings = pickle.loads(assignment.plan.settings)  # noqa: S301 - this program's own, from its memory
+    return serve(read.settings, read.cautions if assignment.first else None, Supervised(assignment))
+
+
+class Supervised:
+    """The owner of a worker's process: it listens where all workers do, and stops when its supervisor says so.
+
+    A signal to the whole group of processes is the supervisor's affair. SIGTERM to a worker alone stops it, and the
+    supervisor puts another in its place.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._stop: Callable[[], None]
+        self._grace: Grace
+
+    def attend(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], grace: Grace) -> None:
+        """Call ``stop`` when the worker is to stop, and cut the ``grace`` when it is to do so at once."""
+        self._stop, self._grace = stop, grace
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            # Not ignored: programs that are started would ignore it too.
+            loop.add_signal_handler(number, _pass_over)
+        self._assignment.channel.setblocking(False)
+        loop.add_reader(self._assignment.channel.fileno(), self._hear, loop)
+
+    def _hear(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            words = self._assignment.channel.recv(64)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            words = b""
+        if not words:
+            loop.remove_reader(self._assignment.channel.fileno())
+        if LEAVE in words:
+            self._grace.idle_seconds = LEAVING_IDLE_SECONDS
+        if CUT in words:
+            self._grace.cut()
+        self._stop()
+
+    async def listen(self, app: App) -> Listener:
+        """Accept connections from the port of all workers."""
+        from adapter.app.run import join_port
+        from adapter.edge.http.shared_sockets import SharedSockets
+
+        each = self._assignment
+        return join_port(app, SharedSockets(each.sockets, each.seats, each.seat))
+
+    def serving(self) -> None:
+        """Say that the worker serves."""
+        with contextlib.suppress(OSError):
+            self._assignment.channel.send(READY)
+
+
+def _pass_over() -> None:
+    return None

@@ -1,0 +1,356 @@
+"""Several processes on one port: what clients meet while workers are killed, replaced and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import aiohttp
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.e2e.files_server import drawing
+from tests.e2e.filing import ADAPTERS, sha256
+from tests.e2e.processes import adapter, server, start
+from tests.e2e.supervised import PATIENCE, Load, Scripted, Supervised, supervised
+from tests.e2e.test_files_kill import Session
+from tests.edge.raw import RawClient, RawUpstream, error_of, modern_body, modern_fields, read_body, result
+from tests.ports import free_port
+
+pytestmark = pytest.mark.e2e
+
+
+async def waiting_call(one: Supervised) -> RawClient:
+    """A client whose call has reached the upstream, which answers it when the test says so."""
+    client = await RawClient(one.port).__aenter__()
+    await client.send("POST", modern_body("wait", 7), **modern_fields("wait"))
+    async with asyncio.timeout(PATIENCE):
+        await one.script.waiting.wait()
+    return client
+
+
+async def answer_of(client: RawClient) -> tuple[int, bytes]:
+    """Status and body of the call that is under way."""
+    async with asyncio.timeout(PATIENCE):
+        head = await client.head()
+        return head.status, await read_body(client.reader, head)
+
+
+def is_alive(pid: int) -> bool:
+    """True for a process that has not ended; one that has, and that nobody has reaped, is a zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def refuses(one: Supervised) -> bool:
+    """True if nobody listens on the port."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", one.port)
+    except OSError:
+        return True
+    writer.transport.abort()
+    return False
+
+
+async def until_refused(one: Supervised) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await refuses(one):
+            await asyncio.sleep(0.02)
+
+
+async def test_every_worker_serves_and_says_so(tmp_path: Path) -> None:
+    """Connections are spread over all workers, each line of the log names its own, and the supervisor is none."""
+    async with supervised(tmp_path, workers=3, access_log=True) as one:
+        assert len(one.workers) == 3 and one.pid not in one.workers
+        clients = [await RawClient(one.port).__aenter__() for _ in range(12)]
+        for number, client in enumerate(clients):
+            assert (await client.modern_call(number=number))[1] == result(number)
+        await one.until(lambda: len(one.logged("exchange")) == 12)
+        said = {(line["worker"], line["pid"]) for line in one.logged("exchange")}
+        assert {pid for _, pid in said} == set(one.workers)
+        assert {number for number, _ in said} == {1, 2, 3}
+        for client in clients:
+            client.close()
+
+
+async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    """Calls on its connections break off; nobody else notices, and no connection is refused."""
+    async with supervised(tmp_path) as one:
+        load = Load(one.port)
+        async with load.running():
+            await load.more(50)
+            victim, other = one.workers
+            os.kill(victim, signal.SIGKILL)
+            await one.serving(3)
+            await load.more(50)
+        assert set(load.outcomes) <= {"ok", "broken"}, load.outcomes
+        assert load.outcomes["broken"] <= load.clients
+        assert other in one.workers and victim not in one.workers and len(one.workers) == 2
+        (line,) = one.logged("a worker has ended and is started again")
+        assert (line["process"], line["status"]) == (victim, -signal.SIGKILL)
+
+
+async def test_the_port_is_there_while_no_worker_is(tmp_path: Path) -> None:
+    """Who connects then waits for the next worker."""
+    async with supervised(tmp_path) as one:
+        for pid in one.workers:
+            os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE), RawClient(one.port) as client:
+            assert (await client.modern_call(number=7))[1] == result(7)
+
+
+async def test_workers_are_replaced_without_a_loss(tmp_path: Path) -> None:
+    """SIGHUP under load: no connection is refused, no call is lost, and a long call ends on the old worker."""
+    async with supervised(tmp_path, shutdown_grace_seconds=60) as one:
+        before = one.workers
+        client = await waiting_call(one)
+        load = Load(one.port)
+        async with load.running():
+            await load.more(50)
+            os.kill(one.pid, signal.SIGHUP)
+            await one.serving(3)
+            await load.more(50)
+            one.script.go.set()
+            assert await answer_of(client) == (200, result(7))
+            await one.until(lambda: bool(one.logged("all workers have been replaced")))
+            await load.more(50)
+        assert set(load.outcomes) == {"ok"}, load.outcomes
+        assert len(one.workers) == 2 and not set(before) & set(one.workers)
+        client.close()
+
+
+async def test_new_settings_are_taken(tmp_path: Path) -> None:
+    """Number of workers and everything else: what the file says now."""
+    async with supervised(tmp_path) as one:
+        path = tmp_path / "adapter.json"
+        settings = json.loads(path.read_text())
+        settings["servers"][0]["mount_path"] = "/other"
+        settings["core"] |= {"workers": 3}
+        path.write_text(json.dumps(settings))
+        os.kill(one.pid, signal.SIGHUP)
+        await one.until(lambda: bool(one.logged("all workers have been replaced")))
+        assert len(one.workers) == 3
+        async with RawClient(one.port) as client:
+            head, _ = await client.request("POST", modern_body(), "/other", **modern_fields())
+            assert head.status == 200
+        settings["core"] |= {"workers": 1}
+        path.write_text(json.dumps(settings))
+        os.kill(one.pid, signal.SIGHUP)
+        await one.until(lambda: len(one.logged("all workers have been replaced")) == 2)
+        await one.until(lambda: len(one.workers) == 1)
+
+
+async def test_settings_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
+    """One line says what is wrong with them, and the workers go on."""
+    async with supervised(tmp_path) as one:
+        before = one.workers
+        path = tmp_path / "adapter.json"
+        path.write_text(path.read_text().replace('"mount_path"', '"mount_pth"'))
+        os.kill(one.pid, signal.SIGHUP)
+        event = "the settings cannot be used, workers go on with the old ones"
+        await one.until(lambda: bool(one.logged(event)))
+        (line,) = one.logged(event)
+        assert "mount_pth" in line["why"]
+        assert one.workers == before
+        async with RawClient(one.port) as client:
+            assert (await client.modern_call(number=7))[1] == result(7)
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+async def test_a_stop_waits_for_calls(tmp_path: Path, whole_group: bool) -> None:
+    """SIGTERM to the supervisor, or to everybody as systemd does: the port closes, the call ends, the status is 0."""
+    async with supervised(tmp_path, shutdown_grace_seconds=60) as one:
+        client = await waiting_call(one)
+        workers = one.workers
+        (os.killpg if whole_group else os.kill)(one.pid, signal.SIGTERM)
+        await until_refused(one)
+        one.script.go.set()
+        assert await answer_of(client) == (200, result(7))
+        assert await one.ended() == 0
+        assert not any(map(is_alive, workers))
+        client.close()
+
+
+async def test_a_second_signal_cuts_calls(tmp_path: Path) -> None:
+    """The client is told under its id."""
+    async with supervised(tmp_path, shutdown_grace_seconds=60) as one:
+        client = await waiting_call(one)
+        os.kill(one.pid, signal.SIGTERM)
+        await until_refused(one)
+        os.kill(one.pid, signal.SIGTERM)
+        status, body = await answer_of(client)
+        assert (status, error_of(body)["code"], error_of(body)["id"]) == (503, -32016, 7)
+        assert await one.ended() == 0
+        client.close()
+
+
+async def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
+    """After kill -9 of it the port is free at once, and its workers have gone when their calls have ended."""
+    async with supervised(tmp_path, shutdown_grace_seconds=60) as one:
+        client = await waiting_call(one)
+        workers = one.workers
+        os.kill(one.pid, signal.SIGKILL)
+        await until_refused(one)
+        one.script.go.set()
+        assert await answer_of(client) == (200, result(7))
+        await one.until(lambda: not any(map(is_alive, workers)))
+        client.close()
+
+
+async def test_a_worker_that_is_asked_to_stop_is_replaced(tmp_path: Path) -> None:
+    """SIGTERM to one of them is a stop without loss of that one."""
+    async with supervised(tmp_path) as one:
+        load = Load(one.port)
+        async with load.running():
+            await load.more(50)
+            victim = one.workers[0]
+            os.kill(victim, signal.SIGTERM)
+            await one.serving(3)
+            await one.until(lambda: victim not in one.workers)
+            await load.more(50)
+        assert set(load.outcomes) == {"ok"}, load.outcomes
+        assert len(one.workers) == 2
+
+
+async def test_a_start_that_always_fails_is_given_up(tmp_path: Path) -> None:
+    """The workers say why; then the process ends with status 1, as one without workers does."""
+    state = tmp_path / "foreign.sqlite3"
+    with closing(sqlite3.connect(state)) as foreign, foreign:
+        foreign.execute("CREATE TABLE theirs (id)")
+    settings = {
+        "core": {"workers": 2, "port": free_port()},
+        "storage": {"root": str(tmp_path / "data")},
+        "state_persistence": {"disk": {"local_path": str(state)}},
+        "servers": [{"id": "up", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}],
+    }
+    config, log = tmp_path / "adapter.json", tmp_path / "adapter.log"
+    config.write_text(json.dumps(settings))
+    running = await start([sys.executable, "-m", "adapter", "serve", "--config", config], log)
+    async with asyncio.timeout(PATIENCE):
+        await running.process.communicate()
+    assert running.process.returncode == 1
+    assert log.read_text().count("a database of another program") == 3
+    assert "no worker can serve; giving up" in log.read_text()
+
+
+async def test_one_worker_has_no_supervisor(tmp_path: Path) -> None:
+    """The default: the process that was started is the one that serves, and has no child."""
+    async with adapter(
+        tmp_path, "http://127.0.0.1:9/mcp", core={"upstream_ping": {"enabled": False}}
+    ) as front:
+        assert front.running is not None
+        pid = front.running.process.pid
+        assert Path(f"/proc/{pid}/task/{pid}/children").read_text() == ""
+
+
+async def test_a_watched_file_replaces_workers_without_a_loss(tmp_path: Path) -> None:
+    """``serve --watch`` asks the supervisor, which stays: no connection is refused meanwhile."""
+    script = Scripted()
+    up = RawUpstream(script)
+    await up.start()
+    port, config = free_port(), tmp_path / "watched" / "adapter.json"
+    config.parent.mkdir()
+    settings = {
+        "core": {"workers": 2, "port": port, "upstream_ping": {"enabled": False}},
+        "storage": {"root": str(tmp_path / "data")},
+        "servers": [{"id": "up", "mount_path": "/mcp", "upstream": {"url": up.url}}],
+    }
+    config.write_text(json.dumps(settings))
+    argv: list[str | Path] = [sys.executable, "-m", "adapter", "serve", "--watch", "--config", config]
+    watcher = await start(argv, tmp_path / "adapter.log")
+    load = Load(port)
+
+    async def logged(event: str, times: int = 1) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while watcher.log.read_text().count(f'"{event}"') < times:
+                await asyncio.sleep(0.02)
+
+    try:
+        await logged("serving", 2)
+        async with load.running():
+            await load.more(20)
+            config.write_text(json.dumps(settings, indent=1))
+            await logged("all workers have been replaced")
+            await load.more(20)
+    finally:
+        await watcher.stop()
+        await up.stop()
+    assert set(load.outcomes) == {"ok"}, load.outcomes
+    assert watcher.process.returncode == 0
+
+
+async def test_a_session_is_served_by_every_worker(tmp_path: Path) -> None:
+    """Opened on one connection, used on others, and ended on one: then it is unknown everywhere within a moment."""
+    async with supervised(tmp_path, workers=2, access_log=True) as one:
+        async with RawClient(one.port) as opener:
+            await opener.initialize()
+            session = opener.session
+        clients = [await RawClient(one.port).__aenter__() for _ in range(8)]
+        for number, client in enumerate(clients):
+            client.session = session
+            head, body = await client.call(number=number)
+            assert (head.status, body) == (200, result(number))
+        await one.until(lambda: {line["worker"] for line in one.logged("exchange")} == {1, 2})
+        head, _ = await clients[0].request("DELETE")
+        assert head.status == 200
+        async with asyncio.timeout(1):
+            for client in clients:
+                while (await client.call())[0].status != 404:
+                    await asyncio.sleep(0.01)
+        for client in clients:
+            client.close()
+        assert one.upstream.opened == 1
+
+
+async def test_an_sdk_client_does_not_notice_workers(tmp_path: Path) -> None:
+    """The official client opens connections as it likes, and its session goes on while workers are replaced."""
+    async with (
+        supervised(tmp_path) as one,
+        streamable_http_client(one.front.url) as streams,
+        ClientSession(streams[0], streams[1]) as client,
+    ):
+        await client.initialize()
+        await asyncio.gather(*(client.call_tool("tool", {}) for _ in range(6)))
+        for _ in range(20):
+            assert (await client.call_tool("tool", {})).content[0].type == "text"
+        os.kill(one.pid, signal.SIGHUP)
+        await one.until(lambda: bool(one.logged("all workers have been replaced")))
+        for _ in range(20):
+            assert (await client.call_tool("tool", {})).content[0].type == "text"
+
+
+async def test_files_are_everybody_s(tmp_path: Path) -> None:
+    """Uploaded, consumed, produced and downloaded on a connection each, which different workers have."""
+    async with (
+        server("tests.e2e.files_server", tmp_path) as files,
+        adapter(tmp_path, files.url, adapters=ADAPTERS, core={"workers": 3}) as front,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http,
+    ):
+        await Supervised(front, RawUpstream(Scripted()), Scripted()).serving(3)
+        for seed in range(4):
+            session = Session(http, front.url)
+            await session.open()
+            content = drawing(seed, 10_000)
+            assert await session.upload(content) == 200
+            (handle,) = session.promised
+            read = await session.call("digest", path=handle)
+            assert read["content"][0]["text"].startswith(f"{sha256(content)} {len(content)}")
+            made = await session.call("draw", seed=seed, size=5_000, filename="drawing.bin")
+            (uri,) = [
+                each["uri"]
+                for each in (await session.ask("resources/list"))["resources"]
+                if "drawing" in each["uri"]
+            ]
+            (found,) = (await session.ask("resources/read", uri=uri))["contents"]
+            assert base64.b64decode(found["blob"]) == drawing(seed, 5_000), made
+            await session.delete()

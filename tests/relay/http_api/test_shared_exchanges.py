@@ -1,0 +1,139 @@
+"""Exchanges of other replicas: told while somebody watches, to those who may see them, and never kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.http_api.recent_exchanges import WATCHERS, Recent, Subscription
+from adapter.relay.http_api.shared_exchanges import ENDED, FRESH, LARGEST, WATCHED, SharedExchanges
+from tests.relay.relaying import Clock
+from tests.state.shared import ReplicaStore, SharedMemory
+
+
+def line(number: int = 1, name: str = "click") -> dict[str, Any]:
+    return {
+        "at": 1.0,
+        "server": "one",
+        "http": "POST",
+        "method": "tools/call",
+        "name": name,
+        "status": 200,
+        "outcome": "ok",
+        "ms": float(number),
+    }
+
+
+class Replica:
+    """A replica with its exchanges, and the words that it says."""
+
+    def __init__(self, memory: SharedMemory, name: str) -> None:
+        self.store: ReplicaStore = memory.replica()
+        self.recent = Recent()
+        self.clock = Clock()
+        self.background = BackgroundTasks()
+        self.shared = SharedExchanges(self.recent, self.store, self.background, name, self.clock)
+        self.heard: list[tuple[str, bytes]] = []
+        self.store.listeners.append(self)
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener."""
+        self.heard.append((topic, body))
+
+    async def is_told(self) -> None:
+        """Wait until it tells others of its exchanges."""
+        async with asyncio.timeout(10):
+            while not self.recent._tellers:
+                await asyncio.sleep(0)
+
+
+async def news_of(watcher: Subscription) -> list[Any]:
+    news = await watcher.next_news(10.0)
+    assert news is not None
+    return [exchange.shown() for exchange in news.exchanges]
+
+
+async def test_exchange_of_another_replica_is_seen_while_somebody_watches() -> None:
+    """It comes with its replica's name and its times, to those alone who may see it."""
+    memory = SharedMemory()
+    one, other = Replica(memory, "one"), Replica(memory, "other")
+    other.recent.end(line(1), "token:eva")
+    everybody, bob = one.recent.subscribe(), one.recent.subscribe("token:bob")
+    await other.is_told()
+    other.recent.begin()
+    other.recent.end(line(2), "token:eva")
+    (seen,) = await news_of(everybody)
+    assert seen["ms"] == 2.0 and seen["replica"] == "other" and seen["tool"] == "click"
+    assert "principal" not in seen and not bob._waiting
+    assert one.recent.last() == [] and "'other': watched" in repr(other.shared)
+    one.shared.row_changed("t", "k")
+    one.shared.rows_unknown()
+    for replica in (one, other):
+        replica.recent.close()
+        await replica.background.close()
+
+
+async def test_nothing_is_told_where_nobody_watches() -> None:
+    """Exchanges end without a word, and words of others about theirs are not looked at."""
+    memory = SharedMemory()
+    one, other = Replica(memory, "one"), Replica(memory, "other")
+    one.recent.end(line(), None)
+    await asyncio.sleep(0)
+    assert other.heard == [] and not one.recent._tellers
+    other.shared.announced(ENDED, b"not even JSON")
+    assert "not watched" in repr(other.shared)
+
+
+async def test_telling_ends_with_the_last_word_of_a_viewer() -> None:
+    """A viewer that goes away says nothing; after some time without its word nothing more is told."""
+    memory = SharedMemory()
+    one, other = Replica(memory, "one"), Replica(memory, "other")
+    other.shared.announced(WATCHED, b"")
+    await other.is_told()
+    other.clock.now += FRESH + 1
+    other.recent.end(line(), None)
+    async with asyncio.timeout(10):
+        while other.recent._tellers:
+            await asyncio.sleep(0.01)
+    assert [topic for topic, _ in one.heard] in ([], [ENDED])
+
+
+async def test_words_are_bounded_and_foreign_ones_are_passed_over() -> None:
+    """Of too many exchanges at once the newest are told; what another version wrote shows nothing."""
+    memory = SharedMemory()
+    one, other = Replica(memory, "one"), Replica(memory, "other")
+    watcher = one.recent.subscribe()
+    await other.is_told()
+    for number in range(250):
+        other.recent.end(line(number, "x" * 128), "token:" + "e" * 300)
+    seen = await news_of(watcher)
+    (body,) = [body for topic, body in one.heard if topic == ENDED]
+    assert len(body) <= LARGEST + 100 and seen[-1]["ms"] == 249.0 and 50 < len(seen) < 250
+    for foreign in (b"{", b"[]", b'["x",[1]]', orjson.dumps({"a": 1})):
+        one.shared.announced(ENDED, foreign)
+    assert not watcher._waiting
+    for replica in (one, other):
+        replica.recent.close()
+        await replica.background.close()
+
+
+async def test_replica_with_many_viewers_tells_nobody() -> None:
+    """Where as many watch as may, others are not told, and nothing breaks."""
+    replica = Replica(SharedMemory(), "one")
+    for _ in range(WATCHERS):
+        replica.recent.subscribe()
+    replica.shared.announced(WATCHED, b"")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not replica.recent._tellers
+    replica.recent.close()
+    await replica.background.close()

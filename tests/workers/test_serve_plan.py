@@ -1,0 +1,54 @@
+"""The plan of workers: read in a child process, and carried to workers as bytes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import pytest
+
+from adapter.settings.file.load import load
+from adapter.settings.file.reading import ReadSettings
+from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan, plan_of
+
+SERVERS = [{"id": "one", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}]
+
+
+def read_plan() -> ServePlan:
+    core = {"workers": 3, "host": "127.0.0.1", "port": 80, "shutdown_grace_seconds": 7, "log_level": "error"}
+    settings = load(None, overrides={"core": core, "servers": SERVERS}, environ={})
+    return plan_of(ReadSettings(settings, ()), programs=False)
+
+
+def refuse() -> ServePlan:
+    raise PlanRefused("core.port: must be a number", 2)
+
+
+def fail() -> ServePlan:
+    os._exit(3)
+
+
+def nothing() -> None:
+    """Do nothing before the reading."""
+
+
+def test_a_plan_comes_back_whole() -> None:
+    """The supervisor's own values, and all settings for workers."""
+    plan = PlanReading(read_plan, nothing).result()
+    assert plan[:7] == (3, "127.0.0.1", 80, 7, "error", False, "")
+    assert plan.address == ("127.0.0.1", 80)
+    assert pickle.loads(plan.settings).settings.servers[0].id == "one"
+
+
+def test_a_refusal_comes_back_as_one() -> None:
+    """With its sentence and the exit status of a start that fails so."""
+    with pytest.raises(PlanRefused, match="must be a number") as refused:
+        PlanReading(refuse, nothing).result()
+    assert refused.value.status == 2
+
+
+def test_a_reading_that_dies_is_a_refusal() -> None:
+    """The child has written to stderr what there was to say."""
+    with pytest.raises(PlanRefused, match="has failed") as refused:
+        PlanReading(fail, nothing).result()
+    assert refused.value.status == 1
