@@ -32,7 +32,6 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
-from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
@@ -129,6 +128,8 @@ def build(
         tasks.append(CleanupTask("shared results", shared.tidy))
     if fallback is not None:
         fallback.on_return.append(files.parts.read_secrets)
+        if replicas is not None:
+            fallback.on_return.append(replicas.read_key)
     cleanup = Cleanup(cleanup_interval(settings), tuple(tasks), runtime.log, build_leases(settings, watched))
     core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
@@ -170,7 +171,7 @@ def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> Replic
     # Late: most adapters are one process.
     from adapter.app.replicas import ReplicaParts
 
-    return ReplicaParts(settings, store, runtime, alone=worker_count(settings.core.workers) == 1)
+    return ReplicaParts(settings, store, runtime, alone=not settings.has_other_workers)
 
 
 def build_store(settings: Settings) -> Store:
@@ -186,4 +187,4 @@ def build_store(settings: Settings) -> Store:
 
         return build_redis_store(settings)
     wal = settings.state_persistence.disk.wal.enabled
-    return SqliteStore(settings.state_path, wal=wal, shared=worker_count(settings.core.workers) > 1)
+    return SqliteStore(settings.state_path, wal=wal, shared=settings.has_other_workers)

@@ -42,7 +42,6 @@ from adapter.rules.files.locators import Locator
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
-from adapter.settings.cores import worker_count
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
@@ -82,7 +81,7 @@ def tell_gone(notifications: Notifications, record: FileRecord) -> None:
 
 def build_shelf(settings: Settings) -> Shelf:
     storage, lock = settings.storage, settings.root_lock
-    if lock == "exclusive" and worker_count(settings.core.workers) > 1:
+    if lock == "exclusive" and settings.has_other_workers:
         # Of several processes that keep all others away, the one that starts them has the lock.
         lock = None
     configured = storage.artifact_locator_policy == "allow_configured_roots"

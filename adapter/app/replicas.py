@@ -88,7 +88,7 @@ class ReplicaParts:
 
         ``bound`` is None inside a host's application, whose address only the settings know.
         """
-        self._forwarding.key = self.home.key = await kept_secret(self._store, KEY)
+        await self.read_key()
         address = advertised(self._address, bound, alone=self._alone)
         if address is not None:
             await self.replicas.join(address)
@@ -98,6 +98,10 @@ class ReplicaParts:
                 "address at which they find this one",
                 setting="core.replica.address",
             )
+
+    async def read_key(self) -> None:
+        """Read from the store the key by which replicas know each other. Raises StoreUnavailable."""
+        self._forwarding.key = self.home.key = await kept_secret(self._store, KEY)
 
     async def leave(self) -> None:
         """Take no more requests for the sessions that live here."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
+from adapter.settings.cores import worker_count
 from adapter.settings.pipeline import ConnectorSettings, ContextSettings, PresenterSettings, Validation
 from adapter.settings.section import Problem, traced
 from adapter.settings.servers.policies import (
@@ -71,6 +72,7 @@ class Settings(BaseModel):
 
     _directory: Path = PrivateAttr(default=Path())
     _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _for_worker: bool = PrivateAttr(default=False)
 
     @property
     def directory(self) -> Path:
@@ -82,6 +84,21 @@ class Settings(BaseModel):
         found = self.model_copy()
         found._directory, found._files = directory, files
         return found
+
+    def for_worker(self) -> Settings:
+        """The same settings, for a worker of a supervisor."""
+        found = self.model_copy()
+        found._for_worker = True
+        return found
+
+    @property
+    def has_other_workers(self) -> bool:
+        """True where other processes of this host use the same state and files.
+
+        Also of a worker whose settings want but one: until all workers have been replaced it is not alone, and the
+        supervisor keeps the lock on ``storage.root``.
+        """
+        return self._for_worker or worker_count(self.core.workers) > 1
 
     def traced(self, problem: Problem) -> Problem:
         """The problem with the place of its cause, which may be the file of a single tool."""

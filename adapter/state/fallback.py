@@ -39,8 +39,8 @@ class Outage(NamedTuple):
 
 
 class FallbackStore:
-    """A Store; see above. ``on_return`` is awaited after an outage that began before the store was ever open: what this
-    process read from it then, such as secrets, is to be read again.
+    """A Store; see above. ``on_return`` is awaited after an outage that began before the store was ever open, or in
+    which something was lost: what this process read from it then, such as secrets, is to be read again.
 
     ``retry`` is in seconds.
     """
@@ -266,7 +266,7 @@ class FallbackStore:
         self._rows.is_away = False
         self._attempted.clear()
         self.outage = None
-        if first:
+        if first or lost:
             for read_again in self.on_return:
                 await read_again()
         for listener in list(self.listeners):

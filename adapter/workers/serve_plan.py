@@ -47,7 +47,7 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
         core.log_level,
         programs,
         str(root.absolute()) if has_files and read.settings.root_lock == "exclusive" else "",
-        pickle.dumps(read),
+        pickle.dumps(read._replace(settings=read.settings.for_worker())),
     )
 
 

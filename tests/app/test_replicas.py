@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -109,3 +110,30 @@ async def test_a_host_without_an_address_is_told(tmp_path: Path, capfd: pytest.C
     await parts.leave()
     await parts.close()
     assert await store.scan("replicas") == []
+
+
+async def test_key_of_replicas_is_read_again_after_a_start_without_the_store(tmp_path: Path) -> None:
+    """A process that began in memory made a key of its own; when the store is back it has that of the others."""
+    memory = SharedMemory()
+    state = {"type": "redis", "unavailable_policy": "fallback_memory", "redis": {"host": "localhost"}}
+    entry = {"id": "one", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}
+    settings = {"storage": {"root": str(tmp_path)}, "state_persistence": state, "servers": [entry]}
+    there, away = (build(Settings.model_validate(settings), store=memory.replica()) for _ in range(2))
+    ours, theirs = away.core.replicas, there.core.replicas
+    assert ours is not None and theirs is not None
+    await there.core.store.open()
+    await theirs.join(BOUND)
+    memory.replicas[1].down = True
+    await away.core.store.open()
+    assert away.core.store.outage() is None
+    await ours.join(BOUND)
+    assert away.core.store.outage() is not None and ours.home.key != theirs.home.key
+    memory.replicas[1].down = False
+    async with asyncio.timeout(10):
+        while away.core.store.outage() is not None:
+            await asyncio.sleep(0.05)
+    assert ours.home.key == theirs.home.key
+    for app in (away, there):
+        assert app.core.replicas is not None
+        await app.core.replicas.close()
+        await app.core.store.close()

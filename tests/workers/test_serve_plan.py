@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import pickle
+from pathlib import Path
 
 import pytest
 
+from adapter.app.build import build_store
+from adapter.app.file_stages import build_shelf
+from adapter.errors import StorageFailed
 from adapter.settings.file.load import load
 from adapter.settings.file.reading import ReadSettings
 from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan, plan_of
+from adapter.workers.storage_lock import StorageLock
 
 SERVERS = [{"id": "one", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}]
 
@@ -38,6 +43,24 @@ def test_a_plan_comes_back_whole() -> None:
     assert plan[:7] == (3, "127.0.0.1", 80, 7, "error", False, "")
     assert plan.address == ("127.0.0.1", 80)
     assert pickle.loads(plan.settings).settings.servers[0].id == "one"
+
+
+async def test_a_worker_whose_settings_want_but_one_is_not_alone(tmp_path: Path) -> None:
+    """Those before it serve until it does, and the supervisor has the lock on the files: it shares the state, and takes
+    no lock."""
+    core, storage = {"workers": 1, "host": "127.0.0.1"}, {"root": str(tmp_path)}
+    settings = load(None, overrides={"core": core, "storage": storage, "servers": SERVERS}, environ={})
+    assert not build_store(settings).shared
+    plan = plan_of(ReadSettings(settings, ()), programs=False)
+    worker = pickle.loads(plan.settings).settings
+    assert plan.workers == 1 and build_store(worker).shared
+    lock = StorageLock(tmp_path, 0)
+    shelf = build_shelf(worker)
+    await shelf.open()
+    await shelf.close()
+    with pytest.raises(StorageFailed):
+        await build_shelf(settings).open()
+    lock.close()
 
 
 def test_a_refusal_comes_back_as_one() -> None:

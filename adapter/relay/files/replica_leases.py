@@ -22,6 +22,8 @@ RENEWAL = 5.0
 LEASE = 20.0
 """Seconds without a write after which a replica counts as ended."""
 
+LONGEST_GAP = LEASE / 2
+"""Seconds between two looks at the leases after which what was seen before the gap tells nothing."""
 
 MOST_ENDED = 1000
 """Ended replicas that are remembered. One that was forgotten is looked for again where a file names it."""
@@ -66,6 +68,7 @@ class ReplicaLeases:
         self._version = ABSENT
         self._renewed = float("-inf")
         self._seen: dict[str, tuple[int, float]] = {}
+        self._looked = float("-inf")
         self._asked: set[str] = set()
         self._ended: set[str] = set()
 
@@ -129,16 +132,26 @@ class ReplicaLeases:
         if seen is None:
             self._asked.add(key)
             return False
-        return self.now() - seen[1] >= LEASE
+        return self._is_over(seen[1])
+
+    def _is_over(self, since: float) -> bool:
+        """Tell whether a row had not changed since then for the length of a lease, when it was looked at last.
+
+        Time without a look does not count: nobody could renew a lease while the store was away.
+        """
+        return self._looked - since >= LEASE
 
     async def watch(self) -> dict[str, LeaseRow]:
         """Look at the rows of all replicas: those of the living, this one included. Raises StoreUnavailable."""
         missed = self._asked | self._seen.keys()
         rows = await self.rows()
         now = self.now()
+        # After a gap, of the store or of this process, the others have time for a write of their own.
+        before = self._seen if now - self._looked <= LONGEST_GAP else {}
+        self._looked = now
         self._seen = {
             key: known
-            if (known := self._seen.get(key)) is not None and known[0] == row.version
+            if (known := before.get(key)) is not None and known[0] == row.version
             else (row.version, now)
             for key, row in rows.items()
         }
@@ -146,15 +159,16 @@ class ReplicaLeases:
         self._ended = (self._ended if len(self._ended) < MOST_ENDED else set()) | missed
         self._ended -= rows.keys()
         self._asked -= missed
-        return {key: row for key, row in rows.items() if now - self._seen[key][1] < LEASE or key == self._key}
+        return {
+            key: row for key, row in rows.items() if key == self._key or not self._is_over(self._seen[key][1])
+        }
 
     def dead(self) -> list[Delete]:
         """What deletes the rows of the replicas that have ended."""
-        now = self.now()
         return [
             Delete(TABLE, key, expected=version)
             for key, (version, since) in self._seen.items()
-            if now - since >= LEASE and key != self._key
+            if self._is_over(since) and key != self._key
         ]
 
     def is_first(self, living: dict[str, LeaseRow]) -> bool:

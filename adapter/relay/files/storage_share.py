@@ -19,7 +19,7 @@ from adapter.relay.files.head_writer import TABLE as FILES
 from adapter.relay.files.replica_leases import GROUP, LeaseRow, LeaseState, ReplicaLeases
 from adapter.rules.files.file_records import size_in
 from adapter.rules.files.quota import Ledger
-from adapter.state.port import ABSENT, Change, Conflict, Delete, Put, Row, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store
 
 TABLE = "file_totals"
 
@@ -124,7 +124,14 @@ class StorageShare:
 
     async def tend(self) -> None:
         """Renew the lease, give back what is not needed, and find what replicas have left that ended. Raises
-        StoreUnavailable."""
+        StoreUnavailable, also while others go on in memory: there all other replicas stand still."""
+        token = STORE_ONLY.set(True)
+        try:
+            await self._tend()
+        finally:
+            STORE_ONLY.reset(token)
+
+    async def _tend(self) -> None:
         idle = self._ledger.added == self._added
         self._added = self._ledger.added
         await self._give_back(0 if idle else self._chunk)

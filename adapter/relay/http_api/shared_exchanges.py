@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
-from adapter.errors import LimitReached
+from adapter.errors import BadJson, LimitReached
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.http_api.recent_exchanges import PastExchange, Recent, Subscription, WalkedStage
 from adapter.state.port import Store
+from adapter.wire.envelope import dump, parse
 
 WATCHED, ENDED = "exchanges watched", "exchanges ended"
 """Topics: somebody watches exchanges somewhere; exchanges ended, with the replica as the first member."""
@@ -97,13 +96,15 @@ class SharedExchanges:
     async def _tell_always(self) -> None:
         """Tell of the exchanges here until nobody watches any more."""
         # It sees only those of this replica, or each would be told for ever.
-        with contextlib.suppress(LimitReached):
-            news = self._recent.subscribe(is_viewer=False)
-            try:
-                await self._tell(news)
-            finally:
-                self._recent.unsubscribe(news)
-        self._is_telling = False
+        try:
+            with contextlib.suppress(LimitReached):
+                news = self._recent.subscribe(is_viewer=False)
+                try:
+                    await self._tell(news)
+                finally:
+                    self._recent.unsubscribe(news)
+        finally:
+            self._is_telling = False
 
     async def _tell(self, subscription: Subscription) -> None:
         while (left := self._watched_until - self._now()) > 0:
@@ -121,20 +122,21 @@ def _encoded(replica: str, exchanges: tuple[PastExchange, ...]) -> bytes:
     size = 0
     for exchange in reversed(exchanges):
         fields = [*exchange[:8], [[*stage] for stage in exchange.stages], exchange.principal]
-        member = orjson.dumps(fields)
+        # A client's name for a tool may be one that UTF-8 cannot hold.
+        member = dump(fields)
         size += len(member) + 1
         if size > LARGEST:
             break
         members.append(member)
-    return b"[%b,%b]" % (orjson.dumps(replica), b",".join(reversed(members)))
+    return b"[%b,%b]" % (dump(replica), b",".join(reversed(members)))
 
 
 def _decoded(body: bytes) -> list[PastExchange]:
     """The exchanges of a word; none of one that another version wrote."""
     try:
-        replica, *members = orjson.loads(body)
+        replica, *members = parse(body)
         return [_exchange(replica, *member) for member in members]
-    except (ValueError, TypeError):
+    except (BadJson, ValueError, TypeError):
         return []
 
 

@@ -22,7 +22,7 @@ from adapter.rules.access.replicas import (
     encode_replica,
     is_replica_id,
 )
-from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
 
 TABLE = "replicas"
 
@@ -128,14 +128,25 @@ class Replicas:
         while True:
             await asyncio.sleep(self._terms.interval)
             try:
-                await self.renew()
-                await self.look()
+                await self.beat()
             except StoreUnavailable:
                 # Who watches the store tells of it.
                 continue
             except Exception:
                 # Without its row the others would take its sessions over.
                 self._log.exception("the row of this replica could not be renewed")
+
+    async def beat(self) -> None:
+        """Write the row anew, and look at those of the others. Raises StoreUnavailable.
+
+        Also while others go on in memory: there all other replicas stand still, and would seem gone.
+        """
+        token = STORE_ONLY.set(True)
+        try:
+            await self.renew()
+            await self.look()
+        finally:
+            STORE_ONLY.reset(token)
 
     async def renew(self) -> None:
         """Write the row anew, with another challenge. Raises StoreUnavailable."""

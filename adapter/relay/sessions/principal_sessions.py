@@ -105,12 +105,11 @@ class PrincipalSessions:
             return session
         self._sessions.cache.drop(key)
         record = self._resting(server, principal, _PLAIN)
-        due, version = self._sessions.due(record), row.version if row else ABSENT
         try:
-            row = await self._store.put(TABLE, key, encode(record), expected=version, due=due)
+            row, epoch = await self._sessions.write_new(key, record, row.version if row else ABSENT)
         except Conflict:
             return await self._read(key, server, principal)
-        session = await self._sessions.adopt(row, record, self._sessions.cache.epoch)
+        session = await self._sessions.adopt(row, record, epoch)
         # Nothing was called in it yet; of calls that other processes take nothing is known here.
         session.guarded.everything = self._store.shared
         return session

@@ -192,7 +192,7 @@ class Sessions:
         if session is not None and row is not None and row.version == session.version:
             session.epoch = epoch
             return session
-        record = self.last_known(row) if row else None
+        record = self._readable(row)
         if session is not None and record is not None:
             record = record.seen(max(record.times.last_seen, session.last_seen))
         refused = refusal(record, server=server, principal=principal, now=self._clock(), limits=self.limits)
@@ -202,6 +202,13 @@ class Sessions:
             raise refused
         assert record is not None and row is not None, "only a session that exists is served"
         return await self.adopt(row, record, epoch)
+
+    def _readable(self, row: Row | None) -> SessionRecord | None:
+        """The record of a row; None where there is none, or one that another version of the adapter wrote."""
+        try:
+            return None if row is None else self.last_known(row)
+        except ValueError:
+            return None
 
     async def row(self, key: str) -> tuple[Row | None, int]:
         """A session's row, and the epoch in which that was right. Raises StoreUnavailable."""
@@ -214,6 +221,19 @@ class Sessions:
             if not reading.changed:
                 return row, reading.epoch
         return row, STALE
+
+    async def write_new(self, key: str, record: SessionRecord, version: int) -> tuple[Row, int]:
+        """Write a session in place of a row of that version; the row, and the epoch in which that was right.
+
+        Raises Conflict, StoreUnavailable.
+        """
+        # Others may hear of it, and write theirs, before the answer comes.
+        reading = self.cache.begin(key)
+        try:
+            row = await self._store.put(TABLE, key, encode(record), expected=version, due=self.due(record))
+        finally:
+            self.cache.end(reading)
+        return row, STALE if reading.changed else reading.epoch
 
     async def adopt(self, row: Row, record: SessionRecord, epoch: int) -> Session:
         """Know a session by its row, which was right in that epoch. Raises StoreUnavailable."""

@@ -298,6 +298,16 @@ class SharedSessions:
             shared = self._shared.get(row.key)
             if shared is None or not shared.busy:
                 await self._close_idle(row)
+        await self._forget_closed(self._clock() - self._idle_ttl)
+
+    async def _forget_closed(self, since: float) -> None:
+        """Forget the sessions that others have closed, and that nobody has used here since then (Unix seconds)."""
+        for key in list(self._stale):
+            shared = self._shared.get(key)
+            if shared is None:
+                self._stale.discard(key)
+            elif not shared.busy and shared.used <= since:
+                await self._load(key)
 
     async def write_used(self) -> None:
         """Write down when sessions were used, so that no other process takes them for idle. Raises StoreUnavailable."""

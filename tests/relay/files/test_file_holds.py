@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from adapter.errors import FileGone, QuotaReached
+from adapter.errors import FileGone, QuotaReached, StoreUnavailable
 from adapter.relay.files.head_writer import HEADS
 from adapter.relay.files.replica_leases import LEASE
+from adapter.relay.files.replica_leases import TABLE as LEASES
 from adapter.rules.files.scope_heads import decode
 from tests.relay.filing import ALICE, replicas, view
 
@@ -136,6 +137,27 @@ async def test_uses_of_a_replica_that_ended_count_no_more() -> None:
                     await two.upload(b"y" * 500)
         [new] = await two.upload(b"y" * 500)
         assert await two.held() == [new]
+
+
+async def test_nobody_ends_while_the_store_is_away() -> None:
+    """A long outage lets no replica write; when it is over, what each of them uses is still in use."""
+    async with replicas(2) as (one, two):
+        [record] = await one.upload(b"x" * 600)
+        release = await one.registry.hold(record)
+        await two.registry.tend()
+        view(one).down = view(two).down = True
+        for _ in range(6):
+            two.now.now += LEASE / 4
+            with pytest.raises(StoreUnavailable):
+                await two.registry.tend()
+        view(one).down = view(two).down = False
+        with pytest.raises(QuotaReached):
+            await two.upload(b"y" * 500)
+        await two.registry.tend()
+        with pytest.raises(QuotaReached):
+            await two.upload(b"y" * 500)
+        assert await one.store.count(LEASES) == 2
+        release()
 
 
 async def test_replica_that_ends_in_peace_leaves_no_use_behind() -> None:

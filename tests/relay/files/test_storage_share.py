@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import orjson
 import pytest
+from structlog import get_logger
 
 from adapter.errors import StorageFull, StoreUnavailable
 from adapter.relay.files.head_writer import TABLE as FILES
 from adapter.relay.files.replica_leases import GROUP, LEASE, RENEWAL
-from adapter.relay.files.storage_share import PARTS, TABLE
+from adapter.relay.files.replica_leases import TABLE as LEASES
+from adapter.relay.files.storage_share import PARTS, TABLE, StorageShare
 from adapter.rules.files.file_records import size_in
+from adapter.rules.files.quota import Ledger, Limits
+from adapter.state.fallback import FallbackStore
 from tests.relay.filing import ALICE, BOB, Filing, replicas, view
+from tests.relay.relaying import Clock
+from tests.state.shared import SharedMemory
 
 TOTAL = 6400
 CHUNK = TOTAL // PARTS
@@ -159,3 +165,25 @@ async def test_files_of_an_earlier_process_count() -> None:
             await following.upload(b"y" * 401, scope=BOB)
         assert await following.held() == [record]
         await following.registry.close()
+
+
+async def test_replica_that_goes_on_in_memory_takes_nobody_for_ended() -> None:
+    """What it remembers of the others stands still; it says nothing about them, and nothing of it is written back."""
+    shared, now = SharedMemory(), Clock()
+    inner = shared.replica()
+    store = FallbackStore(inner, get_logger(), retry=3600.0)
+    ledger = Ledger(Limits())
+    one, other = (
+        StorageShare(each, ledger, name, now) for each, name in ((store, "one"), (shared.replica(), "other"))
+    )
+    await other.open()
+    await one.open()
+    inner.down = True
+    for _ in range(6):
+        now.now += RENEWAL
+        with pytest.raises(StoreUnavailable):
+            await one.tend()
+    assert not one.leases.is_dead("other")
+    inner.down = False
+    await store.close()
+    assert await shared.rows.count(LEASES) == 2

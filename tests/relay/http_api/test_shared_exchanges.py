@@ -126,6 +126,22 @@ async def test_words_are_bounded_and_foreign_ones_are_passed_over() -> None:
         await replica.background.close()
 
 
+async def test_name_that_utf8_cannot_hold_is_told() -> None:
+    """A client may call a tool by any text of JSON; those who watch see that exchange, and all later ones."""
+    memory = SharedMemory()
+    one, other = Replica(memory, "one"), Replica(memory, "other")
+    watcher = one.recent.subscribe()
+    await other.is_told()
+    other.recent.end(line(1, "\ud800"), None)
+    (odd,) = await news_of(watcher)
+    other.recent.end(line(2), None)
+    (seen,) = await news_of(watcher)
+    assert odd["tool"] == "\ud800" and seen["tool"] == "click"
+    for replica in (one, other):
+        replica.recent.close()
+        await replica.background.close()
+
+
 async def test_replica_with_many_viewers_tells_nobody() -> None:
     """Where as many watch as may, others are not told, and nothing breaks."""
     replica = Replica(SharedMemory(), "one")

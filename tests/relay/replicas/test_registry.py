@@ -10,6 +10,7 @@ from structlog import get_logger
 from adapter.errors import StoreUnavailable
 from adapter.relay.replicas.registry import TABLE, Replicas, ReplicaTerms, replica_id
 from adapter.rules.access.replicas import decode_replica
+from adapter.state.fallback import FallbackStore
 from adapter.state.port import Row
 from tests.state.shared import ReplicaStore, SharedMemory
 
@@ -293,3 +294,30 @@ async def test_rows_are_renewed_by_themselves() -> None:
 def test_ids_differ() -> None:
     """Two processes never have one by chance."""
     assert len({replica_id() for _ in range(100)}) == 100
+
+
+async def test_nobody_is_gone_for_a_replica_that_goes_on_in_memory() -> None:
+    """There the rows of all others stand still; when the store is back, all replicas are there, with their sessions."""
+    memory = SharedMemory()
+    stores = {name: memory.replica() for name in ("a", "b")}
+    falling = {name: FallbackStore(store, get_logger(), retry=3600.0) for name, store in stores.items()}
+    a, b = (
+        Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), AT_ONCE)
+        for name, store in falling.items()
+    )
+    displaced: list[str] = []
+    a.on_displaced.append(lambda: displaced.append("a"))
+    await a.join("http://a")
+    await b.join("http://b")
+    await a.look()
+    stores["a"].down = stores["b"].down = True
+    for _ in range(4):
+        for each in (a, b):
+            with pytest.raises(StoreUnavailable):
+                await each.beat()
+    assert [each.id for each in b.others()] == ["a"]
+    stores["a"].down = stores["b"].down = False
+    await falling["b"].close()
+    await falling["a"].close()
+    assert {row.key for row in await memory.rows.scan(TABLE)} == {"a", "b"}
+    assert displaced == []

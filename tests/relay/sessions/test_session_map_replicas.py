@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from adapter.errors import SessionUnknown, StoreUnavailable
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import SessionState, decode, session_key
+from adapter.state.port import Row
 from adapter.upstream.scripted import ScriptedUpstream
+from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying
-from tests.relay.replicating import RESULT, Replicas, settled
-from tests.state.shared import SharedMemory
+from tests.relay.replicating import CALL, RESULT, Replicas, settled
+from tests.state.shared import ReplicaStore, SharedMemory
 
 
 async def heard() -> None:
@@ -315,3 +318,50 @@ async def test_one_process_over_a_store_of_its_own_asks_it_no_more_than_before()
     session = await one.open()
     known = await one.sessions.find(session, "one", "anonymous")
     assert not one.store.shared and known.epoch == one.sessions.cache.epoch == 0
+
+
+async def test_session_that_another_version_wrote_is_unknown() -> None:
+    """While replicas are upgraded one by one, its client initializes again; nothing fails unexpectedly."""
+    one, two, _ = Replicas().three()
+    session = await one.initialize()
+    await heard()
+    await two.store.put("sessions", session_key(session), b'{"format":1000}')
+    await heard()
+    with pytest.raises(SessionUnknown):
+        await one.call(session)
+    with pytest.raises(SessionUnknown):
+        await two.call(session)
+
+
+class LateAnswers(ReplicaStore):
+    """A store whose answer to a write of a session comes after others have heard of it and written theirs."""
+
+    def __init__(self, memory: SharedMemory) -> None:
+        super().__init__(memory)
+        self.meanwhile: Callable[[str], Awaitable[object]] | None = None
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        """See Store."""
+        row = await super().put(table, key, value, expected=expected, due=due)
+        if table == "sessions" and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile(key)
+            await heard()
+        return row
+
+
+async def test_kept_session_that_others_revoke_before_it_is_known_here() -> None:
+    """The word of it comes before the answer to the write that made the session, and counts all the same."""
+    replicas = Replicas()
+    store = LateAnswers(replicas.memory)
+    replicas.memory.replicas.append(store)
+    one = replicas.start(store=store, serves_missing=True)
+    other = replicas.start()
+    store.meanwhile = lambda key: other.sessions.revoke(key, "the tools changed")
+    ask = one.ask(CALL, None, era=Era.LEGACY)
+    one.server.issues_ids = True
+    await one.principal_sessions.find(ask)
+    with pytest.raises(SessionUnknown, match="the tools changed"):
+        await one.principal_sessions.find(ask)

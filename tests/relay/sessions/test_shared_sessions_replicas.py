@@ -100,3 +100,24 @@ async def test_session_that_is_used_elsewhere_is_not_idle() -> None:
     assert upstream.alive == set()
     await heard()
     assert await ada.call(10, "a") == "a" and upstream.alive == {"real-2"}
+
+
+async def test_session_that_another_replica_closed_is_forgotten() -> None:
+    """Also where nobody asks for it any more; one that others still use stays known."""
+    upstream, memory, clock = LiveUpstream(), SharedMemory(), Clock()
+    stores: list[ReplicaStore] = [memory.replica() for _ in range(2)]
+    one, two = (sharing(upstream, store, idle_ttl=60, clock=clock) for store in stores)
+    await client(one)
+    clock.now += 61
+    await two.shared.tidy()
+    assert upstream.alive == set()
+    await heard()
+    await one.shared.tidy()
+    assert repr(one.shared).endswith(": 0>")
+    ada = await client(one)
+    clock.now += 61
+    await Client(two, ada.session).call(1, "a")
+    await two.shared.write_used()
+    stores[0].unsure()
+    await one.shared.tidy()
+    assert repr(one.shared).endswith(": 1>") and upstream.alive == {"real-2"}
