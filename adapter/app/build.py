@@ -16,11 +16,11 @@ from adapter.app.relay import (
     Runtime,
     build_leases,
     build_relay,
-    build_servers,
     build_session_tasks,
     build_sessions,
     cleanup_interval,
 )
+from adapter.app.servers import build_servers
 from adapter.app.state import build_snapshots, with_fallback
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks

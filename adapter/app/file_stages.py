@@ -9,7 +9,8 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.files import FileParts
-from adapter.app.relay import Runtime, read_timeouts
+from adapter.app.relay import Runtime
+from adapter.app.servers import read_timeouts
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
 from adapter.edge.files.uploads import UploadLimits, UploadRoute

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from adapter import log
-from adapter.app.relay import build_server, local_parts
+from adapter.app.servers import build_server, local_parts
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.errors import AdapterError
 from adapter.relay.sessions.own_session import REFUSED, OwnSession

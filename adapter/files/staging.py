@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -112,8 +112,9 @@ TURNS = 16 * BATCH
 
 LEAST_TURN = 256 * 1024
 
-PROCESSORS = os.cpu_count() or 1
-"""Two for each file that is read ahead: one reads while the other hashes and writes."""
+PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+"""Processors that this process may use. Two for each file that is read ahead: one reads while the other hashes and
+writes."""
 
 AT_ONCE = 512
 """Pieces that one call writes; Linux takes twice as many."""
@@ -151,6 +152,30 @@ class Buffers:
         # because those that began alone have more than theirs for a while.
         share = self.total // (2 * max(1, self.files))
         return max(self.SMALLEST, min(BATCH, share, (self.total - self.held) // 2))
+
+
+def _read(source: ContentSource, size: int, most: int) -> Generator[memoryview, None, None]:
+    """Yield at most ``most`` bytes in blocks of at most ``size``; each is valid until the next is asked for."""
+    block = bytearray(size)
+    with memoryview(block) as view:
+        while count := source.read(block, most):
+            most -= count
+            yield view[:count]
+
+
+def _read_ahead(source: ContentSource, size: int, most: int, disk: Disk) -> Generator[memoryview, None, None]:
+    """As ``_read``; another thread reads the next block meanwhile."""
+    block, other = bytearray(size), bytearray(size)
+    coming = SideWork(partial(source.read, block, most))
+    try:
+        while count := coming.result():
+            most -= count
+            coming = disk.begin_beside(partial(source.read, other, most))
+            with memoryview(block) as view:
+                yield view[:count]
+            block, other = other, block
+    finally:
+        coming.drop()
 
 
 class FileStaging:
@@ -271,25 +296,17 @@ class FileStaging:
 
     def _take_from(self, source: ContentSource, most: int) -> int:
         # Where many take turns, their blocks are to stay in the processor's cache together.
-        block = bytearray(min(BLOCK, max(LEAST_BLOCK, most // 4), most))
+        size = min(BLOCK, max(LEAST_BLOCK, most // 4), most)
         # While one block is hashed and written the next is read, if a processor is free for that.
         ahead = 2 * self._buffers.files <= PROCESSORS
-        other = bytearray(len(block)) if ahead else block
+        blocks = _read_ahead(source, size, most, self._disk) if ahead else _read(source, size, most)
         done = 0
-        with self._descriptor as number:
-            coming = SideWork(partial(source.read, block, most))
-            try:
-                while count := coming.result():
-                    done += count
-                    self._taken += count
-                    read_next = partial(source.read, other, most - done)
-                    coming = self._disk.begin_beside(read_next) if ahead else SideWork(read_next)
-                    with memoryview(block) as view:
-                        self._measure(view[:count])
-                        self._write_out(number, [view[:count]])
-                    block, other = other, block
-            finally:
-                coming.drop()
+        with self._descriptor as number, contextlib.closing(blocks):
+            for block in blocks:
+                done += len(block)
+                self._taken += len(block)
+                self._measure(block)
+                self._write_out(number, [block])
         return done
 
     def _append(self, batch: list[bytes | bytearray]) -> None:
@@ -319,9 +336,10 @@ class FileStaging:
                 pieces = [memoryview(pieces[0])[done:], *pieces[1:]]
 
     def _write_back(self, number: int) -> None:
-        """Let the system begin with what will be synced."""
+        """Let the system begin with what will be synced, unless so many files are written that others use the time
+        that the sync of one takes."""
         begun, whole = self._on_the_way, self._written // WRITE_BACK * WRITE_BACK
-        if self._sync and whole > begun:
+        if self._sync and whole > begun and self._buffers.files <= PROCESSORS:
             self._on_the_way = whole
             begin_write_back(number, begun, whole - begun)
 

@@ -28,6 +28,10 @@ class ToolUse(NamedTuple):
     reports: bool = False
 
 
+ROOTS = ("'roots/list'", "Roots updated")
+"""A server may ask for the roots once or twice, as its timers have it."""
+
+
 class Survey:
     """The answers of a server by question, and what it said and asked by itself, in the order of its text."""
 
@@ -41,7 +45,10 @@ class Survey:
         return sorted(self._heard)
 
     def hear(self, message: BaseModel | Exception) -> None:
-        self._heard.append(repr(dumped(message)))
+        said = repr(dumped(message))
+        if said in self._heard and any(word in said for word in ROOTS):
+            return
+        self._heard.append(said)
         self._more.set()
 
     async def until(self, count: int) -> None:

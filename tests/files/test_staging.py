@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from adapter.errors import StorageFailed, StorageFull
 from adapter.files.port import FileStore
 from adapter.files.shelf import Shelf
+from adapter.files.staging import PROCESSORS
 from tests.files.storing import SCOPE, files_below, got, put, upload
 
 MIB = 1024 * 1024
@@ -344,3 +345,13 @@ async def test_many_files_take_turns(shelf: Shelf) -> None:
         await staging.discard()
     assert await stagings[0].fill(Endless(), 4 * MIB) == 4 * MIB
     await stagings[0].discard()
+
+
+async def test_many_files_are_not_fetched_ahead(shelf: Shelf) -> None:
+    """With as many files as processors a second thread for each would only wait: one fetches and writes."""
+    stagings = [await shelf.stage() for _ in range(PROCESSORS)]
+    source = Pieces([b"x" * 1000] * 20)
+    assert await stagings[0].fill(source, MIB) == 20_000
+    assert len(source.threads) == 1
+    for staging in stagings:
+        await staging.discard()

@@ -47,6 +47,7 @@ async def longest_wait(task: asyncio.Future[Any]) -> float:
     return longest
 
 
+@pytest.mark.timed
 async def test_the_loop_comes_round_after_each_turn() -> None:
     """However many works there are, and however long."""
     works = asyncio.gather(*(in_turns(work(200, str(number))) for number in range(20)))

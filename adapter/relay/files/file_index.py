@@ -24,7 +24,8 @@ class ScopeFiles:
     confirmed. ``holders`` are the keys that other replicas use, ``announced`` those that this one is known to use, and
     ``lingering`` those that it goes on to announce for a while though nobody uses them. ``doubts`` are keys of which a
     failed write leaves open if they have a row: with the bytes that are counted meanwhile for a file that was to come,
-    None for one that was to go. ``used``: since unused scopes were last dropped.
+    None for one that was to go. ``used``: since unused scopes were last dropped. ``ended``: its owner does not come
+    back.
     """
 
     id: str
@@ -38,6 +39,7 @@ class ScopeFiles:
     lingering: set[str] = field(default_factory=set)
     doubts: dict[str, int | None] = field(default_factory=dict)
     used: bool = True
+    ended: bool = False
 
 
 class FileIndex:

@@ -295,6 +295,7 @@ class FileTransactions:
 
     async def _put_out_scope(self, scope_id: str) -> None:
         async def choose() -> Sequence[FileRecord]:
+            self._index.open_scope(scope_id).ended = True
             return self._index.all_of(scope_id)
 
         if not self._scopes.is_empty(scope_id):

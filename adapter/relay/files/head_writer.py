@@ -12,9 +12,13 @@ from adapter.state.port import Conflict, Delete, Put, Store
 TABLE = "files"
 HEADS = "file_scopes"
 
-EMPTY_KEPT = 86_400.0
+EMPTY_KEPT = 3600.0
 """Seconds that the head of a scope without files is kept: a row that is made again would begin at version 1, and a
 replica might take it for the one that it knows."""
+
+
+ENDED_KEPT = 600.0
+"""The same for a scope whose session has ended: nobody brings files to it but a request that was under way."""
 
 
 class HeadWriter:
@@ -98,5 +102,5 @@ class HeadWriter:
             holders,
             self._replica,
         )
-        due = self._clock() + EMPTY_KEPT if head.is_empty else None
+        due = self._clock() + (ENDED_KEPT if scope.ended else EMPTY_KEPT) if head.is_empty else None
         return Put(HEADS, scope.id, encode(head), due, expected=scope.version)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import QuotaReached, StoreUnavailable
-from adapter.relay.files.head_writer import EMPTY_KEPT, HEADS, TABLE
+from adapter.relay.files.head_writer import EMPTY_KEPT, ENDED_KEPT, HEADS, TABLE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, decode
 from adapter.rules.files.scope_heads import decode as decode_head
@@ -155,8 +155,27 @@ async def test_head_says_what_a_scope_has() -> None:
         assert (head.size, head.uploads, head.artifacts, head.holders) == (60, 2, 1, {})
 
 
-async def test_head_of_an_empty_scope_stays_for_a_day() -> None:
+async def test_head_of_an_empty_scope_stays_for_an_hour() -> None:
     """Longer than any replica may remember its version; then the cleanup deletes it."""
+
+    async def nobody(scope: Scope) -> bool:
+        return False
+
+    async with replicas(2) as (one, two):
+        [record] = await one.upload(b"1")
+        await one.registry.drop(record)
+        await two.registry.tidy(nobody)
+        assert await one.store.count(HEADS) == 1 and await one.store.count(TABLE) == 0
+        one.clock.now += EMPTY_KEPT + 1
+        await two.registry.tidy(nobody)
+        assert await one.store.count(HEADS) == 0
+        await words()
+        [record] = await one.upload(b"2")
+        assert await two.held() == [record]
+
+
+async def test_head_of_an_ended_scope_stays_for_minutes() -> None:
+    """Sessions end all the time, and one that has ended does not come back."""
 
     async def nobody(scope: Scope) -> bool:
         return False
@@ -166,12 +185,9 @@ async def test_head_of_an_empty_scope_stays_for_a_day() -> None:
         await one.registry.drop_scope(ALICE.id)
         await two.registry.tidy(nobody)
         assert await one.store.count(HEADS) == 1 and await one.store.count(TABLE) == 0
-        one.clock.now += EMPTY_KEPT + 1
+        one.clock.now += ENDED_KEPT + 1
         await two.registry.tidy(nobody)
         assert await one.store.count(HEADS) == 0
-        await words()
-        [record] = await one.upload(b"2")
-        assert await two.held() == [record]
 
 
 async def test_one_process_writes_no_head() -> None:
