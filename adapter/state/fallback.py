@@ -12,11 +12,13 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from operator import methodcaller
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
+from adapter.state.listeners import tell_all
 from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store
 from adapter.state.remembered import RememberedRows, RowId
 
@@ -269,8 +271,7 @@ class FallbackStore:
         if first or lost:
             for read_again in self.on_return:
                 await read_again()
-        for listener in list(self.listeners):
-            listener.rows_unknown()
+        tell_all(self.listeners, methodcaller("rows_unknown"))
         seconds = round(self._now() - outage.since, 1)
         self._log.warning("the state store is back", after=seconds, lost=dict(lost))
 

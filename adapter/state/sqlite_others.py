@@ -13,9 +13,11 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from adapter.errors import StoreUnavailable
+from adapter.state.listeners import tell_all
 from adapter.state.port import StoreListener
 from adapter.state.sql import Run, unavailable
 
@@ -40,6 +42,8 @@ LONGEST_BODY = 64 << 10
 
 _AUTHOR = 16
 """Bytes at the beginning of an announcement that tell its store from all others."""
+
+_UNKNOWN = methodcaller("rows_unknown")
 
 Submit = Callable[..., asyncio.Future[Any]]
 
@@ -112,8 +116,7 @@ class OtherProcesses:
             self._version = version
         else:
             self._loop.call_soon(self._look_again)
-        for listener in self._listeners:
-            listener.rows_unknown()
+        tell_all(self._listeners, _UNKNOWN)
         for key, value in announced:
             self._latest = key
             self._tell(value)
@@ -125,8 +128,7 @@ class OtherProcesses:
 
     def _unknown(self) -> None:
         self._seen_at = self._loop.time()
-        for listener in self._listeners:
-            listener.rows_unknown()
+        tell_all(self._listeners, _UNKNOWN)
 
     def _tell(self, value: bytes) -> None:
         author, size = value[:_AUTHOR], value[_AUTHOR]
@@ -134,8 +136,7 @@ class OtherProcesses:
             return
         begin = _AUTHOR + 1
         topic, body = value[begin : begin + size].decode(), value[begin + size :]
-        for listener in self._listeners:
-            listener.announced(topic, body)
+        tell_all(self._listeners, methodcaller("announced", topic, body))
 
     # --- announcing ---------------------------------------------------------------------------------------------
 

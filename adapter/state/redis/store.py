@@ -10,6 +10,7 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 from adapter.errors import StoreUnavailable
+from adapter.state.listeners import tell_all
 from adapter.state.port import Change, Conflict, Delete, Put, Row, StoreListener, TableFull, group_of_all
 from adapter.state.redis import scripts
 from adapter.state.redis.dialer import Dialer
@@ -256,13 +257,7 @@ class RedisStore:
             self._warn(f"Changes by other replicas cannot be heard. {sentence}")
 
     def _tell(self, tell: Callable[[StoreListener], None]) -> None:
-        for listener in list(self.listeners):
-            try:
-                tell(listener)
-            except Exception as error:
-                # One listener's fault must not make all of them deaf.
-                context = {"message": "a listener of the state store failed", "exception": error}
-                asyncio.get_running_loop().call_exception_handler(context)
+        tell_all(self.listeners, tell)
 
     def _open_nodes(self) -> RedisNodes:
         if self._nodes is None:
