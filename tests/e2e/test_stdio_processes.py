@@ -200,7 +200,10 @@ async def test_three_hundred_sessions_leave_nothing(
             await asyncio.gather(*(session.close() for session in sessions[::2]))
         assert await none_left(tmp_path, PATIENCE)
         assert zombies(adapter) == []
-        assert descriptors(adapter) <= before + 5
+        # The pipes of the last ones close a moment after them.
+        async with asyncio.timeout(PATIENCE):
+            while descriptors(adapter) > before + 5:
+                await asyncio.sleep(0.05)
 
 
 async def test_a_client_finds_its_session_after_its_process_was_idle(
