@@ -252,9 +252,13 @@ async def test_answers_without_an_end_take_bounded_memory(tmp_path: Path, endles
 
 
 async def test_hanging_server_holds_up_no_cleanup(tmp_path: Path) -> None:
-    """Two hundred sessions idle away at a server that does not answer; those of another one are closed in time."""
+    """Two hundred sessions idle away at a server that does not answer; those of another one are closed in time, also
+    where they idle away while the first ones are being closed.
+    """
+    hanging = asyncio.Event()
 
     async def hang(exchange: Exchange) -> None:
+        hanging.set()
         await exchange.gone()
 
     class Hanging(RawUpstream):
@@ -274,6 +278,8 @@ async def test_hanging_server_holds_up_no_cleanup(tmp_path: Path) -> None:
         async with attacked(tmp_path, up.url, **sections) as arena, arena.client() as client:
             for _ in range(200):
                 await client.initialize()
+            async with asyncio.timeout(10):
+                await hanging.wait()
             for _ in range(50):
                 client.session = None
                 assert (await client.request("POST", INITIALIZE, "/well"))[0].status == 200

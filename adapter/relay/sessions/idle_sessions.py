@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -110,7 +111,7 @@ class IdleSessions:
         await self.last_seen.write()
         round_: dict[str, ServerClosings] = {}
         try:
-            while await self._page(round_) or await _some_work(round_):
+            while await self._page(round_) or await _some_work(round_, self.again):
                 pass
         except asyncio.CancelledError:
             for worker in _busy(round_):
@@ -181,11 +182,14 @@ def _busy(round_: dict[str, ServerClosings]) -> list[asyncio.Task[None]]:
     return [worker for closings in round_.values() for worker in closings.busy]
 
 
-async def _some_work(round_: dict[str, ServerClosings]) -> bool:
-    """Wait until some worker is done; False if there is none. Raises what a worker raises."""
+async def _some_work(round_: dict[str, ServerClosings], most: float) -> bool:
+    """Wait until some worker is done, or for ``most`` seconds: sessions of other servers become due while one of them
+    does not answer. False if there is no work. Raises what a worker raises.
+    """
     busy = _busy(round_)
     if busy:
-        await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+        timeout = None if math.isinf(most) else most
+        await asyncio.wait(busy, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     for closings in round_.values():
         for worker in closings.workers:
             if worker.done():
