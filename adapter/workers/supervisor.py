@@ -229,8 +229,8 @@ class WorkerSupervisor:
                 status=status,
                 after=round(slot.not_before - now, 1),
             )
-        serving = any(each.ready_at is not None for each in self._fleet)
-        if self._failed_starts >= MOST_FAILED_STARTS and not serving:
+        # Settings that were served once can be served again: a full disk, say, is not for ever.
+        if self._failed_starts >= MOST_FAILED_STARTS and not self._begun:
             self._log().error("no worker can serve; giving up", starts=self._failed_starts)
             self._status = 1
             self._stop_all()

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import sys
@@ -105,6 +106,24 @@ async def test_the_port_is_there_while_no_worker_is(tmp_path: Path) -> None:
     async with supervised(tmp_path) as one:
         for pid in one.workers:
             os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE), RawClient(one.port) as client:
+            assert (await client.modern_call(number=7))[1] == result(7)
+
+
+async def test_workers_that_served_once_are_started_until_they_can_again(tmp_path: Path) -> None:
+    """Their state cannot be opened for a while, so starts fail more often than a first start may."""
+    async with supervised(tmp_path) as one:
+        (state,) = {path.parent for path in tmp_path.rglob("adapter.sqlite3")}
+        away = state.rename(tmp_path / "away")
+        state.mkdir()
+        with closing(sqlite3.connect(state / "adapter.sqlite3")) as foreign, foreign:
+            foreign.execute("CREATE TABLE theirs (id)")
+        for pid in one.workers:
+            os.kill(pid, signal.SIGKILL)
+        await one.until(lambda: len(one.logged("a worker has ended and is started again")) > 6)
+        shutil.rmtree(state)
+        away.rename(state)
+        await one.serving(4)
         async with asyncio.timeout(PATIENCE), RawClient(one.port) as client:
             assert (await client.modern_call(number=7))[1] == result(7)
 
