@@ -10,9 +10,9 @@ import orjson
 from tests.edge.raw import RawClient
 from tests.faults.topology import Deployment
 
-SPENT = 4000.0
+SPENT = 90_000.0
 """Seconds within which rows that end by themselves are not counted. Nonces of spent upload URLs are kept for minutes,
-the heads of scopes without files for an hour."""
+tombstones and unused catalogues for up to a day."""
 
 _LASTING = """
 local lasting = 0
