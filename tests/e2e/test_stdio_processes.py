@@ -199,10 +199,9 @@ async def test_three_hundred_sessions_leave_nothing(
             await asyncio.gather(*(session.stamp(str(turn)) for session in sessions))
             await asyncio.gather(*(session.close() for session in sessions[::2]))
         assert await none_left(tmp_path, PATIENCE)
-        assert zombies(adapter) == []
-        # The pipes of the last ones close a moment after them.
+        # The last ones have ended, but are waited for, and their pipes closed, a moment later.
         async with asyncio.timeout(PATIENCE):
-            while descriptors(adapter) > before + 5:
+            while zombies(adapter) or descriptors(adapter) > before + 5:
                 await asyncio.sleep(0.05)
 
 
