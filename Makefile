@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 .PHONY: run test lint faults soak bench bench-record bench-compare conformance reference screenshots vendor clean
 
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PYTEST = $(BIN)/python -m pytest --dist worksteal
 CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 
 $(VENV)/.ready: pyproject.toml
@@ -22,9 +21,10 @@ run: $(VENV)/.ready  ## the adapter in front of a demo upstream, until stopped
 	$(BIN)/mcp-adapter demo
 
 # Most tests wait more than they compute. Those that measure time, all attacks among them, must not crowd the machine.
+# A few that fail beside others run once more alone, and are named: such a test is unsteady, and is to be mended.
 test: $(VENV)/.dev  ## every test that this machine can run
-	$(PYTEST) -n $$((2 * $(CORES))) -m 'not timed' $(ARGS) || [ $$? -eq 5 ]
-	$(PYTEST) -n $$(($(CORES) + 1)) -m timed $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/python -m tests.suite -n $$((2 * $(CORES))) -m 'not timed' $(ARGS)
+	$(BIN)/python -m tests.suite -n $$(($(CORES) + 1)) -m timed $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff check .
