@@ -16,7 +16,7 @@ IO = {"upstream", "files", "state", "hosted"}
 ABOVE_SETTINGS = {"settings", "log", "telemetry"}
 PURE = CORE | {"text"}
 SHARED = {"pipeline"} | CORE
-BELOW_APP = {"edge", "relay", "version"} | IO | SHARED | ABOVE_SETTINGS
+BELOW_APP = {"edge", "relay", "oauth", "version"} | IO | SHARED | ABOVE_SETTINGS
 
 MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli", "commands", "demo", "workers", "app"} | BELOW_APP,
@@ -26,7 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A supervisor above, which imports nothing below but its port and its log; a worker imports the app.
     "workers": {"app"} | BELOW_APP,
     "app": BELOW_APP,
-    "edge": {"relay"} | IO | SHARED,
+    "edge": {"relay", "oauth"} | IO | SHARED,
+    # Asks authorization servers over HTTP, and keeps what they grant.
+    "oauth": {"upstream", "state"} | SHARED,
     "relay": IO | SHARED,
     **dict.fromkeys(IO, CORE),
     # A hosted server stands behind a local upstream: it fulfils that one's port.

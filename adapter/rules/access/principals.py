@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class Scope(NamedTuple):
@@ -97,13 +97,16 @@ Entrance = Literal["mcp", "http"]
 class Caller:
     """``fields`` are the header fields of the client's request by name in any spelling; of several the first.
 
-    ``withheld`` names those, in lower case, that carried the adapter's own token.
+    ``withheld`` names those, in lower case, that carried the adapter's own token. ``scopes`` and ``claims`` are those
+    of the caller's OAuth access token; both are empty for any other caller.
     """
 
     principal: str = ANONYMOUS
     entrance: Entrance = "mcp"
     fields: Mapping[str, str] = field(default_factory=dict)
     withheld: frozenset[str] = frozenset()
+    scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = field(default_factory=dict)
     _told: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def lower_fields(self) -> dict[str, str]:
