@@ -74,6 +74,12 @@ def replicas_programs() -> None:
 
 
 @pytest.fixture(scope="session")
+def oauth_programs(node: Path) -> None:
+    """Node 22 and the authorization server."""
+    _or_skip(provision.oauth_packages)
+
+
+@pytest.fixture(scope="session")
 def namespaces() -> None:
     """Disks of one's own may be mounted here."""
     tried = subprocess.run([*IN_NAMESPACE, "true"], capture_output=True, text=True)
