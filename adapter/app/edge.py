@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from adapter import log
 from adapter.app.relay import RelayParts, Runtime
 from adapter.edge.health import Health, HealthTerms
-from adapter.edge.http.access import Bases, Cors, Guard
+from adapter.edge.http.access import Guard
+from adapter.edge.http.bases import Bases
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
+from adapter.edge.http.cors import Cors
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.landing import landing_page
@@ -23,9 +25,9 @@ from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
 from adapter.settings.auth import Auth, NamedToken
-from adapter.settings.core import CorsSettings, is_loopback
+from adapter.settings.core import CorsSettings
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem, SettingsError
+from adapter.settings.section import Problem, SettingsError, is_loopback
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.state.watched import WatchedStore
 
