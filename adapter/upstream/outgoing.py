@@ -44,6 +44,16 @@ class OutgoingHttp:
         ):
             return response.status, await self._body(response) if response.status == 200 else b""
 
+    async def post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to ``body``; the body of any status is read. Raises as ``get``."""
+        UpstreamAddress(url)
+        async with (
+            _translated(self._timeout),
+            self._session() as session,
+            session.post(url, headers=headers, data=body, allow_redirects=False) as response,
+        ):
+            return response.status, await self._body(response)
+
     def _session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self._tls, force_close=True),
