@@ -286,6 +286,18 @@ class AuthorizationFailed(AdapterError):
 
     code, rpc, http, legacy_http = "authorization_failed", -32011, 502, 200
     hint = "The authorization server of this upstream server cannot be used now; try again later."
+class UpstreamRefused(AdapterError):
+    """Not a 401 for the client: its own credential, for the adapter, is good."""
+
+    code, rpc, http, legacy_http = "upstream_refused", -32011, 502, 200
+    hint = "The upstream server refused the credentials that the adapter sent it."
+
+
+class CredentialsMissing(AdapterError):
+    """There is no credential that a request to an upstream could carry, so it was not sent."""
+
+    code, rpc, http, legacy_http = "credentials_missing", -32011, 502, 200
+    hint = "The adapter has no credentials for this upstream server."
 
 
 class AnswerTooLarge(AdapterError):

@@ -18,7 +18,7 @@ from adapter.commands.database_check import inspect
 from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import load_settings
 from adapter.rules.text.unicode import shown
-from adapter.settings.consistency import cautions
+from adapter.settings.cautions import cautions
 from adapter.settings.reference_page import masked
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
