@@ -51,7 +51,10 @@ async def fetch(
         response = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return response if await is_response(response, request_id) else None
     upstream_session = session.upstream.id if session else None
-    resume = Resumption(ask.server, own.headers, upstream_session, ask.sender.version, ask.query).after
+    sender = ask.sender
+    resume = Resumption(
+        ask.server, own.headers, upstream_session, sender.version, ask.query, sender.caller
+    ).after
     answer = await read_answer(reply, request_id, read_timeout, resume, limit, keeps_raw=False)
     return answer.response
 

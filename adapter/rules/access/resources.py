@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from adapter.rules.access.verified_tokens import VerifiedToken
 
@@ -72,6 +72,20 @@ def _resource(base: str, name: str, path: str, scopes: tuple[str, ...]) -> Prote
     shown = "the console" if name == CONSOLE else name
     # RFC 9728 §3.1: the well-known part stands between the host and the path.
     return ProtectedResource(shown, url, f"{origin}{WELL_KNOWN}{below}", scopes, frozenset({canonical(url)}))
+
+
+def metadata_paths(base: str, resources: Mapping[str, ProtectedResource]) -> dict[str, ProtectedResource]:
+    """The decoded paths at which metadata is served, each with the resource that it describes.
+
+    A proxy may take the path of ``base`` off, so each resource has a path with it and one without. The one server of
+    an adapter is also described where no path follows, as clients look there last.
+    """
+    below = unquote(urlsplit(base).path.rstrip("/"))
+    paths = {name: unquote(urlsplit(each.url).path) for name, each in resources.items() if name != ANY}
+    servers = [resources[name] for name in paths if name != CONSOLE]
+    found = {WELL_KNOWN: servers[0], WELL_KNOWN + below: servers[0]} if len(servers) == 1 else {}
+    found |= {WELL_KNOWN + path.removeprefix(below): resources[name] for name, path in paths.items()}
+    return found | {WELL_KNOWN + path: resources[name] for name, path in paths.items()}
 
 
 def canonical(url: str) -> str:
