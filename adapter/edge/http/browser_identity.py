@@ -1,0 +1,54 @@
+"""The cookie of a person who signed in with their browser, in place of a token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapter.edge.http.request import Fields
+from adapter.errors import AdapterError
+from adapter.oauth.browser_sessions import BrowserSessions
+from adapter.rules.access.browser_sessions import Role, RoleTerms, is_own_page
+from adapter.rules.access.principals import Identity
+
+_COOKIE = frozenset({"authorization", "cookie"})
+
+TAB_FIELD = "X-Adapter-Session"
+"""The field by which the page tells its tabs apart. No page of another origin can send it without asking first."""
+
+
+class ConsoleRefused(AdapterError):
+    code, rpc, http = "console_refused", -32600, 403
+    hint = "You are signed in, but may not see the console: console.oauth names the scopes and claims for it."
+
+
+class BrowserIdentities:
+    """Finds who signed in with the browser that makes a request. ``base`` is the public URL of the adapter."""
+
+    def __init__(self, sessions: BrowserSessions, base: str, roles: RoleTerms) -> None:
+        self._sessions = sessions
+        self._base = base
+        self._roles = roles
+
+    def __repr__(self) -> str:
+        return f"<BrowserIdentities at {self._base}>"
+
+    def identify(self, headers: Fields, token_header: str) -> Identity | None:
+        """The person by their cookie; None where there is none, and for a request with a token, which counts alone.
+
+        A cookie counts for scripts of our own pages only. Raises ConsoleRefused for people without a role.
+        """
+        if headers.get("Authorization") is not None or headers.get(token_header) is not None:
+            return None
+        if not is_own_page(headers, self._base, TAB_FIELD):
+            return None
+        session = self._sessions.of(headers)
+        if session is None:
+            return None
+        if self.role_of(session.scopes, session.claims) is None:
+            raise ConsoleRefused()
+        return Identity(session.principal, _COOKIE, session.scopes, session.claims, session.expires)
+
+    def role_of(self, scopes: frozenset[str], claims: Mapping[str, Any]) -> Role | None:
+        """The role of a person with these scopes and claims of an access token."""
+        return self._roles.role_of(scopes, claims)
