@@ -56,12 +56,13 @@ class SignIn:
         return import_module("mcp.shared.auth").AuthorizationCodeResult(**self._answer)
 
 
-def provider(url: str, *, result: bool) -> Any:
+def provider(url: str, *, result: bool, person: str | None = None) -> Any:
     """The OAuth client of the installed SDK for the server at ``url``; None where nobody signs in.
 
     ``result``: the SDK is 2.x, whose callback has a type of its own.
     """
-    if (person := os.environ.get("SIGN_IN_AS")) is None:
+    person = person or os.environ.get("SIGN_IN_AS")
+    if person is None:
         return None
     sign_in = SignIn(person)
     metadata = import_module("mcp.shared.auth").OAuthClientMetadata(
