@@ -1,4 +1,4 @@
-"""Access tokens of a scripted issuer, and the settings of an adapter that trusts it."""
+"""Access tokens of scripted issuers, and the settings of an adapter that trusts one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from adapter.errors import AdapterError, Unauthorized
 from adapter.rules.access.verified_tokens import VerifiedToken
+from tests.oauth.authorization_server import AuthorizationServer
 
 BASE = "https://tools.example.org"
 ISSUER = "https://login.example.org"
@@ -17,9 +18,9 @@ ASKS = f'Bearer resource_metadata="{AT}/mcp", scope="mcp"'
 """The challenge of the mount for a request without a token."""
 
 
-def core(**auth: Any) -> dict[str, Any]:
+def core(issuer: str = ISSUER, **auth: Any) -> dict[str, Any]:
     """The ``core`` settings of an adapter that trusts the issuer; ``auth`` are more settings of ``core.auth``."""
-    oauth = {"issuers": [{"issuer": ISSUER, "required_scopes": ["mcp"]}]}
+    oauth = {"issuers": [{"issuer": issuer, "required_scopes": ["mcp"]}]}
     return {"public_base_url": BASE, "auth": {"oauth": oauth, **auth}}
 
 
@@ -28,10 +29,17 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
+def signed(server: AuthorizationServer, resource: str = MOUNT, **more: Any) -> dict[str, str]:
+    """The header field with a token that ``server`` signed for a resource."""
+    now = int(time.time())
+    said = {"aud": resource, "exp": now + 600, "iat": now, "nbf": now, "scope": "mcp", **more}
+    return bearer(server.token(**said))
+
+
 class ScriptedVerifier:
     """A TokenVerifier that knows the tokens which were issued, and writes down those that it is asked to verify.
 
-    ``failure`` is raised for every token while it is set. ``now`` gives Unix time in seconds.
+    ``failure`` is raised for every token while it is set. ``later`` is how much later it is for it, in seconds.
     """
 
     def __init__(self) -> None:
