@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter.errors import AdapterError, Unauthorized
-from adapter.rules.access.verified_tokens import VerifiedToken
+from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
 from tests.oauth.authorization_server import AuthorizationServer
 
 BASE = "https://tools.example.org"
@@ -47,7 +47,7 @@ class ScriptedVerifier:
         self.asked: list[str] = []
         self.failure: AdapterError | None = None
         self.later = 0.0
-        self._known: dict[str, VerifiedToken] = {}
+        self._known: dict[bytes, VerifiedToken] = {}
 
     def issue(
         self,
@@ -72,7 +72,7 @@ class ScriptedVerifier:
     def revoke(self, token: str) -> None:
         """Let a token be good no more, and have the cache notice it."""
         del self.issued[token]
-        self._known.pop(token, None)
+        self._known.pop(digest_of(token), None)
 
     def forget(self) -> None:
         """Empty the cache."""
@@ -80,7 +80,11 @@ class ScriptedVerifier:
 
     def known(self, token: str) -> VerifiedToken | None:
         """See TokenVerifier."""
-        found = self._known.get(token)
+        return self.recall(digest_of(token))
+
+    def recall(self, digest: bytes) -> VerifiedToken | None:
+        """See TokenVerifier."""
+        found = self._known.get(digest)
         return found if found is not None and found.expires > time.time() + self.later else None
 
     async def verify(self, token: str) -> VerifiedToken:
@@ -93,5 +97,5 @@ class ScriptedVerifier:
             raise Unauthorized('The token is not one of "ours".\r\nX-Injected: yes')
         if found.expires <= time.time() + self.later:
             raise Unauthorized("The access token has expired.")
-        self._known[token] = found
+        self._known[digest_of(token)] = found
         return found

@@ -39,7 +39,7 @@ COSTS = {
     "a session that is opened and ended": 264,
     "a call answered by a stream": 153,
     "a call with a static token": 79,
-    "a call with an access token": 83,
+    "a call with an access token": 82,
 }
 """Calls of Python functions for one exchange."""
 
