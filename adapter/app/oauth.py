@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
+from adapter.oauth.introspection import IntrospectionEndpoint, OpaqueTokens
 from adapter.oauth.issuer import LIFE, Issuer, fetch_keys
 from adapter.oauth.port import TokenVerifier
 from adapter.oauth.token_cache import TokenCache
@@ -41,7 +42,14 @@ def build_verifier(
         log = logger.bind(issuer=entry.issuer)
         keys = KeySet(entry.issuer, fetch, log, clocks.elapsed, LIFE, cache.withdraw)
         issuers[entry.issuer] = Issuer(_trust(entry, oauth), keys, clocks.now)
-    return VerifiedTokens(issuers, cache)
+    if (asked := oauth.introspection) is None:
+        return VerifiedTokens(issuers, cache)
+    endpoint = IntrospectionEndpoint(
+        asked.url, asked.client_id, asked.client_secret.get_secret_value(), asked.cache_seconds
+    )
+    trust = _trust(oauth.introspected_issuer, oauth)
+    log = logger.bind(issuer=trust.issuer)
+    return VerifiedTokens(issuers, cache, OpaqueTokens(endpoint, trust, http, log, clocks.now))
 
 
 def _trust(entry: OAuthIssuer, oauth: OAuth) -> IssuerTrust:

@@ -14,7 +14,7 @@ from adapter.pipeline.key_set import Fetch, KeyLife, KeySet, SigningKey
 from adapter.pipeline.signed_tokens import BadToken, Signatures, TokenHeader
 from adapter.rules.access.issuer_trust import TOKEN_TYPES, IssuerTrust
 
-LIFE = KeyLife(fresh=600.0, lasting=86_400.0, pause=60.0)
+LIFE = KeyLife(fresh=600.0, lasting=86_400.0, pause=60.0, patience=1.0)
 """Keys are asked for every ten minutes, and for an unknown one at most once a minute. While the issuer does not answer
 they hold for a day: an outage lasts hours, and longer a key that leaked must not be good because nobody can say so.
 """
@@ -48,7 +48,7 @@ class Issuer:
             verified = self._trust.token(claims, now)
         except ValueError as why:
             raise refused(why) from None
-        until = min(verified.expires, now + max(self._keys.unchanged_for(), 0.0))
+        until = min(verified.expires, now + self._keys.unchanged_for())
         return Verification(verified, until, len(token), key)
 
     def _header(self, token: str) -> TokenHeader:

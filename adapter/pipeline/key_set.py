@@ -153,12 +153,17 @@ MOST_VALUES = 64 * MOST_KEYS
 
 
 class KeyLife(NamedTuple):
-    """Seconds for which keys hold; see FRESH, LASTING, PAUSE and PAUSE_WITHOUT_KEYS."""
+    """Seconds for which keys hold; see FRESH, LASTING, PAUSE and PAUSE_WITHOUT_KEYS.
+
+    For ``patience`` seconds a caller waits for newer keys where those that are there hold; None: until they are there,
+    or cannot be had.
+    """
 
     fresh: float = FRESH
     lasting: float = LASTING
     pause: float = PAUSE
     pause_without_keys: float = PAUSE_WITHOUT_KEYS
+    patience: float | None = None
 
 
 USUAL_LIFE = KeyLife()
@@ -204,7 +209,7 @@ class KeySet:
         # Where somebody asks for newer ones already, those that are there will do: an issuer that does not answer
         # holds one call up, not all.
         if self._age() >= (self._life.fresh if self._renewal is None else self._life.lasting):
-            await self._renew()
+            await self._renew(self._life.patience if self._age() < self._life.lasting else None)
         if self._age() >= self._life.lasting:
             raise AuthRefused(
                 "unauthorized: the keys for checking tokens cannot be fetched now",
@@ -218,10 +223,9 @@ class KeySet:
 
     def unchanged_for(self) -> float:
         """Seconds for which nobody needs to ask again for a key that was just found: they are not fetched anew before,
-        unless for an unknown one.
+        unless for an unknown one, of which ``withdrawn`` tells. At least one.
         """
-        now = self._clock()
-        return max(self._fetched + self._life.fresh, self._next) - now
+        return max(max(self._fetched + self._life.fresh, self._next) - self._clock(), 1.0)
 
     def _age(self) -> float:
         return self._clock() - self._fetched
@@ -235,13 +239,14 @@ class KeySet:
         # Of several a token has to say which; two of one id are a mistake of the issuer's, and the first is it.
         return fitting[0] if fitting and (kid is not None or len(fitting) == 1) else None
 
-    async def _renew(self) -> None:
-        """Wait until the keys have been fetched, unless that was tried a moment ago."""
+    async def _renew(self, patience: float | None = None) -> None:
+        """Wait until the keys have been fetched, or for so many seconds, unless that was tried a moment ago."""
         if self._renewal is None:
             if self._clock() < self._next:
                 return
             self._renewal = asyncio.ensure_future(self._fetched_anew())
-        await asyncio.shield(self._renewal)
+        # It goes on when the caller leaves.
+        await asyncio.wait((self._renewal,), timeout=patience)
 
     async def _fetched_anew(self) -> None:
         try:

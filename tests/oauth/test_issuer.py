@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -310,6 +311,25 @@ async def test_an_outage_locks_out_nobody_whose_key_is_known(
         await reception.takes(sent)
     assert unavailable.value.retry_after == LIFE.pause_without_keys
     assert unavailable.value.http == 503
+
+
+async def test_an_issuer_that_hangs_holds_nobody_up_for_long(
+    server: AuthorizationServer, reception: Reception
+) -> None:
+    """Whose key is known goes on with it; the answer counts when it comes."""
+    sent = server.token(exp=int(NOW) + HOUR)
+    await reception.takes(sent)
+    reception.passes(LIFE.fresh)
+    server.keys(jwk(rsa_key("second"), "k2"))
+    server.begun.clear()
+    server.go.clear()
+    asking = [asyncio.ensure_future(reception.takes(sent)) for _ in range(3)]
+    await server.begun.wait()
+    for taken in await asyncio.gather(*asking):
+        assert taken.until == reception.clock.now + 1
+    server.go.set()
+    assert await reception.takes(server.token(rsa_key("second"), "k2", exp=int(NOW) + HOUR))
+    assert reception.cache.known(sent) is None
 
 
 async def test_without_any_keys_it_is_the_issuer_who_is_missing(
