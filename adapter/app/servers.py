@@ -59,11 +59,11 @@ class LocalParts(NamedTuple):
         owned = self.owned(entry.id, upstream)
         if entry.upstream.auth.type in ("none", "static"):
             return owned
-        assert self.store is not None, "a server with credentials is built with a store"
         # Late: few servers want credentials that are not written down.
         from adapter.app.upstream_auth import Surroundings, authorized
+        from adapter.state.memory import MemoryStore
 
-        return authorized(Surroundings(settings, self.store), entry, owned)
+        return authorized(Surroundings(settings, self.store or MemoryStore(), self.log), entry, owned)
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
