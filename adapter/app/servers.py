@@ -41,17 +41,29 @@ START_COOLDOWN = 1.0
 class LocalParts(NamedTuple):
     """The log, and the parts of upstreams that are no addresses; None where no server needs them.
 
-    ``replicas`` is None where no other process uses the state store.
+    ``replicas`` is None where no other process uses the state store, ``store`` where there is none.
     """
 
     log: FilteringBoundLogger
     hosting: Hosting | None = None
     processes: StdioUpstreams | None = None
     replicas: ReplicaParts | None = None
+    store: Store | None = None
 
     def owned(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream with the sessions that live in other replicas."""
         return upstream if self.replicas is None else self.replicas.owned(server, upstream)
+
+    def authorized(self, settings: Settings, entry: ServerSettings, upstream: Upstream) -> Upstream:
+        """The same with the credentials of this entry, which a request gets where its client speaks to it."""
+        owned = self.owned(entry.id, upstream)
+        if entry.upstream.auth.type in ("none", "static"):
+            return owned
+        # Late: few servers want credentials that are not written down.
+        from adapter.app.upstream_auth import Surroundings, authorized
+        from adapter.state.memory import MemoryStore
+
+        return authorized(Surroundings(settings, self.store or MemoryStore(), self.log), entry, owned)
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
@@ -64,14 +76,15 @@ def local_parts(
     hosting: Hosting | None,
     log: FilteringBoundLogger,
     replicas: ReplicaParts | None = None,
+    store: Store | None = None,
 ) -> LocalParts:
     """Build the parts that the servers of these settings need."""
     if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(log, hosting, replicas=replicas)
+        return LocalParts(log, hosting, None, replicas, store)
     # Late: most servers are reached over a network.
     from adapter.app.stdio import StdioUpstreams
 
-    return LocalParts(log, hosting, StdioUpstreams(log), replicas)
+    return LocalParts(log, hosting, StdioUpstreams(log), replicas, store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,7 @@ def build_servers(
     stages_of: Callable[[ServerSettings], StageTable],
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas)
+    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas, store)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -207,7 +220,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=parts.owned(entry.id, UPSTREAMS[upstream.transport](settings, entry, parts)),
+        upstream=parts.authorized(settings, entry, UPSTREAMS[upstream.transport](settings, entry, parts)),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -217,6 +230,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
     )
+    server.apart = upstream.auth.per_caller
     if parts.processes is not None:
         server.process_use = partial(parts.processes.use_of, entry.id)
     return server
