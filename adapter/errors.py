@@ -286,6 +286,8 @@ class AuthorizationFailed(AdapterError):
 
     code, rpc, http, legacy_http = "authorization_failed", -32011, 502, 200
     hint = "The authorization server of this upstream server cannot be used now; try again later."
+
+
 class UpstreamRefused(AdapterError):
     """Not a 401 for the client: its own credential, for the adapter, is good."""
 
