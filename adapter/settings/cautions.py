@@ -8,10 +8,13 @@ from adapter.settings.auth import Auth
 from adapter.settings.oauth import oauth_cautions
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem
+from adapter.settings.servers.upstream_auth import auth_cautions
 
 
 def cautions(settings: Settings) -> Iterator[Problem]:
     """A warning for each setting with an effect that is easy to overlook."""
+    for index, server in enumerate(settings.servers):
+        yield from auth_cautions(server.upstream.auth, server.upstream.url, f"servers[{index}].upstream.auth")
     if settings.core.auth.enabled:
         yield from _short_tokens(settings.core.auth)
         yield from oauth_cautions(settings.core.auth.oauth, settings.core.public_base_url)

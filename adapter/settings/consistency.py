@@ -11,6 +11,7 @@ from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.settings.servers.upstream_auth import auth_problems, caller_problems
 from adapter.settings.storage import RedisState
 
 NOTHING_KEPT = (
@@ -156,7 +157,8 @@ def _console(settings: Settings) -> Iterator[Problem]:
 HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
 ARTIFACTS_ROUTE = "/artifacts"
 REPLICA_ROUTE = "/_replica"
-OWN_ROUTES = (*HEALTH_ROUTES, ARTIFACTS_ROUTE, REPLICA_ROUTE)
+METADATA_ROUTE = "/.well-known/oauth-protected-resource"
+OWN_ROUTES = (*HEALTH_ROUTES, ARTIFACTS_ROUTE, REPLICA_ROUTE, METADATA_ROUTE)
 
 
 def inconsistencies(settings: Settings) -> Iterator[Problem]:
@@ -167,6 +169,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _mount_clashes(settings)
     for index, server in enumerate(settings.servers):
         yield from _upstream_gaps(server, f"servers[{index}]")
+        yield from _upstream_auth(server, f"servers[{index}].upstream.auth", settings)
         yield from hosted_tools(server, f"servers[{index}]", settings)
         yield from _tools_claimed_twice(server, f"servers[{index}]")
         yield from _arguments_claimed_twice(server, f"servers[{index}]")
@@ -210,7 +213,7 @@ def _mount_clashes(settings: Settings) -> Iterator[Problem]:
     for index, server in enumerate(settings.servers):
         path, mount = f"servers[{index}].mount_path", server.mount_path
         if mount in HEALTH_ROUTES or any(
-            _at_or_below(mount, route) for route in (ARTIFACTS_ROUTE, REPLICA_ROUTE)
+            _at_or_below(mount, route) for route in (ARTIFACTS_ROUTE, REPLICA_ROUTE, METADATA_ROUTE)
         ):
             yield Problem(path, f"{mount} is a route of the adapter itself")
         elif _at_or_below(mount, upload):
@@ -243,6 +246,19 @@ def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
     if upstream.transport == "stdio" and upstream.command is None:
         yield Problem(f"{path}.upstream.command", "is required for the transport stdio")
     yield from _strange_keys(upstream, f"{path}.upstream")
+
+
+def _upstream_auth(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
+    upstream, core = server.upstream, settings.core
+    passed = (*upstream.client_headers.passthrough, *upstream.client_headers.required)
+    yield from auth_problems(upstream.auth, upstream.transport, upstream.static_headers, passed, path)
+    yield from caller_problems(
+        upstream.auth,
+        path,
+        oauth=core.auth.oauth is not None,
+        auth_enabled=core.auth.enabled,
+        public=core.public_base_url is not None,
+    )
 
 
 _OF_HTTP = ("url", "insecure_tls", "static_headers", "client_headers", "server_headers")

@@ -325,7 +325,7 @@ class ServerRoutes:
             "ms": int(seconds * 100_000) / 100,
             "entrance": "http",
         }
-        self._records.write(request, line)
+        self._records.write(request, names[0], line)
 
     async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
         api = self._apis.get(names[0])
