@@ -27,6 +27,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Upstream
 
 if TYPE_CHECKING:
+    from adapter.app.grants import GrantParts
     from adapter.app.hosted import Hosting
     from adapter.app.relay import Runtime
     from adapter.app.replicas import ReplicaParts
@@ -48,6 +49,15 @@ class LocalParts(NamedTuple):
     hosting: Hosting | None = None
     processes: StdioUpstreams | None = None
     replicas: ReplicaParts | None = None
+    grants: GrantParts | None = None
+
+    def authorized(self, server: str, upstream: Upstream) -> Upstream:
+        """The upstream with the grants of its callers, where these give some."""
+        if self.grants is None or server not in self.grants.servers:
+            return upstream
+        from adapter.upstream.authorized import AuthorizedUpstream, refusal_by
+
+        return AuthorizedUpstream(upstream, self.grants.servers[server].credentials, refusal_by(server))
 
     def owned(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream with the sessions that live in other replicas."""
@@ -64,14 +74,15 @@ def local_parts(
     hosting: Hosting | None,
     log: FilteringBoundLogger,
     replicas: ReplicaParts | None = None,
+    grants: GrantParts | None = None,
 ) -> LocalParts:
     """Build the parts that the servers of these settings need."""
     if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(log, hosting, replicas=replicas)
+        return LocalParts(log, hosting, replicas=replicas, grants=grants)
     # Late: most servers are reached over a network.
     from adapter.app.stdio import StdioUpstreams
 
-    return LocalParts(log, hosting, StdioUpstreams(log), replicas)
+    return LocalParts(log, hosting, StdioUpstreams(log), replicas, grants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +130,10 @@ def build_servers(
     plans: Compiled | None,
     replicas: ReplicaParts | None,
     stages_of: Callable[[ServerSettings], StageTable],
+    grants: GrantParts | None = None,
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas)
+    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas, grants)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -207,7 +219,9 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=parts.owned(entry.id, UPSTREAMS[upstream.transport](settings, entry, parts)),
+        upstream=parts.authorized(
+            entry.id, parts.owned(entry.id, UPSTREAMS[upstream.transport](settings, entry, parts))
+        ),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -217,6 +231,8 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
     )
+    if parts.grants is not None and entry.id in parts.grants.servers:
+        parts.grants.stand_before(server)
     if parts.processes is not None:
         server.process_use = partial(parts.processes.use_of, entry.id)
     return server

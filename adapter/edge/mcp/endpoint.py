@@ -193,8 +193,14 @@ class Endpoint:
             if self.grants is None or reply.status is not None:
                 raise error
             answer = await self.grants.answer(ask, error)
-            assert isinstance(answer.body, bytes)
-            reply.send(answer.status, _fields_of(answer, extra), answer.body)
+            fields = _fields_of(answer, extra)
+            if isinstance(answer.body, bytes):
+                reply.send(answer.status, fields, answer.body)
+                return
+            try:
+                await send_pieces(reply, answer, answer.body, fields)
+            finally:
+                await answer.close()
         except AdapterError as failed:
             self._fail(reply, failed, visit, extra)
 

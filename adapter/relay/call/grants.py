@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from adapter.errors import AdapterError, GrantRequired, UrlElicitationRequired
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse
 from adapter.relay.files.scopes import Scopes
+from adapter.relay.notifications import Inbox, Notifications
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.relay.stages import Call
 from adapter.rules.access.principals import Caller, Scope
@@ -28,6 +31,9 @@ from adapter.wire.eras import MODERN
 
 WAIT = 25.0
 """Seconds that a call waits for a person who has said that they open the link."""
+
+STREAM = 600.0
+"""Seconds for which a stream stays open that waits for a grant."""
 
 LOOK = 1.0
 """Seconds between two looks for the grant, which may be given on another replica."""
@@ -92,14 +98,19 @@ Listen = Callable[[str, Scope, str], Awaitable[None]]
 class GrantAnswers:
     """Answers requests that need a grant first, as each client can take it."""
 
-    def __init__(self, sessions: Sessions, scopes: Scopes, listen: Listen) -> None:
+    def __init__(
+        self, sessions: Sessions, scopes: Scopes, notifications: Notifications, listen: Listen
+    ) -> None:
         self._sessions = sessions
         self._scopes = scopes
+        self._notifications = notifications
         self._listen = listen
 
     async def answer(self, ask: ClientRequest, error: GrantRequired) -> ClientResponse:
         """The answer to ``ask``. Raises the failure for what is no single request."""
         envelope, modern = ask.envelope, ask.sender.era is MODERN
+        if ask.method == "GET" and not modern:
+            return await self._waiting(ask, error)
         if not isinstance(envelope, Envelope) or envelope.id is None:
             raise error
         asking = envelope.method in ASKING
@@ -112,6 +123,17 @@ class GrantAnswers:
         if envelope.method == "tools/call":
             return _said(tool_error(envelope.id_bytes, error, modern=modern))
         return _said(failure(error, envelope.id_bytes))
+
+    async def _waiting(self, ask: ClientRequest, error: GrantRequired) -> ClientResponse:
+        """The stream of a session whose upstream gives it none yet: the client hears when the grant is there."""
+        if ask.sender.session_id is None:
+            raise error
+        session = await self._sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
+        scope = self._scopes.of(session, ask.sender.principal)
+        inbox = self._notifications.open(scope, session.key)
+        release = partial(self._notifications.close, scope, session.key, inbox)
+        fields = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store")]
+        return ClientResponse(200, fields, _one_event(inbox), release=release)
 
     async def _shows_links(self, ask: ClientRequest, envelope: Envelope, error: GrantRequired) -> bool:
         if ask.sender.era is MODERN:
@@ -135,6 +157,14 @@ class GrantAnswers:
         link = (error.data or {}).get("elicitationId")
         if isinstance(link, str):
             await self._listen(link, self._scopes.of(session, ask.sender.principal), session.key)
+
+
+async def _one_event(inbox: Inbox) -> AsyncGenerator[bytes, None]:
+    """The next notifications, or the end after a while: the client comes back, and may then have the real stream."""
+    yield b": waiting for an authorization\n\n"
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STREAM):
+            yield await inbox.take()
 
 
 def _said(body: bytes) -> ClientResponse:
