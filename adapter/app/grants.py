@@ -30,6 +30,8 @@ from adapter.rules.calls.grant_answers import ASKING
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.port import Store
+from adapter.upstream.authorized import AuthorizedUpstream, refusal_by
+from adapter.upstream.port import Upstream
 from adapter.wire.envelope import dump
 
 if TYPE_CHECKING:
@@ -89,9 +91,14 @@ class GrantParts:
         flow.on_granted = self._granted
         return ServerGrants(terms, credentials, flow, renewal)
 
+    def authorized(self, server: str, upstream: Upstream) -> Upstream:
+        """The upstream of a server with the grants of its callers."""
+        return AuthorizedUpstream(upstream, self.servers[server].credentials, refusal_by(server))
+
     def stand_before(self, server: Server) -> None:
-        """Have the calls of a server ask for a grant before they go upstream."""
-        server.stages.put_first(ASKING, GrantGate(self.servers[server.id].credentials))
+        """Have calls ask for a grant before they go upstream, where the server's callers give some."""
+        if server.id in self.servers:
+            server.stages.put_first(ASKING, GrantGate(self.servers[server.id].credentials))
 
     def answers(self, sessions: SessionParts) -> GrantAnswers:
         """Build the answers to callers without a grant."""

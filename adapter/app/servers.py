@@ -42,26 +42,33 @@ START_COOLDOWN = 1.0
 class LocalParts(NamedTuple):
     """The log, and the parts of upstreams that are no addresses; None where no server needs them.
 
-    ``replicas`` is None where no other process uses the state store.
+    ``replicas`` is None where no other process uses the state store, ``store`` where there is none.
     """
 
     log: FilteringBoundLogger
     hosting: Hosting | None = None
     processes: StdioUpstreams | None = None
     replicas: ReplicaParts | None = None
+    store: Store | None = None
     grants: GrantParts | None = None
-
-    def authorized(self, server: str, upstream: Upstream) -> Upstream:
-        """The upstream with the grants of its callers, where these give some."""
-        if self.grants is None or server not in self.grants.servers:
-            return upstream
-        from adapter.upstream.authorized import AuthorizedUpstream, refusal_by
-
-        return AuthorizedUpstream(upstream, self.grants.servers[server].credentials, refusal_by(server))
 
     def owned(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream with the sessions that live in other replicas."""
         return upstream if self.replicas is None else self.replicas.owned(server, upstream)
+
+    def authorized(self, settings: Settings, entry: ServerSettings, upstream: Upstream) -> Upstream:
+        """The same with the credentials of this entry, which a request gets where its client speaks to it."""
+        owned = self.owned(entry.id, upstream)
+        if entry.upstream.auth.type in ("none", "static"):
+            return owned
+        if entry.upstream.auth.type == "authorization_code":
+            # Without grants, as for a command, nobody is there whose grant it could be.
+            return owned if self.grants is None else self.grants.authorized(entry.id, owned)
+        assert self.store is not None, "a server with credentials is built with a store"
+        # Late: few servers want credentials that are not written down.
+        from adapter.app.upstream_auth import Surroundings, authorized
+
+        return authorized(Surroundings(settings, self.store), entry, owned)
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
@@ -74,15 +81,16 @@ def local_parts(
     hosting: Hosting | None,
     log: FilteringBoundLogger,
     replicas: ReplicaParts | None = None,
+    store: Store | None = None,
     grants: GrantParts | None = None,
 ) -> LocalParts:
     """Build the parts that the servers of these settings need."""
     if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(log, hosting, replicas=replicas, grants=grants)
+        return LocalParts(log, hosting, None, replicas, store, grants)
     # Late: most servers are reached over a network.
     from adapter.app.stdio import StdioUpstreams
 
-    return LocalParts(log, hosting, StdioUpstreams(log), replicas, grants)
+    return LocalParts(log, hosting, StdioUpstreams(log), replicas, store, grants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +141,8 @@ def build_servers(
     grants: GrantParts | None = None,
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas, grants)
+    hosting = None if plans is None else plans.hosting
+    parts = local_parts(settings, hosting, runtime.log, replicas, store, grants)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -219,9 +228,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=parts.authorized(
-            entry.id, parts.owned(entry.id, UPSTREAMS[upstream.transport](settings, entry, parts))
-        ),
+        upstream=parts.authorized(settings, entry, UPSTREAMS[upstream.transport](settings, entry, parts)),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -231,7 +238,8 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
     )
-    if parts.grants is not None and entry.id in parts.grants.servers:
+    server.apart = upstream.auth.per_caller
+    if parts.grants is not None:
         parts.grants.stand_before(server)
     if parts.processes is not None:
         server.process_use = partial(parts.processes.use_of, entry.id)

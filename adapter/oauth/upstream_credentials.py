@@ -6,8 +6,9 @@ import hashlib
 from typing import NamedTuple
 
 from adapter.errors import CredentialsMissing
-from adapter.oauth.access_tokens import AccessTokens
+from adapter.oauth.obtained_tokens import ObtainedTokens
 from adapter.oauth.token_endpoint import TokenEndpoint
+from adapter.rules.access.parties import authorization_of
 from adapter.rules.access.principals import Caller, bearer, name_of
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 (a grant type of RFC 8693)
@@ -35,7 +36,7 @@ class PassedCredentials:
         """See UpstreamCredentials."""
         return authorization_of(caller)
 
-    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:
+    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:  # noqa: ARG002 (the port's)
         """See UpstreamCredentials. Only the caller can bring another one."""
         return False
 
@@ -43,7 +44,7 @@ class PassedCredentials:
 class ClientCredentials:
     """Tokens of the adapter's own (RFC 6749 §4.4), the same for all callers and for nobody."""
 
-    def __init__(self, endpoint: TokenEndpoint, terms: TokenTerms, tokens: AccessTokens) -> None:
+    def __init__(self, endpoint: TokenEndpoint, terms: TokenTerms, tokens: ObtainedTokens) -> None:
         self._endpoint = endpoint
         self._form = [("grant_type", "client_credentials"), *terms.form()]
         self._tokens = tokens
@@ -51,11 +52,11 @@ class ClientCredentials:
     def __repr__(self) -> str:
         return f"<ClientCredentials at {self._endpoint}>"
 
-    async def authorization(self, caller: Caller) -> str | None:
+    async def authorization(self, caller: Caller) -> str | None:  # noqa: ARG002 (the port's)
         """See UpstreamCredentials."""
         return _SCHEME + await self._tokens.get("", lambda: self._endpoint.request(self._form))
 
-    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:
+    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:  # noqa: ARG002 (the port's)
         """See UpstreamCredentials."""
         return value is None or self._tokens.refused("", value.removeprefix(_SCHEME))
 
@@ -82,7 +83,7 @@ class ExchangedCredentials:
         endpoint: TokenEndpoint,
         terms: TokenTerms,
         types: SubjectTypes,
-        tokens: AccessTokens,
+        tokens: ObtainedTokens,
         server: str,
     ) -> None:
         self._endpoint = endpoint
@@ -108,7 +109,7 @@ class ExchangedCredentials:
         form = [*self._form, ("subject_token", subject)]
         return _SCHEME + await self._tokens.get(_key(caller, subject), lambda: self._endpoint.request(form))
 
-    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:
+    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:  # noqa: ARG002 (the port's)
         """See UpstreamCredentials."""
         subject = subject_token(caller)
         if subject is None or value is None:
@@ -118,12 +119,6 @@ class ExchangedCredentials:
     async def close(self) -> None:
         """Give up requests for tokens that are on the way."""
         await self._tokens.close()
-
-
-def authorization_of(caller: Caller) -> str | None:
-    """The value of the Authorization field of a caller's request."""
-    value = caller.fields.get("authorization")
-    return caller.lower_fields().get("authorization") if value is None else value
 
 
 def subject_token(caller: Caller) -> str | None:

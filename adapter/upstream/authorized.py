@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from adapter.errors import AdapterError, UpstreamRefused
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import Caller
+from adapter.rules.access.republished_metadata import renamed
 from adapter.upstream.credentials import UpstreamCredentials
-from adapter.upstream.port import Headers, Upstream, UpstreamReply, UpstreamRequest
+from adapter.upstream.port import Headers, Pouring, Sink, Upstream, UpstreamReply, UpstreamRequest, pour
 
 FIELD = "Authorization"
 
@@ -22,19 +23,30 @@ AdapterError in its place.
 """
 
 
+async def _nothing() -> None:
+    """Leave what has nothing to release."""
+
+
 class AuthorizedUpstream:
     """Stands before ``upstream`` and gives each request the credential of its caller.
 
     A request that is answered with 401 has not run: it is sent once more, if the credentials have another value by
     then. ``refusal`` decides what a client is told after that. A request without a client (its caller has no fields)
     is sent without a credential where none is to be had, and its answer is returned as it is: a probe learns from a
-    401 that the server is there.
+    401 that the server is there. ``release`` is awaited when the upstream is closed.
     """
 
-    def __init__(self, upstream: Upstream, credentials: UpstreamCredentials, refusal: Refusal) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        credentials: UpstreamCredentials,
+        refusal: Refusal,
+        release: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
         self._upstream = upstream
         self._credentials = credentials
         self._refusal = refusal
+        self._release = release
 
     def __repr__(self) -> str:
         return f"<AuthorizedUpstream {self._upstream!r}>"
@@ -51,6 +63,7 @@ class AuthorizedUpstream:
 
     async def close(self) -> None:
         """See Upstream."""
+        await self._release()
         await self._upstream.close()
 
     async def _value(self, caller: Caller) -> str | None:
@@ -98,6 +111,58 @@ def refusal_by(server: str) -> Refusal:
         )
 
     return refuse
+
+
+def passed_on(reply: UpstreamReply) -> UpstreamReply:
+    """The refusal for credentials of the client's own: the client has to know what the upstream says."""
+    return reply
+
+
+def challenged_by(metadata_url: str) -> Refusal:
+    """As ``passed_on``, with the metadata at this URL named in place of the upstream's."""
+
+    def rename(reply: UpstreamReply) -> UpstreamReply:
+        challenge = challenge_of(reply)
+        if reply.status == 403 and challenge is None:
+            return reply
+        return ChallengedReply(reply, renamed(challenge, metadata_url))
+
+    return rename
+
+
+class ChallengedReply(Pouring):
+    """A reply with this ``challenge`` and no other."""
+
+    __slots__ = ("_reply", "headers")
+
+    def __init__(self, reply: UpstreamReply, challenge: str) -> None:
+        self._reply = reply
+        fields = [field for field in reply.headers if field[0].lower() != "www-authenticate"]
+        self.headers: Headers = [*fields, ("WWW-Authenticate", challenge)]
+
+    @property
+    def status(self) -> int:
+        return self._reply.status
+
+    @property
+    def whole(self) -> bytes | None:
+        return self._reply.whole
+
+    @property
+    def needs_request(self) -> bool:
+        return self._reply.needs_request
+
+    async def read(self, read_timeout: float | None) -> bytes:
+        """See UpstreamReply."""
+        return await self._reply.read(read_timeout)
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        self._reply.abort()
+
+    async def pour(self, sink: Sink, read_timeout: float | None) -> None:
+        """See Pouring."""
+        await pour(self._reply, sink, read_timeout)
 
 
 def challenge_of(reply: UpstreamReply) -> str | None:

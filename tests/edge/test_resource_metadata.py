@@ -48,7 +48,7 @@ async def test_head_and_preflight(upstream: StartUpstream, adapter: StartAdapter
         adapter(up, core=core(), verifier=ScriptedVerifier()) as front,
         front.client() as client,
     ):
-        head, _ = await client.request("OPTIONS", path=WELL_KNOWN, **asks)
+        head, _ = await client.request("OPTIONS", b"", WELL_KNOWN, **asks)
         assert head.status == 204
         assert "MCP-Protocol-Version" in head["access-control-allow-headers"]
         assert head["access-control-allow-methods"] == "GET, HEAD, OPTIONS"

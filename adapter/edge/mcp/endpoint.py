@@ -239,7 +239,7 @@ class Endpoint:
         # Host, Origin and token do not change with the session.
         headers, tokens = request.headers, self.guard.access_tokens
         admitted: tuple[Identity, bool] | None = headers.shared.get(server.mount)
-        if admitted is None or (tokens is not None and not tokens.is_current(headers)):
+        if admitted is None or (admitted[0].expires and tokens and not tokens.is_current(headers)):
             admitted = await self._admit(request, server, visit)
             if not self.guard.reads_session_id:
                 headers.shared[server.mount] = admitted
@@ -323,8 +323,9 @@ def send_failure(
     fields = [_JSON, NOSNIFF, *extra]
     if error.retry_after is not None and status in (429, 503):
         fields.append(("Retry-After", str(math.ceil(error.retry_after))))
-    if isinstance(error, Unauthorized):
-        fields.append(("WWW-Authenticate", error.challenge))
+    if status == Unauthorized.http or isinstance(error, Unauthorized):
+        challenge = error.challenge if isinstance(error, Unauthorized) else Unauthorized.challenge
+        fields.append(("WWW-Authenticate", challenge))
     detail = {"detail": str(error)}
     body = failure(error, asker.id_bytes or b"null") if asker.rpc else orjson.dumps(detail)
     reply.send(status, fields, body)

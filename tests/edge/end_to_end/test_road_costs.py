@@ -18,6 +18,7 @@ import orjson
 import pytest
 
 import adapter as package
+from tests.edge.bearers import ScriptedVerifier, bearer, core
 from tests.edge.conftest import StartAdapter, StartUpstream, done
 from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body, event, read_chunk, result
 
@@ -36,6 +37,8 @@ COSTS = {
     "a call over stdio": 111,
     "a session that is opened and ended": 264,
     "a call answered by a stream": 153,
+    "a call with a static token": 79,
+    "a call with an access token": 80,
 }
 """Calls of Python functions for one exchange."""
 
@@ -201,6 +204,38 @@ async def test_a_road_costs_no_more_than_is_known(
     async with upstream(listing) as up, adapter(up, **settings) as front, front.client() as client:
         await client.initialize()
         await list_tools(client)
+        calls = await usual_cost(go, client)
+    record_property("road", road)
+    record_property("python_calls", calls)
+    assert calls <= COSTS[road]
+
+
+@pytest.mark.parametrize(
+    ("road", "token"),
+    [("a call with a static token", "static-secret"), ("a call with an access token", "issued")],
+)
+async def test_a_credential_costs_no_more_than_is_known(
+    upstream: StartUpstream,
+    adapter: StartAdapter,
+    road: str,
+    token: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """A verified token is looked up once in each call, where the issuer's are kept; nothing else is done again."""
+    verifier = ScriptedVerifier()
+    fields = verifier.issue("issued") | bearer(token)
+
+    async def go(client: RawClient) -> None:
+        head, body = await client.request("POST", call_body(), **fields)
+        assert head.status == 200, body
+
+    settings = core(token="static-secret")
+    async with (
+        upstream(listing) as up,
+        adapter(up, core=settings, verifier=verifier) as front,
+        front.client() as client,
+    ):
+        await client.initialize(**fields)
         calls = await usual_cost(go, client)
     record_property("road", road)
     record_property("python_calls", calls)

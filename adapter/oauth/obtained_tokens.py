@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from adapter.errors import CredentialsMissing
-from adapter.rules.access.token_answers import IssuedToken
+import orjson
+
+from adapter.errors import CredentialsMissing, StoreUnavailable
+from adapter.oauth.grants.port import Leases
+from adapter.oauth.grants.sealing import SealedRows
+from adapter.rules.access.grants import Tokens
 from adapter.rules.last_used import LastUsed, Weight
 
 MOST = 10_000
@@ -31,6 +36,18 @@ REFUSED_AGAIN = 10.0
 """Seconds: an upstream that refuses a token which is younger refuses more than that token, and gets no other."""
 
 
+TABLE = "upstream_tokens"
+
+PATIENCE = 15.0
+"""Seconds that a replica waits for another one that asks for the same token."""
+
+LOOK = 0.1
+"""Seconds between two looks at a token that another replica asks for."""
+
+Obtain = Callable[[], Awaitable[Tokens]]
+"""Asks for a token. Raises CredentialsMissing."""
+
+
 class KeptToken(NamedTuple):
     """A token with the times at which it was ``issued``, is to be renewed, and ``expires``, in Unix seconds."""
 
@@ -40,20 +57,42 @@ class KeptToken(NamedTuple):
     expires: float
 
 
-class SharedTokens(Protocol):
-    """Tokens that replicas share."""
+class SharedTokens:
+    """Tokens that replicas share, sealed in the state store; a store that fails is no failure here.
 
-    async def find(self, key: str) -> KeptToken | None:
-        """The token that a replica wrote down; None where there is none, or the store fails."""
+    ``name`` names the server, and all of its settings that a token depends on.
+    """
 
-    async def keep(self, key: str, token: KeptToken) -> None:
-        """Write a token down; a store that fails is no failure."""
+    def __init__(self, rows: SealedRows, leases: Leases, name: str) -> None:
+        self._rows = rows
+        self._lease = leases(f"upstream token {name}")
+        self._name = name
 
-    async def lead(self, key: str) -> bool:
-        """Take the right to obtain the token of this key. False where another replica has it and may still use it."""
+    def __repr__(self) -> str:
+        return f"<SharedTokens {self._name!r}>"
 
-    async def changed(self, key: str) -> None:
-        """Wait a moment for the replica that leads."""
+    async def find(self) -> KeptToken | None:
+        """The token that a replica wrote down; None where there is none."""
+        with contextlib.suppress(StoreUnavailable, ValueError, TypeError):
+            found = await self._rows.get(TABLE, self._name)
+            return None if found is None else KeptToken(*orjson.loads(found[1]))
+        return None
+
+    async def keep(self, token: KeptToken) -> None:
+        """Write a token down, in place of any other."""
+        with contextlib.suppress(StoreUnavailable):
+            await self._rows.put(TABLE, self._name, orjson.dumps(token))
+
+    async def lead(self) -> bool:
+        """Take the right to ask for a token. False where another replica has it."""
+        with contextlib.suppress(StoreUnavailable):
+            return await self._lease.take()
+        return True
+
+    async def release(self) -> None:
+        """Let another replica ask."""
+        with contextlib.suppress(StoreUnavailable):
+            await self._lease.release()
 
 
 class _Failure(NamedTuple):
@@ -61,10 +100,10 @@ class _Failure(NamedTuple):
     error: CredentialsMissing
 
 
-class AccessTokens:
+class ObtainedTokens:
     """The tokens for one server, by keys that hold everything a token depends on. ``clock`` gives Unix time in seconds.
 
-    ``shared`` is None where no other process needs the same tokens.
+    ``shared`` is None where no other process needs the same tokens; it is for one key alone.
     """
 
     def __init__(self, clock: Callable[[], float], shared: SharedTokens | None = None) -> None:
@@ -77,9 +116,9 @@ class AccessTokens:
         self._flights: dict[str, asyncio.Task[KeptToken]] = {}
 
     def __repr__(self) -> str:
-        return f"<AccessTokens: {len(self._kept)} kept, {len(self._flights)} on the way>"
+        return f"<ObtainedTokens: {len(self._kept)} kept, {len(self._flights)} on the way>"
 
-    async def get(self, key: str, obtain: Callable[[], Awaitable[IssuedToken]]) -> str:
+    async def get(self, key: str, obtain: Obtain) -> str:
         """The token of this key; ``obtain`` asks for one where there is none, once for all who wait.
 
         A token that is good but should be renewed is used while that is done. Raises what ``obtain`` raises.
@@ -117,7 +156,7 @@ class AccessTokens:
 
     # --- obtaining --------------------------------------------------------------------------------------------
 
-    def _fly(self, key: str, obtain: Callable[[], Awaitable[IssuedToken]]) -> asyncio.Task[KeptToken]:
+    def _fly(self, key: str, obtain: Obtain) -> asyncio.Task[KeptToken]:
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = asyncio.create_task(self._renew(key, obtain))
@@ -130,9 +169,10 @@ class AccessTokens:
             # Who waits is told; where nobody waits the old token is good for a while.
             flight.exception()
 
-    async def _renew(self, key: str, obtain: Callable[[], Awaitable[IssuedToken]]) -> KeptToken:
+    async def _renew(self, key: str, obtain: Obtain) -> KeptToken:
         try:
-            token = await self._obtain(key, obtain) if self._shared is None else await self._join(key, obtain)
+            shared = self._shared
+            token = await (self._obtain(obtain) if shared is None else self._join(shared, key, obtain))
         except CredentialsMissing as error:
             self._failures.put(key, _Failure(self._clock() + RETRY, error))
             raise
@@ -140,32 +180,35 @@ class AccessTokens:
         self._kept.put(key, token)
         return token
 
-    async def _join(self, key: str, obtain: Callable[[], Awaitable[IssuedToken]]) -> KeptToken:
+    async def _join(self, shared: SharedTokens, key: str, obtain: Obtain) -> KeptToken:
         """The token that another replica has obtained, or obtains now; else obtain it for all."""
-        assert self._shared is not None
-        if (found := await self._found(key)) is not None:
+        deadline = self._clock() + PATIENCE
+        while (found := await self._found(shared, key)) is None:
+            if not await shared.lead() and self._clock() < deadline:
+                await asyncio.sleep(LOOK)
+                continue
+            try:
+                # The last one who led may have written it meanwhile.
+                if (found := await self._found(shared, key)) is None:
+                    found = await self._obtain(obtain)
+                    await shared.keep(found)
+            finally:
+                await shared.release()
             return found
-        while not await self._shared.lead(key):
-            await self._shared.changed(key)
-            if (found := await self._found(key)) is not None:
-                return found
-        token = await self._obtain(key, obtain)
-        await self._shared.keep(key, token)
-        return token
+        return found
 
-    async def _found(self, key: str) -> KeptToken | None:
-        assert self._shared is not None
-        found = await self._shared.find(key)
+    async def _found(self, shared: SharedTokens, key: str) -> KeptToken | None:
+        found = await shared.find()
         is_good = found is not None and self._clock() < found.renewed
         return found if found is not None and is_good and found.value != self._refused.get(key) else None
 
-    async def _obtain(self, key: str, obtain: Callable[[], Awaitable[IssuedToken]]) -> KeptToken:
+    async def _obtain(self, obtain: Obtain) -> KeptToken:
         issued = await obtain()
         now = self._clock()
         life = UNKNOWN_LIFE if issued.life is None else issued.life
         # One that lives shorter than the margin is used once, by those who wait for it.
         expires = now + max(life - MARGIN, 0.0)
-        return KeptToken(issued.value, now, min(now + life * random.uniform(*RENEWED_AT), expires), expires)  # noqa: S311 (spread, no secret)
+        return KeptToken(issued.access, now, min(now + life * random.uniform(*RENEWED_AT), expires), expires)  # noqa: S311 (spread, no secret)
 
     def _failure(self, key: str) -> _Failure | None:
         failure = self._failures.get(key)
