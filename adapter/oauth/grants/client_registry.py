@@ -105,7 +105,7 @@ def _configured(terms: GrantTerms, methods: tuple[str, ...]) -> OAuthClient:
         return OAuthClient(terms.client_id)
     only_post = "client_secret_post" in methods and "client_secret_basic" not in methods
     method = "client_secret_post" if only_post else "client_secret_basic"
-    return OAuthClient(terms.client_id, terms.client_secret, method)
+    return OAuthClient(terms.client_id, terms.client_secret, terms.client_method or method)
 
 
 def _key(terms: GrantTerms, issuer: str) -> str:

@@ -55,6 +55,7 @@ class GrantCredentials:
         self._links = links
         self._clock = clock
         self._now = time.monotonic
+        self.just_renewed = JUST_RENEWED
         self._read: OrderedDict[str, ReadGrant] = OrderedDict()
         grants.rows.store.listeners.append(self)
 
@@ -72,7 +73,7 @@ class GrantCredentials:
         principal = caller.principal
         kept = await self._grants.get(self.terms.server, principal)
         if kept is not None and _field(kept) == value:
-            if self._clock() - kept.grant.renewed < JUST_RENEWED:
+            if self._clock() - kept.grant.renewed < self.just_renewed:
                 # A newer token would be refused as well, and an upstream must not make the adapter ask all day.
                 return False
             kept = await self._renewal.renew(self.terms, kept)

@@ -185,7 +185,8 @@ class GrantLinks:
 
 
 def _encoded(value: GrantLink | BrowserState) -> bytes:
-    return orjson.dumps(value._asdict())
+    # orjson takes no tuples with names.
+    return orjson.dumps(value._asdict(), default=list)
 
 
 def _digest(parameter: str) -> str:

@@ -53,6 +53,11 @@ class GrantRenewal:
     def __repr__(self) -> str:
         return f"<GrantRenewal: {len(self._under_way)} under way>"
 
+    @property
+    def under_way(self) -> list[asyncio.Task[KeptGrant | None]]:
+        """The renewals that wait for an answer, or for the store."""
+        return list(self._under_way.values())
+
     async def renew(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
         """The grant with a newer access token than that of ``kept``; None where it is no longer valid.
 
@@ -77,7 +82,7 @@ class GrantRenewal:
     async def close(self, within: float) -> None:
         """Wait until answers under way are written, no longer than ``within`` seconds."""
         if self._under_way:
-            await asyncio.wait(list(self._under_way.values()), timeout=within)
+            await asyncio.wait(self.under_way, timeout=within)
 
     async def _renewed(self, terms: GrantTerms, kept: KeptGrant, key: str) -> KeptGrant | None:
         if self._leases is None:
