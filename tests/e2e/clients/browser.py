@@ -5,8 +5,10 @@ Clients in every environment use it, so it imports nothing of theirs.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
+from html import unescape
 from http.cookiejar import CookieJar
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -18,6 +20,10 @@ TIMEOUT = 10.0
 
 STEPS = 20
 """Pages of one sign-in at most."""
+
+_INPUT = re.compile(r"<input\b([^>]*)>")
+_ATTRIBUTE = re.compile(r'(name|value)="([^"]*)"')
+_REFRESH = re.compile(r'http-equiv="refresh" content="0; url=([^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,14 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class Browser:
-    """Keeps the cookies of ``person``, and says their name wherever a form asks for it."""
+    """Keeps the cookies of ``person``, and says their name wherever a form asks for it.
 
-    def __init__(self, person: str) -> None:
+    ``typed`` is what they type into other fields, by name.
+    """
+
+    def __init__(self, person: str, **typed: str) -> None:
         self.person = person
+        self._typed = {"person": person, **typed}
         self.cookies = CookieJar()
         self._opener: OpenerDirector = build_opener(HTTPCookieProcessor(self.cookies), _NoRedirects())
 
@@ -82,6 +92,15 @@ class Browser:
         assert page.location is not None, page
         return page.location
 
+    def _filled(self, text: str) -> dict[str, str]:
+        """The form of a page, with what the person types and what stands in it; empty if there is none."""
+        if "<form" not in text:
+            return {}
+        inputs = [dict(_ATTRIBUTE.findall(tag)) for tag in _INPUT.findall(text)]
+        return {
+            each["name"]: unescape(each.get("value", self._typed.get(each["name"], ""))) for each in inputs
+        }
+
     def _follow(self, url: str, until: str | None) -> Page:
         form = None
         for _ in range(STEPS):
@@ -90,8 +109,10 @@ class Browser:
                 if until is not None and page.location.startswith(until):
                     return page
                 url, form = page.location, None
-            elif 'name="person"' in page.text and form is None:
-                form = {"person": self.person}
+            elif (filled := self._filled(page.text)) and form is None:
+                form = filled
+            elif (on := _REFRESH.search(page.text)) is not None:
+                url, form = unescape(on[1]), None
             else:
                 return page
         raise AssertionError(f"no end after {STEPS} pages: {url}")

@@ -10,6 +10,7 @@ from typing import Any
 from tests.e2e.filing import ADAPTERS
 from tests.e2e.oauth.authorization_server import AuthorizationServer
 from tests.e2e.processes import Adapter
+from tests.ports import free_port
 
 
 def core_of(base: str, issuer: AuthorizationServer, **oauth: Any) -> dict[str, Any]:
@@ -26,15 +27,17 @@ def core_of(base: str, issuer: AuthorizationServer, **oauth: Any) -> dict[str, A
 async def protected_adapter(
     place: Path,
     upstream: str,
-    issuer: AuthorizationServer,
+    issuer: AuthorizationServer | None,
     *,
     oauth: Mapping[str, Any] | None = None,
     server: Mapping[str, Any] | None = None,
+    port: int | None = None,
     **sections: Mapping[str, Any],
 ) -> AsyncIterator[Adapter]:
-    """The adapter in front of ``upstream``, for people who sign in at ``issuer``.
+    """The adapter in front of ``upstream``, for people who sign in at ``issuer``; None: for everybody.
 
-    ``oauth`` are more settings of ``core.auth.oauth``, ``server`` of the server; ``sections`` join the file.
+    ``oauth`` are more settings of ``core.auth.oauth``, ``server`` of the server; ``sections`` join the file. ``port``
+    is for whoever has to know it before.
     """
     entry = {"id": "upstream", "mount_path": "/mcp", "upstream": {"url": upstream}, **(server or {})}
     settings: dict[str, Any] = {
@@ -43,8 +46,9 @@ async def protected_adapter(
         "sessions": {"scope": "principal"},
         **sections,
     }
-    front = Adapter(place, settings)
-    settings["core"] = {**core_of(front.base, issuer, **(oauth or {})), **sections.get("core", {})}
+    front = Adapter(place, settings, port or free_port())
+    core = {"public_base_url": front.base} if issuer is None else core_of(front.base, issuer, **(oauth or {}))
+    settings["core"] = {**core, **sections.get("core", {})}
     try:
         await front.start()
         yield front
