@@ -12,6 +12,7 @@ from adapter.relay.background import SingleFlight
 from adapter.settings.root import Settings
 
 if TYPE_CHECKING:
+    from adapter.app.browser_sign_in import BrowserSignIn
     from adapter.app.edge import Door, Observation
     from adapter.app.files import FileStages
     from adapter.app.relay import RelayParts, Runtime
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class ConsoleSurroundings(NamedTuple):
-    """The parts of the adapter that the console shows and calls. ``plans`` is None where there are none."""
+    """The parts of the adapter that the console shows and calls. ``plans`` is None where there are none,
+    and ``sign_in`` where people do not sign in.
+    """
 
     runtime: Runtime
     plans: Compiled | None
@@ -29,6 +32,7 @@ class ConsoleSurroundings(NamedTuple):
     relay: RelayParts
     files: FileStages
     door: Door
+    sign_in: BrowserSignIn | None = None
 
 
 class BuiltConsole(NamedTuple):

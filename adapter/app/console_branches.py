@@ -28,6 +28,7 @@ from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.sessions.health_probe import HealthMonitor
+from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.resources import CONSOLE
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
@@ -43,27 +44,29 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     if recent is None:
         return BuiltConsole()
     path = settings.console.path
+    guard = door.guard if around.sign_in is None else around.sign_in.guard
     credentials = frozenset({settings.core.auth.header_name.lower()})
-    viewers = Callers(door.guard, door.bases, credentials, CONSOLE)
-    callers = {server: Callers(door.guard, door.bases, credentials, server) for server in relay.servers.by_id}
+    viewers = Callers(guard, door.bases, credentials, CONSOLE)
+    callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
     sessions = _sessions(around.runtime, relay)
     apis = _apis(settings, around, sessions, callers)
-    records = ExchangeRecords(door.guard, observation.calls, recent)
+    records = ExchangeRecords(guard, observation.calls, recent)
     routes = ServerRoutes(path, apis, _document(settings, files), records, observation.tracing)
 
     async def look(request: Request, server: str) -> None:
         await sessions[server].tools(viewers.of(request))
 
     data = ConsoleData(
-        _facts(settings),
-        door.guard,
+        _facts(settings, None if around.sign_in is None else around.sign_in.roles),
+        guard,
         ServerStatus(door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}),
         _belongings(settings, relay, files, door.health.store),
         recent,
         look,
     )
     shown = pages(path, relay.servers.by_id, PageFiles())
-    return BuiltConsole((*data.branches(), *routes.branches(), *shown), sessions)
+    signing_in = () if around.sign_in is None else around.sign_in.routes.branches()
+    return BuiltConsole((*signing_in, *data.branches(), *routes.branches(), *shown), sessions)
 
 
 # --- the API of tools -------------------------------------------------------------------------------------------
@@ -136,7 +139,7 @@ def _document(settings: Settings, files: FileStages) -> bytes:
 # --- the console's data -----------------------------------------------------------------------------------------
 
 
-def _facts(settings: Settings) -> ConsoleFacts:
+def _facts(settings: Settings, roles: RoleTerms | None) -> ConsoleFacts:
     console = settings.console
     return ConsoleFacts(
         path=console.path,
@@ -146,6 +149,7 @@ def _facts(settings: Settings) -> ConsoleFacts:
         max_body=console.max_body,
         version=VERSION,
         configuration=configuration(settings),
+        roles=roles,
     )
 
 

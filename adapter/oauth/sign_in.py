@@ -129,7 +129,7 @@ class SignIn:
             **self._resource(),
         }
         sent = {name: value for name, value in parameters.items() if value}
-        return authorization_url(endpoint, sent), orjson.dumps(pending)
+        return authorization_url(endpoint, sent), orjson.dumps(list(pending))
 
     async def finish(self, kept: bytes | None, parameters: Mapping[str, str]) -> tuple[BrowserSession, str]:
         """The session of a browser that returns with ``parameters``, and the place to which it goes.

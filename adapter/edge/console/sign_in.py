@@ -8,13 +8,12 @@ from urllib.parse import quote, urlsplit
 
 from adapter.edge.console.page_files import Doorstep
 from adapter.edge.http.access import Guard
-from adapter.edge.http.browser_identity import TAB_FIELD
 from adapter.edge.http.request import Branch, Names, Request, query_of
 from adapter.edge.http.response import Extra, send
 from adapter.errors import AdapterError, OriginRefused
 from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.sign_in import VALID, SignIn, SignInFailed
-from adapter.rules.access.browser_sessions import is_own_page, is_place
+from adapter.rules.access.browser_sessions import TAB_FIELD, is_own_page, is_place
 from adapter.rules.access.principals import name_of
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from adapter.edge.http.request import Fields
-from adapter.errors import AdapterError
-from adapter.oauth.browser_sessions import BrowserSessions
-from adapter.rules.access.browser_sessions import Role, RoleTerms, is_own_page
+from adapter.errors import ConsoleRefused
+from adapter.rules.access.browser_sessions import TAB_FIELD, RoleTerms, is_own_page
 from adapter.rules.access.principals import Identity
 
+if TYPE_CHECKING:
+    from adapter.oauth.browser_sessions import BrowserSessions
+
 _COOKIE = frozenset({"authorization", "cookie"})
-
-TAB_FIELD = "X-Adapter-Session"
-"""The field by which the page tells its tabs apart. No page of another origin can send it without asking first."""
-
-
-class ConsoleRefused(AdapterError):
-    code, rpc, http = "console_refused", -32600, 403
-    hint = "You are signed in, but may not see the console: console.oauth names the scopes and claims for it."
 
 
 class BrowserIdentities:
@@ -45,10 +38,6 @@ class BrowserIdentities:
         session = self._sessions.of(headers)
         if session is None:
             return None
-        if self.role_of(session.scopes, session.claims) is None:
+        if self._roles.role_of(session.scopes, session.claims) is None:
             raise ConsoleRefused()
         return Identity(session.principal, _COOKIE, session.scopes, session.claims, session.expires)
-
-    def role_of(self, scopes: frozenset[str], claims: Mapping[str, Any]) -> Role | None:
-        """The role of a person with these scopes and claims of an access token."""
-        return self._roles.role_of(scopes, claims)

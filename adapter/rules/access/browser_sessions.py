@@ -16,6 +16,9 @@ import orjson
 LARGEST_COOKIE = 3800
 """Characters of a cookie's value; browsers drop a cookie of more than 4096 with its name and attributes."""
 
+TAB_FIELD = "X-Adapter-Session"
+"""The field by which the console's page tells its tabs apart."""
+
 LONGEST_PLACE = 512
 """Characters of the place to which a browser returns when it has signed in."""
 
