@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from adapter.edge.http.access_tokens import SeenToken
-from adapter.errors import LimitReached
+from adapter.errors import IssuerUnavailable
 from tests.edge.bearers import ASKS, AT, BASE, ISSUER, ScriptedVerifier, bearer, core
 from tests.edge.conftest import StartAdapter, StartUpstream, done
 from tests.edge.file_tools import FORM, TOOLS
@@ -25,7 +25,7 @@ from tests.edge.raw import (
 )
 
 STATIC = {"token": "static-secret-of-the-operator"}
-CONSOLE: dict[str, Any] = {"enabled": True, "allow_execute": True, "operators": ["default"]}
+CONSOLE: dict[str, Any] = {"enabled": True, "allow_execute": True}
 
 
 @pytest.fixture
@@ -74,11 +74,12 @@ async def test_strangers_are_told_where_to_sign_in(
 async def test_a_token_of_the_mount_gets_in_and_goes_no_further(
     upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
 ) -> None:
-    """It is verified once, and no upstream ever sees it."""
+    """It is verified once, and no upstream ever sees it, not even one that is given the field of other callers."""
     token = verifier.issue("good")
+    passing = {"upstream": {"client_headers": {"passthrough": ["Authorization"]}}}
     async with (
         upstream() as up,
-        adapter(up, core=core(), verifier=verifier) as front,
+        adapter(up, core=core(), verifier=verifier, server=passing) as front,
         front.client() as client,
     ):
         await client.initialize(**token)
@@ -247,14 +248,16 @@ async def test_an_issuer_that_cannot_be_asked_is_no_refusal(
     upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
 ) -> None:
     """Clients keep their token then and try again; health stays as it is, without details."""
-    verifier.failure = LimitReached("Too many tokens are being verified.", retry_after=1)
+    verifier.failure = IssuerUnavailable()
     async with (
         upstream() as up,
         adapter(up, core=core(), verifier=verifier) as front,
         front.client() as client,
     ):
-        head, text = await client.request("POST", modern_body(), **modern_fields(), **bearer("any"))
-        assert head.status == 429 and head.get("www-authenticate") is None, text
+        for body, fields, status in ((INITIALIZE, {}, 200), (modern_body(number=0), modern_fields(), 503)):
+            head, text = await client.request("POST", body, **fields, **bearer("any"))
+            assert head.status == status and head.get("www-authenticate") is None
+            assert error_of(text)["code"] == IssuerUnavailable.rpc and error_of(text)["id"] == 0
         head, _ = await client.request("GET", b"", "/healthz", **bearer("any"))
         assert head.status == 200
 
