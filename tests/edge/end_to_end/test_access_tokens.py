@@ -16,6 +16,7 @@ from tests.edge.conftest import StartAdapter, StartUpstream, done
 from tests.edge.file_tools import FORM, TOOLS
 from tests.edge.raw import (
     INITIALIZE,
+    MODERN_VERSION,
     Exchange,
     call_body,
     error_of,
@@ -375,18 +376,41 @@ async def test_made_up_tokens_leave_nothing_behind(
 # --- streams ----------------------------------------------------------------------------------------------------
 
 
+LISTEN = orjson.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "subscriptions/listen",
+        "params": {"_meta": orjson.loads(modern_body())["params"]["_meta"]},
+    }
+)
+LISTENS = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/listen"}
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "more", "last"),
+    [("GET", b"", {}, b"retry:"), ("POST", LISTEN, LISTENS, b'"id":7')],
+    ids=["legacy", "modern"],
+)
 async def test_a_stream_ends_when_its_token_expires(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    upstream: StartUpstream,
+    adapter: StartAdapter,
+    verifier: ScriptedVerifier,
+    method: str,
+    body: bytes,
+    more: dict[str, str],
+    last: bytes,
 ) -> None:
-    """Nobody listens longer than their token lets them; the stream ends in good order, to be opened again."""
-    long = verifier.issue("long")
+    """Nobody listens longer than their token lets them; the stream ends in good order here and upstream."""
+    long, left = verifier.issue("long"), asyncio.Event()
 
     async def streaming(exchange: Exchange) -> None:
-        if exchange.head.method != "GET":
+        if exchange.message.get("method") == "tools/call":
             return await done(exchange)
         await exchange.begin_stream()
         await exchange.chunk(b'data: {"jsonrpc":"2.0","method":"notifications/message"}\n\n')
-        return await exchange.gone()
+        await exchange.gone()
+        return left.set()
 
     async with (
         upstream(streaming) as up,
@@ -396,16 +420,17 @@ async def test_a_stream_ends_when_its_token_expires(
     ):
         await stays.initialize(**long)
         ends.session = stays.session
-        short = verifier.issue("short", seconds=1.0)
+        short = verifier.issue("short", seconds=2.0)
         for client, fields in ((stays, long), (ends, short)):
-            await client.send("GET", b"", **fields)
+            await client.send(method, body, **fields, **more)
             assert (await client.head()).status == 200
             assert b"notifications/message" in await read_chunk(client.reader)
         async with asyncio.timeout(10):
             got = b""
             while chunk := await read_chunk(ends.reader):
                 got += chunk
-        assert b"retry:" in got
+            await left.wait()
+        assert last in got
         assert (await ends.request("POST", call_body(), **short))[0].status == 401
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -436,6 +461,10 @@ async def test_health_tells_details_to_bearers_of_good_tokens(
             _, body = await client.request("GET", b"", "/healthz", **fields)
             detailed += [name] if "counters" in orjson.loads(body)["servers"][0] else []
         assert detailed == ["good"]
+        verifier.forget()
+        verifier.failure = IssuerUnavailable()
+        _, body = await client.request("GET", b"", "/healthz", **good)
+        assert b"counters" not in body
 
 
 async def test_the_console_knows_people_and_shows_no_token(
