@@ -58,3 +58,23 @@ async def test_only_tokens_of_the_issuer_for_the_mount_get_in(
                     assert head.status == status, (token, body)
                     assert "error=" in head["www-authenticate"]
             assert up.seen == []
+
+
+async def test_made_up_tokens_ask_the_issuer_for_nothing_more(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Whoever invents keys, connections and people finds the same refusal, and the issuer hears nothing of it."""
+    async with (
+        authorization_server() as server,
+        upstream() as up,
+        adapter(up, core=core(server.issuer)) as front,
+        front.client() as client,
+    ):
+        await client.initialize(**signed(server))
+        client.session = None
+        for number in range(300):
+            forged = signed(server, sub=f"person-{number}", kid=f"k-{number}", key=rsa_key("second"))
+            head, _ = await client.request("POST", INITIALIZE, **forged)
+            assert head.status == 401
+        assert server.asked == [OAUTH, KEYS]
+        await client.initialize(**signed(server))
