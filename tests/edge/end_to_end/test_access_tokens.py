@@ -133,6 +133,21 @@ async def test_static_tokens_count_beside_access_tokens(
         assert verifier.asked == ["good"]
 
 
+async def test_the_header_of_static_tokens_may_be_authorization(
+    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+) -> None:
+    """A static token stands there as it is, and an access token behind its scheme."""
+    token, settings = verifier.issue("good"), core(**STATIC, header_name="Authorization")
+    async with (
+        upstream() as up,
+        adapter(up, core=settings, verifier=verifier) as front,
+        front.client() as client,
+    ):
+        await client.initialize(authorization=STATIC["token"])
+        await client.initialize(**token)
+        assert verifier.asked == ["good"]
+
+
 async def test_every_entrance_asks_for_the_same(
     upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
 ) -> None:
