@@ -17,7 +17,7 @@ from adapter.oauth.token_cache import TokenCache
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
 from adapter.rules.access.issuer_trust import IssuerTrust
-from adapter.settings.oauth import OAuth, OAuthIssuer
+from adapter.settings.oauth import Introspection, OAuth, OAuthIssuer
 
 
 class Clocks(NamedTuple):
@@ -44,12 +44,16 @@ def build_verifier(
         issuers[entry.issuer] = Issuer(_trust(entry, oauth), keys, clocks.now)
     if (asked := oauth.introspection) is None:
         return VerifiedTokens(issuers, cache)
-    endpoint = IntrospectionEndpoint(
-        asked.url, asked.client_id, asked.client_secret.get_secret_value(), asked.cache_seconds
-    )
+    endpoint = introspection_endpoint(asked)
     trust = _trust(oauth.introspected_issuer, oauth)
     log = logger.bind(issuer=trust.issuer)
     return VerifiedTokens(issuers, cache, OpaqueTokens(endpoint, trust, http, log, clocks.now))
+
+
+def introspection_endpoint(settings: Introspection) -> IntrospectionEndpoint:
+    """The endpoint of ``core.auth.oauth.introspection``."""
+    secret = settings.client_secret.get_secret_value()
+    return IntrospectionEndpoint(settings.url, settings.client_id, secret, settings.cache_seconds)
 
 
 def _trust(entry: OAuthIssuer, oauth: OAuth) -> IssuerTrust:

@@ -7,7 +7,7 @@ import base64
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote_plus
 
 from structlog.typing import FilteringBoundLogger
@@ -60,6 +60,25 @@ class IntrospectionEndpoint(NamedTuple):
         """The value of the Authorization field: client_secret_basic (RFC 6749 §2.3.1)."""
         pair = f"{quote_plus(self.client_id)}:{quote_plus(self.client_secret)}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+async def introspected(
+    http: IssuerHttp, endpoint: IntrospectionEndpoint, token: str
+) -> tuple[dict[str, Any], int]:
+    """Ask the endpoint about a token: its answer, and the bytes of it.
+
+    Raises AdapterError and ValueError, with sentences that hold neither URL nor token.
+    """
+    fields = {"token": token, "token_type_hint": "access_token"}
+    headers = {"Authorization": endpoint.authorization}
+    status, answer = await http.form(endpoint.url, fields, headers)
+    if status in (401, 403):
+        raise ValueError("it refused the adapter's client_id and client_secret")
+    if status != 200:
+        raise ValueError(f"its answer has status {status}")
+    if len(answer) > LARGEST:
+        raise ValueError(f"its answer is larger than {LARGEST} bytes")
+    return read_object(answer), len(answer)
 
 
 class OpaqueTokens:
@@ -140,34 +159,18 @@ class OpaqueTokens:
             # While it waited for its turn, others may have found that nobody answers.
             if (wait := self._pause(self._clock())) > 0:
                 raise IssuerUnavailable(retry_after=wait)
-            answer = await self._answer(token)
-        try:
-            members = read_object(answer)
-        except ValueError as why:
-            raise self._unavailable(str(why)) from None
+            answer, size = await self._answer(token)
         now = self._clock()
-        verified = self._trust.introspected(members, now, self._endpoint.longest)
-        return Verification(verified, min(verified.expires, now + self._endpoint.longest), len(answer))
+        verified = self._trust.introspected(answer, now, self._endpoint.longest)
+        return Verification(verified, min(verified.expires, now + self._endpoint.longest), size)
 
-    async def _answer(self, token: str) -> bytes:
-        fields = {"token": token, "token_type_hint": "access_token"}
-        headers = {"Authorization": self._endpoint.authorization}
+    async def _answer(self, token: str) -> tuple[dict[str, Any], int]:
         try:
-            status, answer = await self._http.form(self._endpoint.url, fields, headers)
+            return await introspected(self._http, self._endpoint, token)
         except (AdapterError, ValueError) as error:
-            raise self._unavailable(str(error)) from None
-        if status in (401, 403):
-            raise self._unavailable("it refused the adapter's client_id and client_secret")
-        if status != 200:
-            raise self._unavailable(f"its answer has status {status}")
-        if len(answer) > LARGEST:
-            raise self._unavailable(f"its answer is larger than {LARGEST} bytes")
-        return answer
-
-    def _unavailable(self, why: str) -> IssuerUnavailable:
-        self._failed = self._clock()
-        self._log.warning("a token could not be introspected", why=why)
-        return IssuerUnavailable(retry_after=PAUSE)
+            self._failed = self._clock()
+            self._log.warning("a token could not be introspected", why=str(error))
+            raise IssuerUnavailable(retry_after=PAUSE) from None
 
 
 class Refusals:

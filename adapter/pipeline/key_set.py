@@ -251,7 +251,7 @@ class KeySet:
     async def _fetched_anew(self) -> None:
         try:
             # In a thread, for a document may hold more than the loop has time for.
-            members, disclosed = await asyncio.to_thread(_members, await self._fetch(self._url))
+            members, disclosed = await asyncio.to_thread(read_key_set, await self._fetch(self._url))
         except Exception as error:
             # Whatever the network or the document are at fault for; the keys that are there have to do.
             self._log.warning("the keys of an issuer could not be fetched", why=exposed(error))
@@ -273,7 +273,7 @@ class KeySet:
             self._renewal = None
 
 
-def _members(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
+def read_key_set(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
     """Return the usable keys of a JWK set, and the number of private keys in it. Raises ValueError for no JWK set."""
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")

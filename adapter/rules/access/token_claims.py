@@ -61,8 +61,12 @@ def texts(value: Any) -> set[str]:
 
 
 def scopes_of(claims: Mapping[str, Any]) -> set[str]:
-    """The scopes in ``scope`` and ``scp``, each a text with blanks or a list (RFC 8693 §4.2, and as issuers do)."""
-    return {scope for name in _SCOPE_CLAIMS for text in texts(claims.get(name)) for scope in text.split()}
+    """The scopes in ``scope`` and ``scp``, each a text with blanks or a list (RFC 8693 §4.2, and as issuers do).
+
+    Nothing but a blank separates them (RFC 6749 §3.3): a name with another white space is no two scopes.
+    """
+    listed = (text for name in _SCOPE_CLAIMS for text in texts(claims.get(name)))
+    return {scope for text in listed for scope in text.split(" ") if scope}
 
 
 def is_bounded(value: Any) -> bool:

@@ -49,6 +49,19 @@ def test_a_token_holds_until_its_end_and_the_leeway(end: float, leeway: float) -
     assert untimely(claims, end - 1, leeway) is None
 
 
+@pytest.mark.parametrize("value", [True, "1", None, [1], 10**400, float("inf"), float("nan")])
+def test_what_is_no_number_of_seconds_is_no_moment(value: Any) -> None:
+    """RFC 7519 §2, NumericDate."""
+    assert moment(value) is None
+    assert untimely({"exp": value}, 0.0, 0.0) == "the token does not say when it expires"
+
+
+def test_only_blanks_separate_scopes() -> None:
+    """What another white space joins is one name, which nobody demands."""
+    assert scopes_of({"scope": " a  b ", "scp": ["c", 7, "d"]}) == {"a", "b", "c", "d"}
+    assert scopes_of({"scope": "a\u2003admin\tx"}) == {"a\u2003admin\tx"}
+
+
 def levels(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
