@@ -16,6 +16,7 @@ from adapter.pipeline.result_cache import CachedResult
 from adapter.relay.background import BackgroundTasks
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
+from adapter.state.paging import delete_overdue
 from adapter.state.port import ABSENT, Conflict, Put, Row, Store
 
 TABLE, PURGES = "results", "purges"
@@ -265,10 +266,7 @@ class SharedResults:
 
     async def tidy(self) -> None:
         """Delete results whose time is over. Raises StoreUnavailable."""
-        while rows := await self._store.overdue(TABLE, self._clock()):
-            for row in rows:
-                with contextlib.suppress(Conflict):
-                    await self._store.delete(TABLE, row.key, expected=row.version)
+        await delete_overdue(self._store, TABLE, self._clock())
 
 
 class ServerResults:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store
 
 TABLE = "file_replicas"
@@ -177,12 +178,9 @@ class ReplicaLeases:
 
     async def rows(self) -> dict[str, LeaseRow]:
         """The rows of all replicas, also of those that have ended. Raises StoreUnavailable."""
-        found: dict[str, LeaseRow] = {}
-        after = ""
-        while rows := await self._store.scan(TABLE, group=GROUP, after=after):
-            found |= {row.key: LeaseRow(row.version, _state(row)) for row in rows}
-            after = rows[-1].key
-        return found
+        return {
+            row.key: LeaseRow(row.version, _state(row)) async for row in every_row(self._store, TABLE, GROUP)
+        }
 
 
 def _state(row: Row) -> LeaseState:

@@ -22,14 +22,13 @@ from adapter.rules.access.replicas import (
     encode_replica,
     is_replica_id,
 )
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
 
 TABLE = "replicas"
 
 ACCEPTED = 20
 """Challenges of a replica that count at the same time, the last ones: those of a minute."""
-
-_PAGE = 500
 
 
 class ReplicaTerms(NamedTuple):
@@ -229,14 +228,11 @@ class Replicas:
             listener(replica)
 
     async def _rows(self) -> dict[str, Found]:
-        found: dict[str, Found] = {}
-        after = ""
-        while True:
-            rows = await self._store.scan(TABLE, after=after, limit=_PAGE)
-            found |= {row.key: Found(record, row.version) for row in rows if (record := _read(row))}
-            if len(rows) < _PAGE:
-                return found
-            after = rows[-1].key
+        return {
+            row.key: Found(record, row.version)
+            async for row in every_row(self._store, TABLE)
+            if (record := _read(row))
+        }
 
 
 def _read(row: Row) -> ReplicaRecord | None:
