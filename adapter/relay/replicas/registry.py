@@ -17,11 +17,11 @@ from adapter.rules.access.replicas import (
     Challenges,
     Found,
     ReplicaRecord,
-    Sightings,
     decode_replica,
     encode_replica,
     is_replica_id,
 )
+from adapter.rules.access.sightings import Sightings
 from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
 
@@ -82,7 +82,7 @@ class Replicas:
         self._store = store
         self._log = log
         self._terms = terms
-        self.sightings = Sightings(terms.looks, terms.lease)
+        self.sightings = Sightings[Found](terms.looks, terms.lease)
         self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "")
         self._next = secrets.token_hex(16)
         self._version: int | None = None
