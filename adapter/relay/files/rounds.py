@@ -168,12 +168,15 @@ class Rounds:
             await self.read(scope_id)
 
     async def expire(self) -> None:
-        """Give up what waited too long. Raises StoreUnavailable."""
-        now = self._clock()
-        for row in await self._store.overdue(TABLE, now):
+        """Give up what waited too long, wherever it was last gone on with. Raises StoreUnavailable."""
+        for row in await self._store.overdue(TABLE, self._clock()):
             waiting = self._index.get(row.key.rpartition("/")[2])
             if waiting is None or waiting.taken_by is None:
                 await self._expire(row)
+
+    async def expire_known(self) -> None:
+        """Give up what waited here too long, also what could not be written. Raises StoreUnavailable."""
+        now = self._clock()
         for waiting in self._index.overdue(now):
             row_now = await self._store.get(TABLE, _key(waiting.pending))
             if row_now is not None and waiting.version not in (ABSENT, row_now.version):
