@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from adapter.errors import StoreUnavailable
-from adapter.pipeline.result_cache import CachedResult
+from adapter.pipeline.result_cache import PATIENCE, CachedResult
 from adapter.relay.background import BackgroundTasks
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
@@ -32,9 +32,6 @@ BUCKETS = 128
 
 MOST = 16
 """Results of one bucket."""
-
-PATIENCE = 10.0
-"""Seconds to wait for what another caller is about to be answered."""
 
 LOOK = 0.25
 """Seconds between two looks at a result that others work out, where no word of it comes."""

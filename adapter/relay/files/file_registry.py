@@ -171,9 +171,10 @@ class FileRegistry:
         Raises StoreUnavailable, StorageFailed.
         """
         await self.know(scope_id)
-        record = self._index.find(scope_id, kind, file_id)
         if self._scopes.is_shared:
             record = await self._found_elsewhere(scope_id, kind, file_id)
+        else:
+            record = self._index.find(scope_id, kind, file_id)
         if record is not None:
             self._index.touch(record)
         return record
