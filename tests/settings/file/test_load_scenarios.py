@@ -11,7 +11,6 @@ from adapter.app.build import build
 from adapter.app.run import running
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
-from tests.hosted.databases import Missing
 from tests.state.redis import servers
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -70,14 +69,11 @@ async def test_scenario_with_redis_starts(tmp_path: Path, name: str) -> None:
     }
     if name == "distributed-production":
         flags["state_persistence.redis.password"] = password
-    try:
-        with servers.single("--requirepass", password) as server:
-            assert server.port is not None
-            settings = scenario(name, tmp_path, flags, redis_port=server.port, redis_password=password)
-            one, other = build(settings), build(settings)
-            async with running(one) as (_, first), running(other) as (_, second):
-                assert first != second
-                await one.core.store.put("pins", "x", b"1")
-                assert await other.core.store.get("pins", "x") is not None
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with servers.single("--requirepass", password) as server:
+        assert server.port is not None
+        settings = scenario(name, tmp_path, flags, redis_port=server.port, redis_password=password)
+        one, other = build(settings), build(settings)
+        async with running(one) as (_, first), running(other) as (_, second):
+            assert first != second
+            await one.core.store.put("pins", "x", b"1")
+            assert await other.core.store.get("pins", "x") is not None
