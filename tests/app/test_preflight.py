@@ -17,7 +17,7 @@ import pytest
 
 from adapter.app.preflight import obstacles, warnings
 from adapter.settings.root import Settings
-from adapter.state.lock_file import StateLock
+from adapter.state.lock_file import StateLock, StateTaken
 from tests.ports import free_port
 
 ADAPTER = Path(sys.executable).with_name("mcp-adapter")
@@ -241,6 +241,23 @@ def test_a_locked_state_file_is_told_at_once(tmp_path: Path, kind: str) -> None:
     assert found.setting == "state_persistence.disk.local_path" and "own/state.sqlite3" in found.why
     lock.close()
     assert list(warnings(settings)) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_state_file_is_locked_while_an_adapter_serves(tmp_path: Path, workers: int) -> None:
+    """By the process or by the supervisor of workers, until they have ended."""
+    core = {"workers": workers, "host": "127.0.0.1", "shutdown_grace_seconds": 0}
+    path = configured(tmp_path, port=free_port(), files=False, core=core).state_path
+    command = [str(ADAPTER), "serve", "--config", "config.yaml"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        assert any('"event":"serving"' in line for line in serving.stderr)
+        with pytest.raises(StateTaken):
+            StateLock(path, 0)
+        serving.terminate()
+        serving.stderr.read()
+    assert serving.returncode == 0
+    StateLock(path, 0).close()
 
 
 @pytest.mark.parametrize(("workers", "refreshed"), [(1, False), (1, True), (2, False)])
