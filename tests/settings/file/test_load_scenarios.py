@@ -11,6 +11,7 @@ from adapter.app.build import build
 from adapter.app.run import running
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
+from adapter.settings.state_consistency import state_cautions
 from tests.state.redis import servers
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -37,7 +38,7 @@ def scenario(
 
 @pytest.mark.parametrize("name", ["local-dev", "distributed-production", "ha-adapter"])
 def test_scenario_loads(tmp_path: Path, name: str) -> None:
-    """Every key is known, and no value asks for what is not there."""
+    """Every key is known, no value asks for what is not there, and none of the state store does nothing."""
     settings = scenario(name, tmp_path)
     state = settings.state_persistence
     assert (state.type, state.unavailable_policy) == {
@@ -45,6 +46,7 @@ def test_scenario_loads(tmp_path: Path, name: str) -> None:
         "distributed-production": ("redis", "fail_closed"),
         "ha-adapter": ("redis", "exit"),
     }[name]
+    assert list(state_cautions(settings)) == []
 
 
 async def test_local_development_starts(tmp_path: Path) -> None:
