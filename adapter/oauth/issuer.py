@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
 from adapter.oauth.discovery import Discovery
@@ -11,7 +12,7 @@ from adapter.oauth.http import IssuerHttp
 from adapter.oauth.token_cache import Verification
 from adapter.pipeline.auth_stage import AuthRefused
 from adapter.pipeline.key_set import Fetch, KeyLife, KeySet, SigningKey
-from adapter.pipeline.signed_tokens import BadToken, Signatures, TokenHeader
+from adapter.pipeline.signed_tokens import BadSignature, BadToken, Signatures, TokenHeader
 from adapter.rules.access.issuer_trust import TOKEN_TYPES, IssuerTrust
 
 LIFE = KeyLife(fresh=600.0, lasting=86_400.0, pause=60.0, patience=1.0)
@@ -41,8 +42,7 @@ class Issuer:
         """Verify a token. Raises Unauthorized, and IssuerUnavailable where there are no keys."""
         try:
             header = self._header(token)
-            key = await self._key(header)
-            claims = self._signatures.claims(token, header.algorithm, key)
+            claims, key = await self._signed(token, header)
             # The clock after the keys, which may have taken seconds.
             now = self._clock()
             verified = self._trust.token(claims, now)
@@ -56,6 +56,18 @@ class Issuer:
         if (header.type and header.type.lower()) not in TOKEN_TYPES:
             raise BadToken("the token is no access token")
         return header
+
+    async def _signed(self, token: str, header: TokenHeader) -> tuple[dict[str, Any], SigningKey]:
+        """The claims, and the key that has signed them."""
+        key = await self._key(header)
+        try:
+            return self._signatures.claims(token, header.algorithm, key), key
+        except BadSignature:
+            # Some issuers give a new key the id of the old one, or have a single key without any.
+            newer = await self._keys.successor(key, header.kid, header.algorithm)
+            if newer is None:
+                raise
+            return self._signatures.claims(token, header.algorithm, newer), newer
 
     async def _key(self, header: TokenHeader) -> SigningKey:
         try:

@@ -221,6 +221,16 @@ class KeySet:
             key = self._known(kid, algorithm)
         return key
 
+    async def successor(self, key: SigningKey, kid: str | None, algorithm: str) -> SigningKey | None:
+        """The key that has taken the place of ``key`` under the same id; None if none has.
+
+        The keys are fetched anew for it, as for an unknown id and not more often.
+        """
+        if self._renewal is not None or self._clock() >= self._next:
+            await self._renew()
+        found = self._known(kid, algorithm)
+        return None if found is key else found
+
     def unchanged_for(self) -> float:
         """Seconds for which nobody needs to ask again for a key that was just found: they are not fetched anew before,
         unless for an unknown one, of which ``withdrawn`` tells. At least one.

@@ -18,6 +18,10 @@ class BadToken(ValueError):
     """A token that does not hold. ``str`` is a sentence about "the token" that quotes nothing of it."""
 
 
+class BadSignature(BadToken):
+    """A token that another key has signed, or that was changed."""
+
+
 class TokenHeader(NamedTuple):
     """The members of a header that count.
 
@@ -58,11 +62,11 @@ class Signatures:
         return TokenHeader(header.get("kid"), algorithm, kind if isinstance(kind, str) else None)
 
     def claims(self, token: str, algorithm: str, key: SigningKey) -> dict[str, Any]:
-        """Check the signature with ``key``, and read the claims. Raises BadToken."""
+        """Check the signature with ``key``, and read the claims. Raises BadSignature, and BadToken for no token."""
         try:
             signed = self._checker.decode_complete(token, key.material, algorithms=[algorithm])
         except InvalidSignatureError:
-            raise BadToken("the token's signature is not valid") from None
+            raise BadSignature("the token's signature is not valid") from None
         except (PyJWTError, RecursionError):
             raise malformed() from None
         return _object(signed["payload"])

@@ -258,6 +258,26 @@ async def test_a_new_key_is_asked_for_at_most_once_a_minute(
     assert server.asked.count(KEYS) == 2
 
 
+@pytest.mark.parametrize("kid", ["k1", None])
+async def test_a_new_key_may_have_the_id_of_the_old_one(
+    server: AuthorizationServer, reception: Reception, kid: str | None
+) -> None:
+    """Or none, as the old one. A signature that is not valid has the keys asked for again, at most once a minute."""
+    server.keys(jwk(rsa_key("first"), kid))
+    old, new = (token(rsa_key(name), "RS256", server.claims(), kid=kid) for name in ("first", "second"))
+    await reception.takes(old)
+    for _ in range(3):
+        await reception.refuses(new)
+    assert server.asked.count(KEYS) == 1
+    reception.passes(60)
+    server.keys(jwk(rsa_key("second"), kid))
+    assert await reception.takes(new)
+    assert reception.cache.known(old) is None
+    for _ in range(3):
+        assert await reception.refuses(old) == "The access token's signature is not valid."
+    assert server.asked.count(KEYS) == 2
+
+
 async def test_a_token_falls_with_its_key(server: AuthorizationServer, reception: Reception) -> None:
     """As soon as the keys were fetched without it, also where it was known; others stay known."""
     both = jwk(rsa_key("first"), "k1"), jwk(rsa_key("second"), "k2")

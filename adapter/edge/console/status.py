@@ -56,7 +56,7 @@ class Viewer(NamedTuple):
 
 
 class Viewers:
-    """Finds the viewer by its credential. ``operators`` are names of principals, and ``roles`` are for people who have
+    """Finds the viewer by its credential. ``operators`` are names of tokens, and ``roles`` are for people who have
     signed in, or send an access token; None makes each of them a viewer.
 
     Without tokens the adapter serves loopback only, and every caller is an operator.
@@ -75,9 +75,10 @@ class Viewers:
         self._guard.check_place(headers)
         identity = self._guard.identify(headers, CONSOLE)
         principal = identity.principal
-        operator = principal == ANONYMOUS or name_of(principal) in self._operators
-        # Only what an issuer vouches for expires.
-        if not operator and identity.expires is not None:
+        # The name of a person comes from an issuer, and may be that of a token. Only what issuers vouch for expires.
+        if identity.expires is None:
+            operator = principal == ANONYMOUS or name_of(principal) in self._operators
+        else:
             role = self._roles.role_of(identity.scopes, identity.claims)
             if role is None:
                 raise ConsoleRefused()

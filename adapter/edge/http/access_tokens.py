@@ -53,10 +53,9 @@ class AccessTokens:
 
     async def see(self, headers: Fields, token: str | None) -> None:
         """Verify the token of a head that has none which is current. Raises AdapterError, but not Unauthorized."""
-        seen = SeenToken(None) if token is None else await self._verified(token)
         if self in headers.shared:
             headers.forget()
-        headers.shared[self] = seen
+        headers.shared[self] = SeenToken(None) if token is None else await self._verified(token)
 
     async def _verified(self, token: str) -> SeenToken:
         try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import orjson
 
 from tests.edge.bearers import BASE, core, signed
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import INITIALIZE, call_body
+from tests.edge.replicating import site, tool
 from tests.oauth.authorization_server import KEYS, OAUTH, authorization_server
 from tests.pipeline.issuer import rsa_key
 
@@ -58,3 +60,43 @@ async def test_only_tokens_of_the_issuer_for_the_mount_get_in(
                     assert head.status == status, (token, body)
                     assert "error=" in head["www-authenticate"]
             assert up.seen == []
+
+
+async def test_made_up_tokens_ask_the_issuer_for_nothing_more(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Whoever invents keys, connections and people finds the same refusal, and the issuer hears nothing of it."""
+    async with (
+        authorization_server() as server,
+        upstream() as up,
+        adapter(up, core=core(server.issuer)) as front,
+        front.client() as client,
+    ):
+        await client.initialize(**signed(server))
+        client.session = None
+        for number in range(300):
+            forged = signed(server, sub=f"person-{number}", kid=f"k-{number}", key=rsa_key("second"))
+            head, _ = await client.request("POST", INITIALIZE, **forged)
+            assert head.status == 401
+        assert server.asked == [OAUTH, KEYS]
+        await client.initialize(**signed(server))
+
+
+async def test_a_person_is_the_same_on_every_replica(tmp_path: Path) -> None:
+    """A session that began on one goes on at another with a refreshed token, in the process where it lives.
+
+    Nobody else goes on with it anywhere, whatever their token allows.
+    """
+    async with authorization_server() as server, site(tmp_path, core=core(server.issuer)) as found:
+        one, two, three = [await found.start(name) for name in ("one", "two", "three")]
+        async with one.client() as client:
+            await client.initialize(**signed(server, jti="1"))
+            session = client.session
+        for replica in (one, two, three):
+            async with replica.client(session) as client:
+                head, body = await client.request("POST", tool("who"), **signed(server, jti="2"))
+                assert head.status == 200 and b'"pid"' in body
+                for other in (signed(server, sub="bob"), signed(server, sub="ann ")):
+                    head, _ = await client.request("POST", tool("who"), **other)
+                    assert head.status == 404
+        assert [replica.processes for replica in (one, two, three)] == [1, 0, 0]
