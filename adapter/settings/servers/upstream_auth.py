@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -181,6 +181,17 @@ def caller_problems(
     if not public:
         sentence = "is required with upstream.auth.metadata: the metadata name the URL of the mount"
         yield Problem("core.public_base_url", sentence)
+
+
+def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
+    """Values of ``sessions`` with which callers would share what belongs to one credential."""
+    for key, value in sessions.items():
+        if value == "principal":
+            sentence = (
+                "must not be principal with upstream.auth.type passthrough unless core.auth is enabled: without it all "
+                "callers are one principal, and would share what the upstream gives to one of them"
+            )
+            yield Problem(f"sessions.{key}", sentence)
 
 
 def auth_cautions(auth: UpstreamAuth, url: str | None, path: str) -> Iterator[Problem]:
