@@ -326,7 +326,7 @@ async def _tools(client: Any, **fields: str) -> bytes:
     body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": _META})
     asked = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/list", **fields}
     head, text = await client.request("POST", body, **asked)
-    assert head.status == 200, text
+    assert head.status == 200 and b'"error"' not in text, text
     return bytes(text)
 
 
