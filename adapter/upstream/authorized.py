@@ -11,7 +11,16 @@ from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import Caller
 from adapter.rules.access.republished_metadata import renamed
 from adapter.upstream.credentials import UpstreamCredentials
-from adapter.upstream.port import Headers, Pouring, Sink, Upstream, UpstreamReply, UpstreamRequest, pour
+from adapter.upstream.port import (
+    Headers,
+    Pouring,
+    Sink,
+    Upstream,
+    UpstreamReply,
+    UpstreamRequest,
+    WholeReply,
+    pour,
+)
 
 FIELD = "Authorization"
 
@@ -54,7 +63,7 @@ class AuthorizedUpstream:
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises what the credentials raise, and the refusal."""
         value = await self._value(request.caller)
-        reply = await self._upstream.send(_with(request, value), read_timeout)
+        reply = await self._sent(_with(request, value), read_timeout)
         if reply.status == 401:
             reply = await self._once_more(request, read_timeout, value, reply)
         if reply.status not in (401, 403) or not request.caller.fields:
@@ -88,7 +97,14 @@ class AuthorizedUpstream:
         if renewed == value:
             return reply
         reply.abort()
-        return await self._upstream.send(_with(request, renewed), read_timeout)
+        return await self._sent(_with(request, renewed), read_timeout)
+
+    async def _sent(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        try:
+            return await self._upstream.send(request, read_timeout)
+        except UpstreamRefused as refused:
+            # Of a message that a server over SSE did not accept nothing else is left.
+            return WholeReply(401, (), str(refused).encode())
 
 
 def refusal_by(server: str) -> Refusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,8 +13,20 @@ import pytest
 from adapter.rules.access.principals import ANONYMOUS
 from tests.edge.bearers import ScriptedVerifier, bearer, core
 from tests.edge.conftest import StartAdapter
-from tests.edge.raw import INITIALIZE, Exchange, call_body, error_of, modern_body, modern_fields, result
+from tests.edge.end_to_end.test_sse_upstream import Player
+from tests.edge.end_to_end.test_sse_upstream import adapter as sse_adapter
+from tests.edge.raw import (
+    INITIALIZE,
+    Exchange,
+    call_body,
+    error_of,
+    initialize_result,
+    modern_body,
+    modern_fields,
+    result,
+)
 from tests.oauth.token_serving import ProtectedUpstream, TokenServer, token_server
+from tests.upstream.sse.scripted_server import sse_site
 
 PINNED: dict[str, Any] = {"tool_definition_pinning": {"mode": "block"}}
 
@@ -442,3 +455,97 @@ async def test_idle_end_of_a_session_borrows_nobodys_token(
         reply = await front.app.core.relay.sessions.upstream.close(server, session)
         assert reply is not None and reply.status == 401
     assert up.refused == [None]
+
+
+# --- other roads ------------------------------------------------------------------------------------------------
+
+
+async def test_callers_over_http_are_told_apart_too(up: ProtectedUpstream, adapter: StartAdapter) -> None:
+    """Each has a session of its own, and sees the tools that its own credential shows."""
+    up.accept("ann", "bob")
+    section = {"upstream": {"auth": {"type": "passthrough"}}}
+    console = {"enabled": True, "allow_execute": True}
+    async with adapter(up, server=section, console=console) as front, front.client() as client:
+        for _ in range(2):
+            for name, other in (("ann", "bob"), ("bob", "ann")):
+                _, listed = await client.request("GET", b"", "/explorer/raw/tools", **bearer(name))
+                assert f"tool_{name}".encode() in listed and f"tool_{other}".encode() not in listed
+                path = f"/explorer/raw/tools/tool_{name}/call"
+                head, answered = await client.request("POST", b"{}", path, **bearer(name))
+                assert head.status == 200 and name.encode() in answered, answered
+                path = f"/explorer/raw/tools/tool_{other}/call"
+                head, answered = await client.request("POST", b"{}", path, **bearer(name))
+                assert head.status == 404
+        head, _ = await client.request("GET", path="/explorer/raw/tools")
+        assert head.status >= 400
+    assert up.credentials("initialize").count("Bearer ann") == 1
+
+
+async def test_shared_sessions_are_of_one_person_each(
+    up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
+) -> None:
+    """Where the sessions of one principal share one upstream session, that of another is another."""
+    verifier = ScriptedVerifier()
+    people = [verifier.issue(name, name, claims={"sub": name}) for name in ("ann", "bob")]
+    up.accept("t1", "t2")
+    async with adapter(
+        up,
+        server=auth(tokens, "token_exchange"),
+        core=core(),
+        sessions={"upstream": "principal"},
+        verifier=verifier,
+    ) as front:
+        answers = []
+        for fields in people * 2:
+            async with front.client() as client:
+                await client.initialize(**fields)
+                _, text = await client.request("POST", call_body(), **fields)
+                answers.append(text)
+    assert [b"t1" in each for each in answers] == [True, False, True, False]
+    assert [b"t2" in each for each in answers] == [False, True, False, True]
+    assert up.opened == 2 and len(tokens.forms) == 2
+    of_session = {
+        (each.head.get("mcp-session-id"), each.head.get("authorization")) for each in up.calls("tools/call")
+    }
+    assert len(of_session) == 2
+
+
+async def test_a_server_over_sse_gets_the_same_credentials(tmp_path: Path, tokens: TokenServer) -> None:
+    """On its stream and on each message; a message that is refused for an old token is sent again with a new one."""
+    refused: list[str] = []
+
+    class Guarded(Player):
+        good = "Bearer t1"
+
+        async def _answer(self) -> None:
+            while True:
+                post = await self.site.posts.get()
+                if f"authorization: {self.good}".lower() not in post.head.lower():
+                    refused.append(post.message["method"])
+                    await post.answers("401 Unauthorized", b"who?")
+                    continue
+                await post.answers()
+                number, method = post.message.get("id"), post.message.get("method")
+                if method == "initialize":
+                    await self.streams[-1].says(initialize_result(number, "2024-11-05"))
+                elif number is not None:
+                    await self.streams[-1].says(result(number))
+
+    async with sse_site() as site:
+        site.accepts = False
+        player = Guarded(site)
+        task = asyncio.create_task(player.play())
+        async with (
+            sse_adapter(tmp_path, player, auth(tokens)["upstream"]) as front,
+            front.client() as client,
+        ):
+            await client.initialize()
+            assert "Bearer t1" in player.streams[0].head
+            player.good = "Bearer t2"
+            told = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+            assert (await client.request("POST", told))[0].status == 202
+            head, body = await client.request("POST", call_body())
+            assert (head.status, body) == (200, result(1))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert refused == ["notifications/initialized"] and len(tokens.forms) == 2
