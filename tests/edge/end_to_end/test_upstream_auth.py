@@ -273,6 +273,27 @@ async def test_passthrough_401_is_the_clients_own(up: ProtectedUpstream, adapter
     assert up.refused == ["Bearer old"]
 
 
+@pytest.mark.parametrize("metadata", [False, True])
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "prompts/list", "resources/list"])
+async def test_passthrough_401_is_the_clients_own_in_a_session(
+    up: ProtectedUpstream, adapter: StartAdapter, method: str, metadata: bool
+) -> None:
+    """Also where the adapter itself has to ask first, to judge the call by the tools that are offered now: a token that
+    has expired is then renewed by its client."""
+    up.accept("ann")
+    section = {"upstream": {"auth": {"type": "passthrough", "metadata": metadata}}}
+    settings = PINNED | {"upstream_metadata_cache_ttl_seconds": 0, "public_base_url": "https://tools.example"}
+    async with adapter(up, server=section, core=settings) as front, front.client() as client:
+        await client.initialize(**bearer("ann"))
+        await client.request("POST", asking("tools/list"), **bearer("ann"))
+        up.accept("newer")
+        body = call_body("tool_ann") if method == "tools/call" else asking(method)
+        head, _ = await client.request("POST", body, **bearer("ann"))
+        place = "https://tools.example/.well-known/oauth-protected-resource/mcp"
+        challenge = f'Bearer resource_metadata="{place}", error="invalid_token"'
+        assert (head.status, head["www-authenticate"]) == (401, challenge if metadata else up.challenge)
+
+
 async def test_passthrough_of_the_adapters_own_token(up: ProtectedUpstream, adapter: StartAdapter) -> None:
     """A caller who signs in by Authorization shows that token to the upstream, as ``check`` warns; one who uses the
     adapter's header keeps Authorization for the upstream."""
