@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from adapter.rules.access.principals import ANONYMOUS
 from tests.edge.bearers import ScriptedVerifier, bearer, core
-from tests.edge.conftest import StartAdapter
+from tests.edge.conftest import Adapter, StartAdapter
 from tests.edge.end_to_end.test_sse_upstream import Player
 from tests.edge.end_to_end.test_sse_upstream import adapter as sse_adapter
 from tests.edge.raw import (
@@ -26,6 +27,7 @@ from tests.edge.raw import (
     result,
 )
 from tests.oauth.token_serving import ProtectedUpstream, TokenServer, token_server
+from tests.state.shared import SharedMemory
 from tests.upstream.sse.scripted_server import sse_site
 
 PINNED: dict[str, Any] = {"tool_definition_pinning": {"mode": "block"}}
@@ -570,3 +572,58 @@ async def test_a_server_over_sse_gets_the_same_credentials(tmp_path: Path, token
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert refused == ["notifications/initialized"] and len(tokens.forms) == 2
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------
+
+
+async def test_replicas_use_one_token(
+    up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
+) -> None:
+    """Three that are called at once ask once; a revoked token is replaced once for all of them, too."""
+    shared = SharedMemory()
+    async with contextlib.AsyncExitStack() as stack:
+        starts = [adapter(up, server=auth(tokens), store=shared.replica()) for _ in range(3)]
+        fronts = [await stack.enter_async_context(start) for start in starts]
+
+        async def call(front: Adapter) -> bytes:
+            async with front.client() as client:
+                _, text = await client.request("POST", modern_body("x", 1), **modern_fields("x"))
+                return text
+
+        assert all(b"t1" in text for text in await asyncio.gather(*map(call, fronts)))
+        up.accept("t2")
+        assert all([b"t2" in await call(front) for front in fronts])
+    assert len(tokens.forms) == 2
+
+
+async def test_two_people_on_three_replicas(
+    up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
+) -> None:
+    """A session goes on at every replica, for its own person only, and under that person's token."""
+    shared = SharedMemory()
+    verifier = ScriptedVerifier()
+    people = {name: verifier.issue(name, name, claims={"sub": name}) for name in ("ann", "bob")}
+    up.good = {f"Bearer t{number}" for number in range(1, 7)}
+    section = auth(tokens, "token_exchange")
+    async with contextlib.AsyncExitStack() as stack:
+        starts = [
+            adapter(up, server=section, core=core() | PINNED, store=shared.replica(), verifier=verifier)
+            for _ in range(3)
+        ]
+        fronts = [await stack.enter_async_context(start) for start in starts]
+        sessions = {}
+        for name, fields in people.items():
+            async with fronts[0].client() as client:
+                await client.initialize(**fields)
+                sessions[name] = client.session
+        for front in fronts:
+            for name, fields in people.items():
+                async with front.client() as client:
+                    client.session = sessions[name]
+                    head, text = await client.request("POST", call_body(), **fields)
+                    used = orjson.loads(text)["result"]["content"][0]["text"]
+                    assert tokens.issued[used]["subject_token"] == name
+                    client.session = sessions["bob" if name == "ann" else "ann"]
+                    head, _ = await client.request("POST", call_body(), **fields)
+                    assert head.status == 404
