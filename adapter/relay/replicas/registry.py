@@ -29,6 +29,9 @@ TABLE = "replicas"
 ACCEPTED = 20
 """Challenges of a replica that count at the same time, the last ones: those of a minute."""
 
+MOST_TOLD = 16
+"""Other settings that are told of while a process runs, each once: a change of settings meets all replicas in turn."""
+
 _PAGE = 500
 
 
@@ -60,7 +63,8 @@ def replica_id() -> str:
 
 
 class Replicas:
-    """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds.
+    """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds, ``settings``
+    is a digest of the settings that must be equal in all replicas.
 
     A replica that has gone loses its row: whoever deletes it at the version at which it was silent decides that, so
     that a replica which only was slow learns of it when it renews its row. It then calls ``on_displaced``: its
@@ -75,6 +79,7 @@ class Replicas:
         clock: Callable[[], float],
         log: FilteringBoundLogger,
         terms: ReplicaTerms = TERMS,
+        settings: str = "",
     ) -> None:
         self.id = replica
         self.challenges = Challenges(ACCEPTED)
@@ -84,7 +89,8 @@ class Replicas:
         self._log = log
         self._terms = terms
         self.sightings = Sightings(terms.looks, terms.lease)
-        self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "")
+        self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "", settings=settings)
+        self._told: set[str] = set()
         self._next = secrets.token_hex(16)
         self._version: int | None = None
         self._beat: asyncio.Task[None] | None = None
@@ -222,6 +228,25 @@ class Replicas:
                 gone.append(replica)
         for replica in gone:
             self._forget(replica)
+        self._warn_of_unlike()
+
+    def unlike(self) -> list[OtherReplica]:
+        """The other replicas that answer by different settings, by their ids."""
+        return [other for other in self.others() if self._record.is_unlike(other.record)]
+
+    def _warn_of_unlike(self) -> None:
+        """Log a replica with settings that were not told of before."""
+        for other in self.unlike():
+            if other.record.settings in self._told or len(self._told) >= MOST_TOLD:
+                continue
+            self._told.add(other.record.settings)
+            self._log.warning(
+                "another replica has other settings",
+                replica=other.id,
+                why="the same request may get another answer there; give all replicas the same settings, unless you "
+                "are changing them now",
+                setting="servers",
+            )
 
     def _forget(self, replica: str) -> None:
         self.sightings.forget(replica)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from adapter.state.redis.address import RedisAddress, RedisServer
 from adapter.state.redis.dialer import Dialer
-from tests.hosted.databases import PASSWORD, START_TIMEOUT, Missing, Server, folder_for, program, running
+from tests.hosted.databases import PASSWORD, START_TIMEOUT, Server, folder_for, program, running
+from tests.missing import Missing
 from tests.ports import free_port
 
 HOST = "127.0.0.1"

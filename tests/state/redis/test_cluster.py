@@ -17,7 +17,7 @@ from adapter.state.redis.cluster import ClusterMap, cluster_map, slot_of
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.nodes import RedisTimes
 from adapter.state.redis.store import RedisStore
-from tests.hosted.databases import Missing, Server
+from tests.hosted.databases import Server
 from tests.state.redis import servers
 from tests.state.redis.listening import Ear
 
@@ -28,11 +28,8 @@ TIMES = RedisTimes(timeout=2.0, cache=0.5)
 @pytest.fixture
 def nodes() -> Iterator[list[Server]]:
     """A cluster of the test's own."""
-    try:
-        with servers.cluster() as nodes:
-            yield nodes
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with servers.cluster() as nodes:
+        yield nodes
 
 
 def store_on(nodes: list[Server]) -> RedisStore:
