@@ -39,7 +39,7 @@ from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
-    from adapter.app.grants import GrantParts
+    from adapter.app.access.grants import GrantParts
     from adapter.app.replicas import ReplicaParts
     from adapter.app.shared_stages import SharedParts
     from adapter.app.tool_plans import Compiled
@@ -123,7 +123,7 @@ def build(
         verifier,
     )
     console = build_console(
-        settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door)
+        settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door, grants)
     )
     if plans is not None:
         plans.require()
@@ -187,7 +187,7 @@ def build_grants(settings: Settings, store: Store, runtime: Runtime) -> GrantPar
     if all(entry.upstream.auth.type != "authorization_code" for entry in settings.servers):
         return None
     # Late: few upstreams need them, and the library that seals them takes its time.
-    from adapter.app.grants import GrantParts
+    from adapter.app.access.grants import GrantParts
 
     return GrantParts(settings, store, runtime)
 

@@ -38,7 +38,7 @@ from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
-    from adapter.app.grants import GrantParts
+    from adapter.app.access.grants import GrantParts
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.relay.replicas.registry import Replicas

@@ -27,7 +27,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Upstream
 
 if TYPE_CHECKING:
-    from adapter.app.grants import GrantParts
+    from adapter.app.access.grants import GrantParts
     from adapter.app.hosted import Hosting
     from adapter.app.relay import Runtime
     from adapter.app.replicas import ReplicaParts

@@ -41,7 +41,7 @@ class ClientRegistry:
     async def client_for(self, terms: GrantTerms, endpoints: ServerEndpoints) -> OAuthClient:
         """The client for new grants, in the order of MCP 2026-07-28, "Client Registration".
 
-        Raises AuthorizationFailed where there is no way to be one, TokenRefused and ValueError for a registration that
+        Raises AuthorizationFailed where there is no way to be one, GrantRefused and ValueError for a registration that
         failed, StoreUnavailable, and what the network raises.
         """
         if terms.client_id is not None:

@@ -90,9 +90,13 @@ class GrantCredentials:
         if await self._current(caller.principal) is None:
             raise await self._links.required(self.terms, caller.principal)
 
+    def forget(self, principal: str) -> None:
+        """Keep nothing of a principal's grant in memory: it was revoked here."""
+        self._read.pop(key_of(self.terms.server, principal), None)
+
     async def granted(self, principal: str) -> bool:
         """Tell whether a principal has a grant now, by the store. Raises StoreUnavailable."""
-        self._read.pop(key_of(self.terms.server, principal), None)
+        self.forget(principal)
         return await self._current(principal) is not None
 
     async def _current(self, principal: str) -> KeptGrant | None:

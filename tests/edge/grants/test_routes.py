@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edge.grants.conftest import BASE, TOKENS, Browser, StartScene, confirmation
+from tests.edge.granting import BASE, TOKENS, Browser, StartScene, confirmation
 
 
 async def test_a_call_goes_on_with_the_grant_of_its_own_caller(scene: StartScene) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tests.edge.grants.conftest import TOKENS, Scene, StartScene
+from tests.edge.granting import TOKENS, Scene, StartScene
 from tests.edge.raw import INITIALIZE, RawClient, call_body, read_chunk
 
 URLS: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
