@@ -250,8 +250,13 @@ def _resources(settings: Settings) -> Mapping[str, ProtectedResource]:
 
 
 def _metadata(settings: Settings) -> Sequence[Branch]:
-    """The metadata of the protected resources, where access tokens are accepted."""
+    """The metadata of the protected resources: the adapter's where it accepts access tokens, or those of upstreams."""
     auth = settings.core.auth
+    if any(server.upstream.auth.metadata for server in settings.servers):
+        # Late: few publish the metadata of another server. The settings refuse both kinds together.
+        from adapter.app.upstream_auth import republished_metadata
+
+        return (metadata_branch(republished_metadata(settings)),)
     if auth.oauth is None or not auth.enabled:
         return ()
     issuers = [entry.issuer for entry in auth.oauth.issuers]

@@ -64,11 +64,11 @@ class LocalParts(NamedTuple):
         if entry.upstream.auth.type == "authorization_code":
             # Without grants, as for a command, nobody is there whose grant it could be.
             return owned if self.grants is None else self.grants.authorized(entry.id, owned)
-        assert self.store is not None, "a server with credentials is built with a store"
         # Late: few servers want credentials that are not written down.
         from adapter.app.upstream_auth import Surroundings, authorized
+        from adapter.state.memory import MemoryStore
 
-        return authorized(Surroundings(settings, self.store), entry, owned)
+        return authorized(Surroundings(settings, self.store or MemoryStore(), self.log), entry, owned)
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import NamedTuple
+
+from structlog.typing import FilteringBoundLogger
 
 from adapter.oauth.client_authentication import (
     ClientProof,
@@ -30,12 +32,13 @@ from adapter.oauth.upstream_credentials import (
 from adapter.oauth.upstream_metadata import UpstreamMetadata
 from adapter.relay.files.scopes import kept_secret
 from adapter.relay.lease import Lease
+from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 from adapter.state.port import Store
-from adapter.upstream.authorized import AuthorizedUpstream, challenged_by, passed_on, refusal_by
+from adapter.upstream.authorized import AuthorizedUpstream, Refusal, challenged_by, passed_on, refusal_by
 from adapter.upstream.port import Upstream
 
 SECRET = "upstream_tokens"  # noqa: S105 (the name of a secret, not the secret)
@@ -46,18 +49,20 @@ LEAD = 15.0
 
 
 class Surroundings(NamedTuple):
-    """The settings and the store that the credentials of all servers are made with."""
+    """The settings, the store and the log that the credentials of all servers are made with."""
 
     settings: Settings
     store: Store
+    log: FilteringBoundLogger
 
 
 def authorized(around: Surroundings, entry: ServerSettings, upstream: Upstream) -> Upstream:
     """The upstream with the credentials of this entry. Raises SettingsError for a key that cannot be used."""
     auth = entry.upstream.auth
     if auth.type == "passthrough":
-        base = around.settings.core.public_base_url
-        refusal = challenged_by(metadata_url(base, entry.mount_path)) if auth.metadata and base else passed_on
+        refusal: Refusal = passed_on
+        if auth.metadata:
+            refusal = challenged_by(_mounts(around.settings)[entry.id].metadata_url)
         return AuthorizedUpstream(upstream, PassedCredentials(), refusal)
     http = GrantHttp(None)
     endpoint = TokenEndpoint(
@@ -66,14 +71,15 @@ def authorized(around: Surroundings, entry: ServerSettings, upstream: Upstream) 
         http,
         TokenPurpose(entry.id, f"servers[].upstream.auth of {entry.id}"),
     )
+    tell = partial(around.log.warning, "no token for the upstream", server=entry.id)
     terms = TokenTerms(tuple(auth.scopes), auth.resource, auth.audience)
     credentials: ClientCredentials | ExchangedCredentials
     if auth.type == "client_credentials":
-        tokens = ObtainedTokens(time.time, _shared(around, entry))
+        tokens = ObtainedTokens(time.time, tell, _shared(around, entry))
         credentials = ClientCredentials(endpoint, terms, tokens)
     else:
         types = SubjectTypes(auth.subject_token_type, auth.requested_token_type)
-        credentials = ExchangedCredentials(endpoint, terms, types, ObtainedTokens(time.time), entry.id)
+        credentials = ExchangedCredentials(endpoint, terms, types, ObtainedTokens(time.time, tell), entry.id)
     return AuthorizedUpstream(upstream, credentials, refusal_by(entry.id), credentials.close)
 
 
@@ -133,18 +139,20 @@ async def _secret(settings: Settings, store: Store) -> bytes:
 # --- metadata -----------------------------------------------------------------------------------------------------
 
 
-def metadata_url(base: str, mount: str) -> str:
-    """The URL of the metadata of a mount below the public URL ``base`` (RFC 9728 §3.1)."""
-    scheme, _, rest = base.rstrip("/").partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host}/.well-known/oauth-protected-resource{slash}{path}{mount}"
+def _mounts(settings: Settings) -> Mapping[str, ProtectedResource]:
+    """The mounts as protected resources, by the ids of their servers."""
+    paths = {server.id: server.mount_path for server in settings.servers}
+    return resources_below(settings.core.public_base_url or "", paths, ())
 
 
-def republished_metadata(settings: Settings) -> Iterator[tuple[str, UpstreamMetadata]]:
-    """The mounts that publish the metadata of their upstreams."""
-    base = (settings.core.public_base_url or "").rstrip("/")
+def republished_metadata(settings: Settings) -> Mapping[str, Callable[[], Awaitable[bytes]]]:
+    """The metadata of upstreams that mounts publish, by the paths where they are served."""
+    mounts = _mounts(settings)
+    documents = {}
     for entry in settings.servers:
         upstream = entry.upstream
         if upstream.auth.metadata and upstream.url is not None:
-            resource = f"{base}{entry.mount_path}"
-            yield entry.id, UpstreamMetadata(upstream.url, resource, GrantHttp(None), time.monotonic)
+            metadata = UpstreamMetadata(upstream.url, mounts[entry.id].url, GrantHttp(None), time.monotonic)
+            documents[entry.id] = metadata.document
+    places = metadata_paths(settings.core.public_base_url or "", mounts)
+    return {path: documents[mount.name] for path, mount in places.items() if mount.name in documents}

@@ -33,7 +33,7 @@ RETRY = 2.0
 """Seconds after a failure in which the authorization server is not asked again."""
 
 REFUSED_AGAIN = 10.0
-"""Seconds: an upstream that refuses a token which is younger refuses more than that token, and gets no other."""
+"""Seconds in which an upstream that refuses a token after another gets no third: it refuses more than tokens."""
 
 
 TABLE = "upstream_tokens"
@@ -95,6 +95,11 @@ class SharedTokens:
             await self._lease.release()
 
 
+class _TokenRefusal(NamedTuple):
+    value: str
+    at: float
+
+
 class _Failure(NamedTuple):
     until: float
     error: CredentialsMissing
@@ -103,16 +108,21 @@ class _Failure(NamedTuple):
 class ObtainedTokens:
     """The tokens for one server, by keys that hold everything a token depends on. ``clock`` gives Unix time in seconds.
 
-    ``shared`` is None where no other process needs the same tokens; it is for one key alone.
+    ``tell`` is called with ``why`` at the first of several failures. ``shared`` is None where no other process needs
+    the same tokens; it is for one key alone.
     """
 
-    def __init__(self, clock: Callable[[], float], shared: SharedTokens | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float], tell: Callable[..., None], shared: SharedTokens | None = None
+    ) -> None:
         self._clock = clock
+        self._tell = tell
+        self._fails = False
         self._shared = shared
         self._kept = LastUsed[str, KeptToken](MOST, MOST_BYTES, _weight)
         self._failures = LastUsed[str, _Failure](MOST, MOST_BYTES, _failure_weight)
         # Values that the upstream has refused: another replica may have written one down.
-        self._refused = LastUsed[str, str](MOST, MOST_BYTES, _text_weight)
+        self._refusals = LastUsed[str, _TokenRefusal](MOST, MOST_BYTES, _refusal_weight)
         self._flights: dict[str, asyncio.Task[KeptToken]] = {}
 
     def __repr__(self) -> str:
@@ -141,10 +151,11 @@ class ObtainedTokens:
         if kept is None or kept.value != value:
             # Renewed by another request, or on the way.
             return True
-        if self._clock() < kept.issued + REFUSED_AGAIN:
+        now, last = self._clock(), self._refusals.get(key)
+        if last is not None and now < last.at + REFUSED_AGAIN:
             return False
         self._kept.drop(key)
-        self._refused.put(key, value)
+        self._refusals.put(key, _TokenRefusal(value, now))
         return True
 
     async def close(self) -> None:
@@ -174,8 +185,12 @@ class ObtainedTokens:
             shared = self._shared
             token = await (self._obtain(obtain) if shared is None else self._join(shared, key, obtain))
         except CredentialsMissing as error:
+            if not self._fails:
+                self._tell(why=str(error))
+            self._fails = True
             self._failures.put(key, _Failure(self._clock() + RETRY, error))
             raise
+        self._fails = False
         self._failures.drop(key)
         self._kept.put(key, token)
         return token
@@ -199,8 +214,10 @@ class ObtainedTokens:
 
     async def _found(self, shared: SharedTokens, key: str) -> KeptToken | None:
         found = await shared.find()
-        is_good = found is not None and self._clock() < found.renewed
-        return found if found is not None and is_good and found.value != self._refused.get(key) else None
+        if found is None or self._clock() >= found.renewed:
+            return None
+        refusal = self._refusals.get(key)
+        return found if refusal is None or found.value != refusal.value else None
 
     async def _obtain(self, obtain: Obtain) -> KeptToken:
         issued = await obtain()
@@ -223,5 +240,5 @@ def _failure_weight(failure: _Failure) -> Weight:
     return Weight(id(failure), 500)
 
 
-def _text_weight(text: str) -> Weight:
-    return Weight(text, len(text) + 50)
+def _refusal_weight(refusal: _TokenRefusal) -> Weight:
+    return Weight(refusal.value, len(refusal.value) + 100)

@@ -131,8 +131,10 @@ def auth_problems(
     auth: UpstreamAuth, transport: str, static: Iterable[str], passed: Iterable[str], path: str
 ) -> Iterator[Problem]:
     """Contradictions in the section of one server. ``static`` and ``passed`` are names of header fields."""
-    for key in auth.said:
-        if key != "type" and key not in KEYS[auth.type]:
+    for key, value in auth.said.items():
+        usual = UpstreamAuth.model_fields[key].get_default(call_default_factory=True)
+        # A default that stands there does no harm.
+        if key != "type" and key not in KEYS[auth.type] and value != usual:
             users = " and ".join(name for name, keys in KEYS.items() if key in keys)
             yield Problem(f"{path}.{key}", f"is only for type {users}: remove it, or change type")
     if auth.type == "none":
