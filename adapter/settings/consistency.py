@@ -11,7 +11,7 @@ from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
-from adapter.settings.servers.upstream_auth import auth_problems, caller_problems
+from adapter.settings.servers.upstream_auth import auth_problems, caller_problems, page_problems
 from adapter.settings.storage import RedisState
 
 NOTHING_KEPT = (
@@ -179,6 +179,12 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _unshared(settings)
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
+    if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
+        paths = {
+            f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)
+        }
+        paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
+        yield from page_problems(paths, settings.core.public_base_url)
     yield from _lock_without_its_store(settings)
     yield from _shared_state_deleted(settings)
     yield from pipeline_problems(settings)
