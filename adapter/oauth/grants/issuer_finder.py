@@ -71,6 +71,15 @@ class IssuerFinder:
     def __repr__(self) -> str:
         return f"<IssuerFinder of {self._terms.server}>"
 
+    def heard(self, value: str | None) -> None:
+        """Take note of the upstream's WWW-Authenticate. The first that says something counts at once."""
+        challenge = Challenge(value)
+        if challenge.metadata is None and not challenge.scopes:
+            return
+        if self.challenge.metadata is None and not self.challenge.scopes:
+            self._until = 0.0
+        self.challenge = challenge
+
     async def find(self) -> GrantSource:
         """The authorization server, asked for at most every FRESH seconds. Raises AuthorizationFailed."""
         async with self._lock:

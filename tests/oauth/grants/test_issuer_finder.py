@@ -81,9 +81,19 @@ async def test_a_challenge_names_metadata_and_scopes() -> None:
     place = "https://notes.example/meta"
     documents = Documents({place: resource(scopes_supported=["all"]), SERVER: server()})
     it = finder(documents)
-    it.challenge = Challenge(f'Bearer error="invalid_token", resource_metadata="{place}", scope="a b"')
+    it.heard(f'Bearer error="invalid_token", resource_metadata="{place}", scope="a b"')
     assert (await it.find()).scopes == ("a", "b")
     assert documents.asked[0] == place
+
+
+async def test_a_challenge_that_comes_later() -> None:
+    """The first one counts at once; one without parameters changes nothing."""
+    documents = Documents({f"{METADATA}/mcp": resource(), SERVER: server()})
+    it = finder(documents)
+    assert (await it.find()).scopes == ()
+    it.heard('Bearer scope="a"')
+    it.heard("Bearer")
+    assert (await it.find()).scopes == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +109,7 @@ async def test_a_challenge_does_not_lead_elsewhere(place: str) -> None:
     """SSRF by metadata URL: another host, scheme or port is not asked."""
     documents = Documents({f"{METADATA}/mcp": resource(), SERVER: server()})
     it = finder(documents)
-    it.challenge = Challenge(f'Bearer resource_metadata="{place}"')
+    it.heard(f'Bearer resource_metadata="{place}"')
     await it.find()
     assert place not in documents.asked
 
