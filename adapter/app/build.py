@@ -146,6 +146,8 @@ def build(
         tasks.append(CleanupTask("shared results", shared.tidy))
     if fallback is not None:
         fallback.on_return.append(files.parts.read_secrets)
+        if grants is not None:
+            fallback.on_return.append(grants.rows.open_anew)
         if replicas is not None:
             fallback.on_return.append(replicas.read_key)
     cleanup = Cleanup(cleanup_interval(settings), tuple(tasks), runtime.log, build_leases(settings, watched))
