@@ -38,6 +38,7 @@ from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
+    from adapter.app.access.grants import GrantParts
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.relay.replicas.registry import Replicas
@@ -153,6 +154,7 @@ def build_front(
     relay: RelayParts,
     door: Door,
     branches: Sequence[Branch | LateBranches],
+    grants: GrantParts | None = None,
 ) -> Front:
     """Build the handler of all requests: mounts, the paths of health, and ``branches`` beside them."""
     core, health = settings.core, door.health
@@ -167,6 +169,7 @@ def build_front(
         door.bases,
         legacy_statuses=core.errors.legacy_status == "http",
         tracing=observation.tracing,
+        grants=None if grants is None else grants.answers(relay.sessions),
     )
     return Front(
         endpoint,

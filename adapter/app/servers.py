@@ -27,6 +27,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Upstream
 
 if TYPE_CHECKING:
+    from adapter.app.access.grants import GrantParts
     from adapter.app.hosted import Hosting
     from adapter.app.relay import Runtime
     from adapter.app.replicas import ReplicaParts
@@ -49,6 +50,7 @@ class LocalParts(NamedTuple):
     processes: StdioUpstreams | None = None
     replicas: ReplicaParts | None = None
     store: Store | None = None
+    grants: GrantParts | None = None
 
     def owned(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream with the sessions that live in other replicas."""
@@ -59,6 +61,9 @@ class LocalParts(NamedTuple):
         owned = self.owned(entry.id, upstream)
         if entry.upstream.auth.type in ("none", "static"):
             return owned
+        if entry.upstream.auth.type == "authorization_code":
+            # Without grants, as for a command, nobody is there whose grant it could be.
+            return owned if self.grants is None else self.grants.authorized(entry.id, owned)
         # Late: few servers want credentials that are not written down.
         from adapter.app.upstream_auth import Surroundings, authorized
         from adapter.state.memory import MemoryStore
@@ -77,14 +82,15 @@ def local_parts(
     log: FilteringBoundLogger,
     replicas: ReplicaParts | None = None,
     store: Store | None = None,
+    grants: GrantParts | None = None,
 ) -> LocalParts:
     """Build the parts that the servers of these settings need."""
     if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(log, hosting, None, replicas, store)
+        return LocalParts(log, hosting, None, replicas, store, grants)
     # Late: most servers are reached over a network.
     from adapter.app.stdio import StdioUpstreams
 
-    return LocalParts(log, hosting, StdioUpstreams(log), replicas, store)
+    return LocalParts(log, hosting, StdioUpstreams(log), replicas, store, grants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +138,11 @@ def build_servers(
     plans: Compiled | None,
     replicas: ReplicaParts | None,
     stages_of: Callable[[ServerSettings], StageTable],
+    grants: GrantParts | None = None,
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas, store)
+    hosting = None if plans is None else plans.hosting
+    parts = local_parts(settings, hosting, runtime.log, replicas, store, grants)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -231,6 +239,8 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         stages=stages,
     )
     server.apart = upstream.auth.per_caller
+    if parts.grants is not None:
+        parts.grants.stand_before(server)
     if parts.processes is not None:
         server.process_use = partial(parts.processes.use_of, entry.id)
     return server

@@ -11,7 +11,12 @@ from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
-from adapter.settings.servers.upstream_auth import auth_problems, caller_problems, shared_problems
+from adapter.settings.servers.upstream_auth import (
+    auth_problems,
+    caller_problems,
+    page_problems,
+    shared_problems,
+)
 from adapter.settings.state_consistency import state_problems
 
 NOTHING_KEPT = (
@@ -178,6 +183,12 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from state_problems(settings)
+    if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
+        paths = {
+            f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)
+        }
+        paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
+        yield from page_problems(paths, settings.core.public_base_url)
     yield from pipeline_problems(settings)
     yield from oauth_problems(settings.core.auth.oauth, settings.core.public_base_url)
 

@@ -31,6 +31,7 @@ def _mask(tree: Any) -> None:
         if value and key in (
             "token",
             "sha256",
+            "secret",
             "signing_secret",
             "client_secret",
             "password",

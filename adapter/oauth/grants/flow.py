@@ -22,7 +22,7 @@ from adapter.oauth.grants.token_requests import request_tokens
 from adapter.rules.access.grants import (
     LONGEST_TOKEN,
     Grant,
-    TokenRefused,
+    GrantRefused,
     Tokens,
     authorization_url,
     challenge_of,
@@ -87,7 +87,7 @@ class GrantFlow:
         endpoints, resource, scopes = consent.source
         try:
             client = await self.clients.client_for(self.terms, endpoints)
-        except (AdapterError, TokenRefused, ValueError) as error:
+        except (AdapterError, GrantRefused, ValueError) as error:
             self._log.warning(
                 "no client at an authorization server", server=self.terms.server, why=str(error)
             )
@@ -190,7 +190,7 @@ class GrantFlow:
         }
         try:
             return await request_tokens(self._http, state.token_endpoint, client, form)
-        except TokenRefused as refused:
+        except GrantRefused as refused:
             self._log.warning("a code was not exchanged", server=self.terms.server, error=refused.code)
             if refused.code == "invalid_client" and self.terms.client_id is None:
                 await self.clients.forget(self.terms, state.issuer, state.client)

@@ -37,7 +37,7 @@ MOST_LISTENERS = 16
 """Sessions that are told when the grant of one link is there."""
 
 
-class Listener(NamedTuple):
+class GrantListener(NamedTuple):
     """A session that was given a link: the id and the owner of its scope, and the key of its row."""
 
     scope: str
@@ -52,7 +52,7 @@ class GrantLink(NamedTuple):
     server: str
     principal: str
     due: float
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[GrantListener, ...] = ()
 
 
 class BrowserState(NamedTuple):
@@ -109,7 +109,7 @@ class GrantLinks:
         found = await self._found(link_id)
         return found[1] if found is not None and found[1].server == server else None
 
-    async def listen(self, link_id: str, listener: Listener) -> None:
+    async def listen(self, link_id: str, listener: GrantListener) -> None:
         """Remember a session that wants to hear when the grant is there."""
         for _ in range(3):
             found = await self._found(link_id)
@@ -158,7 +158,7 @@ class GrantLinks:
         link = GrantLink(**orjson.loads(found[1]))
         if link.due <= self._clock():
             return None
-        return found[0], link._replace(listeners=tuple(Listener(*each) for each in link.listeners))
+        return found[0], link._replace(listeners=tuple(GrantListener(*each) for each in link.listeners))
 
     # --- browsers ---------------------------------------------------------------------------------------------
 
@@ -185,7 +185,8 @@ class GrantLinks:
 
 
 def _encoded(value: GrantLink | BrowserState) -> bytes:
-    return orjson.dumps(value._asdict())
+    # orjson takes no tuples with names.
+    return orjson.dumps(value._asdict(), default=list)
 
 
 def _digest(parameter: str) -> str:

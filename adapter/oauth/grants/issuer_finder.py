@@ -14,8 +14,8 @@ from adapter.errors import AdapterError, AuthorizationFailed
 from adapter.oauth.grants.port import DocumentHttp
 from adapter.oauth.grants.terms import GrantSource, GrantTerms
 from adapter.rules.access.authorization_servers import (
-    ProtectedResource,
     ServerEndpoints,
+    UpstreamResource,
     is_usable_url,
     read_resource_metadata,
     read_server_metadata,
@@ -71,6 +71,15 @@ class IssuerFinder:
     def __repr__(self) -> str:
         return f"<IssuerFinder of {self._terms.server}>"
 
+    def heard(self, value: str | None) -> None:
+        """Take note of the upstream's WWW-Authenticate. The first that says something counts at once."""
+        challenge = Challenge(value)
+        if challenge.metadata is None and not challenge.scopes:
+            return
+        if self.challenge.metadata is None and not self.challenge.scopes:
+            self._until = 0.0
+        self.challenge = challenge
+
     async def find(self) -> GrantSource:
         """The authorization server, asked for at most every FRESH seconds. Raises AuthorizationFailed."""
         async with self._lock:
@@ -96,7 +105,7 @@ class IssuerFinder:
 
     async def _discovered(self) -> GrantSource:
         terms = self._terms
-        resource: ProtectedResource | None = None
+        resource: UpstreamResource | None = None
         if terms.authorization_endpoint and terms.token_endpoint:
             endpoints = ServerEndpoints(
                 terms.issuer or terms.authorization_endpoint,
@@ -115,12 +124,12 @@ class IssuerFinder:
             endpoints = await self._endpoints(issuer, near=terms.url)
         return GrantSource(endpoints, self._resource_name(resource), self._scopes(resource, endpoints))
 
-    def _resource_name(self, found: ProtectedResource | None) -> str:
+    def _resource_name(self, found: UpstreamResource | None) -> str:
         if self._terms.resource:
             return self._terms.resource
         return found.resource if found else self._terms.url.partition("#")[0]
 
-    def _scopes(self, resource: ProtectedResource | None, endpoints: ServerEndpoints) -> tuple[str, ...]:
+    def _scopes(self, resource: UpstreamResource | None, endpoints: ServerEndpoints) -> tuple[str, ...]:
         """The scopes to ask for, as MCP 2026-07-28 has clients choose them ("Scope Selection Strategy")."""
         if self._terms.scopes:
             return self._terms.scopes
@@ -129,7 +138,7 @@ class IssuerFinder:
             scopes = (*scopes, OFFLINE)
         return scopes
 
-    async def _resource(self) -> ProtectedResource | None:
+    async def _resource(self) -> UpstreamResource | None:
         url, named = self._terms.url, self.challenge.metadata
         places = list(resource_metadata_urls(url))
         # A challenge may name any place; only the upstream's own host is asked.

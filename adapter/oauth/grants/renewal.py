@@ -14,7 +14,7 @@ from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, key_of
 from adapter.oauth.grants.port import DocumentHttp, Leases
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.grants.token_requests import request_revocation, request_tokens
-from adapter.rules.access.grants import Grant, OAuthClient, TokenRefused, Tokens
+from adapter.rules.access.grants import Grant, GrantRefused, OAuthClient, Tokens
 from adapter.state.port import Conflict
 
 WAIT = 30.0
@@ -53,6 +53,11 @@ class GrantRenewal:
     def __repr__(self) -> str:
         return f"<GrantRenewal: {len(self._under_way)} under way>"
 
+    @property
+    def under_way(self) -> list[asyncio.Task[KeptGrant | None]]:
+        """The renewals that wait for an answer, or for the store."""
+        return list(self._under_way.values())
+
     async def renew(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
         """The grant with a newer access token than that of ``kept``; None where it is no longer valid.
 
@@ -77,7 +82,7 @@ class GrantRenewal:
     async def close(self, within: float) -> None:
         """Wait until answers under way are written, no longer than ``within`` seconds."""
         if self._under_way:
-            await asyncio.wait(list(self._under_way.values()), timeout=within)
+            await asyncio.wait(self.under_way, timeout=within)
 
     async def _renewed(self, terms: GrantTerms, kept: KeptGrant, key: str) -> KeptGrant | None:
         if self._leases is None:
@@ -113,14 +118,14 @@ class GrantRenewal:
             tokens = await request_tokens(
                 self._http, grant.token_endpoint, client, _form(grant, grant.refresh)
             )
-        except TokenRefused as refused:
+        except GrantRefused as refused:
             return await self._refused(terms, kept, refused)
         except (AdapterError, ValueError) as error:
             self._log.warning("a grant could not be renewed", server=terms.server, why=str(error))
             raise AuthorizationFailed() from error
         return await self._written(terms, kept, renewed(grant, tokens, self._clock()), client)
 
-    async def _refused(self, terms: GrantTerms, kept: KeptGrant, refused: TokenRefused) -> KeptGrant | None:
+    async def _refused(self, terms: GrantTerms, kept: KeptGrant, refused: GrantRefused) -> KeptGrant | None:
         self._log.warning("a grant was not renewed", server=terms.server, error=refused.code)
         if refused.code in _OVER:
             return await self._dropped(terms, kept)

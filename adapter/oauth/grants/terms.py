@@ -22,6 +22,7 @@ class GrantTerms(NamedTuple):
     revocation_endpoint: str | None = None
     client_id: str | None = None
     client_secret: str | None = None
+    client_method: str | None = None
     scopes: tuple[str, ...] = ()
     resource: str | None = None
 

@@ -45,7 +45,7 @@ class ServerEndpoints(NamedTuple):
     scopes: tuple[str, ...] = ()
 
 
-class ProtectedResource(NamedTuple):
+class UpstreamResource(NamedTuple):
     """An upstream as its own metadata describes it: its name as a resource, its authorization servers, its scopes."""
 
     resource: str
@@ -174,7 +174,7 @@ def read_server_metadata(document: bytes, issuer: str, near: str) -> ServerEndpo
     )
 
 
-def read_resource_metadata(document: bytes, url: str) -> ProtectedResource:
+def read_resource_metadata(document: bytes, url: str) -> UpstreamResource:
     """The metadata of the resource at ``url``. Raises ValueError as ``read_server_metadata``."""
     found = _object(document)
     resource = found.get("resource")
@@ -187,7 +187,7 @@ def read_resource_metadata(document: bytes, url: str) -> ProtectedResource:
     )
     if not servers:
         raise ValueError("the metadata of the upstream server names no usable authorization server")
-    return ProtectedResource(resource, servers, scope_tokens(_names(found, "scopes_supported")))
+    return UpstreamResource(resource, servers, scope_tokens(_names(found, "scopes_supported")))
 
 
 def scope_tokens(names: tuple[str, ...]) -> tuple[str, ...]:

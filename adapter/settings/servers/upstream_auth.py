@@ -12,7 +12,9 @@ from pydantic import Field, SecretStr
 from adapter.settings.oauth import Scopes, SecureUrl
 from adapter.settings.section import BlankIsNull, Line, OptionalText, Problem, Section, is_loopback
 
-AuthType = Literal["none", "static", "passthrough", "client_credentials", "token_exchange"]
+AuthType = Literal[
+    "none", "static", "passthrough", "client_credentials", "token_exchange", "authorization_code"
+]
 
 _CLIENT = (
     *("issuer", "token_endpoint", "client_id", "client_secret", "client_authentication"),
@@ -24,10 +26,14 @@ KEYS: dict[AuthType, tuple[str, ...]] = {
     "passthrough": ("metadata",),
     "client_credentials": _CLIENT,
     "token_exchange": (*_CLIENT, "subject_token_type", "requested_token_type"),
+    "authorization_code": (
+        *("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"),
+        *("client_id", "client_secret", "client_authentication", "scopes", "resource"),
+    ),
 }
 """The keys that count for each type, beside ``type``."""
 
-PER_CALLER: frozenset[AuthType] = frozenset({"passthrough", "token_exchange"})
+PER_CALLER: frozenset[AuthType] = frozenset({"passthrough", "token_exchange", "authorization_code"})
 """Types with which each caller has a credential of its own, so that a server may show each of them other tools."""
 
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 (a type of RFC 8693, no token)
@@ -40,7 +46,8 @@ class UpstreamAuth(Section):
         default="none",
         description="`none` sends none but `static_headers`, and `static` requires these. `passthrough` sends the "
         "caller's own `Authorization` header to the upstream. `client_credentials` sends a token of the adapter's "
-        "own, `token_exchange` one that the caller's token is exchanged for.",
+        "own, `token_exchange` one that the caller's token is exchanged for. With `authorization_code` each caller "
+        "authorizes the adapter in a browser.",
     )
     metadata: bool = Field(
         default=False,
@@ -55,8 +62,20 @@ class UpstreamAuth(Section):
     token_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
         default=None, description="URL that issues tokens; null finds it by `issuer`."
     )
+    authorization_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
+        default=None,
+        description="For `authorization_code`: URL at which people sign in; null finds it by `issuer`, or without "
+        "one by the metadata of the upstream.",
+    )
+    revocation_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
+        default=None,
+        description="For `authorization_code`: URL at which revoked grants are reported, where the other two "
+        "endpoints are set; null finds it as those.",
+    )
     client_id: OptionalText = Field(
-        default=None, description="Client id of the adapter at the authorization server."
+        default=None,
+        description="Client id of the adapter at the authorization server; for `authorization_code` null uses a "
+        "client id metadata document or dynamic registration, whichever the server offers.",
     )
     client_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None, description="Client secret; write `${VAR}` instead of the secret."
@@ -129,7 +148,9 @@ def auth_problems(
             yield Problem(f"{path}.type", "static needs upstream.static_headers, which are not set")
         return
     yield from _other_authorization(auth, static, passed, path)
-    if auth.type != "passthrough":
+    if auth.type == "authorization_code":
+        yield from _grant_problems(auth, path)
+    elif auth.type != "passthrough":
         yield from _client_problems(auth, path)
 
 
@@ -160,6 +181,22 @@ def _client_problems(auth: UpstreamAuth, path: str) -> Iterator[Problem]:
             yield Problem(f"{path}.{key}", f"is not for client_authentication {auth.method}: remove it")
 
 
+def _grant_problems(auth: UpstreamAuth, path: str) -> Iterator[Problem]:
+    if (auth.authorization_endpoint is None) != (auth.token_endpoint is None):
+        missing = "token_endpoint" if auth.token_endpoint is None else "authorization_endpoint"
+        yield Problem(f"{path}.{missing}", "is required where the other endpoint is set: set both, or none")
+    if auth.revocation_endpoint is not None and auth.token_endpoint is None:
+        yield Problem(f"{path}.revocation_endpoint", "needs the other two endpoints: set all, or none")
+    if auth.client_id is None and auth.token_endpoint is not None:
+        yield Problem(f"{path}.client_id", "is required where the endpoints are set")
+    if auth.client_id is None and auth.client_secret is not None:
+        yield Problem(f"{path}.client_secret", "needs client_id")
+    if auth.client_authentication is not None and auth.client_secret is None:
+        yield Problem(f"{path}.client_authentication", "needs client_secret")
+    if auth.client_authentication == "private_key_jwt":
+        yield Problem(f"{path}.client_authentication", "private_key_jwt is not for type authorization_code")
+
+
 def caller_problems(
     auth: UpstreamAuth, path: str, *, oauth: bool, auth_enabled: bool, public: bool
 ) -> Iterator[Problem]:
@@ -170,6 +207,9 @@ def caller_problems(
             "or use client_credentials"
         )
         yield Problem(f"{path}.type", sentence)
+    if auth.type == "authorization_code" and not public:
+        sentence = "is required with upstream.auth.type authorization_code: people open links to this URL"
+        yield Problem("core.public_base_url", sentence)
     if not auth.metadata:
         return
     if auth_enabled:
@@ -192,6 +232,21 @@ def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
                 "callers are one principal, and would share what the upstream gives to one of them"
             )
             yield Problem(f"sessions.{key}", sentence)
+
+
+GRANTS_ROUTE = "/authorize"
+"""The path below which people authorize the adapter."""
+
+
+def page_problems(paths: Mapping[str, str], base: str | None) -> Iterator[Problem]:
+    """Conflicts with the pages on which people authorize the adapter; ``paths`` are served paths by their settings."""
+    for place, path in paths.items():
+        if path == GRANTS_ROUTE or path.startswith(f"{GRANTS_ROUTE}/"):
+            yield Problem(place, f"{path} belongs to the pages of upstream.auth.type authorization_code")
+    parts = urlsplit(base or "https:")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        sentence = "must begin with https:// for upstream.auth.type authorization_code, or name this machine"
+        yield Problem("core.public_base_url", sentence)
 
 
 def auth_cautions(auth: UpstreamAuth, url: str | None, path: str) -> Iterator[Problem]:

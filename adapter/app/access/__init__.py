@@ -1,0 +1,1 @@
+"""The parts of access, wired: what people have authorized at upstreams."""
