@@ -254,7 +254,7 @@ def _metadata(settings: Settings) -> Sequence[Branch]:
     auth = settings.core.auth
     if any(server.upstream.auth.metadata for server in settings.servers):
         # Late: few publish the metadata of another server. The settings refuse both kinds together.
-        from adapter.app.upstream_auth import republished_metadata
+        from adapter.app.access.upstream_auth import republished_metadata
 
         return (metadata_branch(republished_metadata(settings)),)
     if auth.oauth is None or not auth.enabled:
