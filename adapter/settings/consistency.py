@@ -11,7 +11,12 @@ from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
-from adapter.settings.servers.upstream_auth import auth_problems, caller_problems, page_problems
+from adapter.settings.servers.upstream_auth import (
+    auth_problems,
+    caller_problems,
+    page_problems,
+    shared_problems,
+)
 from adapter.settings.storage import RedisState
 
 NOTHING_KEPT = (
@@ -265,6 +270,10 @@ def _upstream_auth(server: ServerSettings, path: str, settings: Settings) -> Ite
         auth_enabled=core.auth.enabled,
         public=core.public_base_url is not None,
     )
+    if upstream.auth.type == "passthrough" and not core.auth.enabled:
+        yield from shared_problems(
+            {key: getattr(settings.sessions, key) for key in ("upstream", "missing_id", "scope")}
+        )
 
 
 _OF_HTTP = ("url", "insecure_tls", "static_headers", "client_headers", "server_headers")

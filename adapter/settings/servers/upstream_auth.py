@@ -238,6 +238,17 @@ def page_problems(paths: Mapping[str, str], base: str | None) -> Iterator[Proble
         yield Problem("core.public_base_url", sentence)
 
 
+def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
+    """Values of ``sessions`` with which callers would share what belongs to one credential."""
+    for key, value in sessions.items():
+        if value == "principal":
+            sentence = (
+                "must not be principal with upstream.auth.type passthrough unless core.auth is enabled: without it all "
+                "callers are one principal, and would share what the upstream gives to one of them"
+            )
+            yield Problem(f"sessions.{key}", sentence)
+
+
 def auth_cautions(auth: UpstreamAuth, url: str | None, path: str) -> Iterator[Problem]:
     """A warning for each effect of the section that is easy to overlook."""
     if auth.type == "passthrough":
