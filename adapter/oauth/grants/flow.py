@@ -126,7 +126,7 @@ class GrantFlow:
             "state": state,
             "code_challenge": challenge_of(verifier),
             "code_challenge_method": "S256",
-            "resource": resource,
+            **named(resource),
         }
         if scopes:
             parameters["scope"] = " ".join(scopes)
@@ -186,7 +186,7 @@ class GrantFlow:
             "code": code,
             "redirect_uri": self.terms.redirect,
             "code_verifier": state.verifier,
-            "resource": state.resource,
+            **named(state.resource),
         }
         try:
             return await request_tokens(self._http, state.token_endpoint, client, form)
@@ -217,6 +217,11 @@ class GrantFlow:
             renewed=now,
             expires=None if tokens.life is None else now + tokens.life,
         )
+
+
+def named(resource: str) -> dict[str, str]:
+    """The parameter that names the resource (RFC 8707), where there is one."""
+    return {"resource": resource} if resource else {}
 
 
 def _digest(secret: str) -> str:

@@ -127,6 +127,9 @@ class IssuerFinder:
     def _resource_name(self, found: UpstreamResource | None) -> str:
         if self._terms.resource:
             return self._terms.resource
+        if self._terms.authorization_endpoint is not None:
+            # Its own endpoints are set: a server that knows nothing of MCP, and may refuse the parameter.
+            return ""
         return found.resource if found else self._terms.url.partition("#")[0]
 
     def _scopes(self, resource: UpstreamResource | None, endpoints: ServerEndpoints) -> tuple[str, ...]:

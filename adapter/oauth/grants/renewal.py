@@ -197,4 +197,5 @@ def renewed(grant: Grant, tokens: Tokens, now: float) -> Grant:
 
 
 def _form(grant: Grant, refresh: str) -> dict[str, str]:
-    return {"grant_type": "refresh_token", "refresh_token": refresh, "resource": grant.resource}
+    form = {"grant_type": "refresh_token", "refresh_token": refresh}
+    return form | {"resource": grant.resource} if grant.resource else form

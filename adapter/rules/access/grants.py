@@ -44,6 +44,10 @@ class Grant(NamedTuple):
     renewed: float
     expires: float | None
 
+    def __repr__(self) -> str:
+        # Without its tokens, wherever it may be shown.
+        return f"<Grant of {self.issuer!r}>"
+
     def due(self, now: float) -> bool:
         """Tell whether its access token should be renewed now."""
         if self.expires is None:
@@ -62,6 +66,9 @@ class Tokens(NamedTuple):
     refresh: str | None
     life: float | None
     scope: str | None
+
+    def __repr__(self) -> str:
+        return f"<Tokens for {self.life} s>"
 
 
 class GrantRefused(Exception):
@@ -169,6 +176,9 @@ class OAuthClient(NamedTuple):
     secret: str | None = None
     method: str = "none"
     expires: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<OAuthClient {self.id!r} by {self.method}>"
 
 
 def client_metadata(name: str, redirect: str, *, loopback: bool) -> dict[str, Any]:

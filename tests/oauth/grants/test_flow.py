@@ -62,6 +62,16 @@ async def test_a_link_is_the_same_for_a_while(cluster: StartCluster) -> None:
         assert await link_of(it.replica()) not in links
 
 
+async def test_a_link_that_was_used_is_made_again(cluster: StartCluster) -> None:
+    """Granted on one replica and revoked at once: the other one gives a link that works."""
+    async with cluster() as it:
+        one, two = it.replica(), it.replica()
+        await link_of(two)
+        await one.give(it.issuer)
+        await one.grants.delete("notes", ALICE.principal)
+        assert (await two.flow.consent(await link_of(two))).link.principal == ALICE.principal
+
+
 async def test_links_and_states_end(cluster: StartCluster) -> None:
     """After their time they are refused, and the cleanup deletes them."""
     async with cluster() as it:

@@ -138,6 +138,8 @@ async def test_settings_come_first() -> None:
     ).find()
     assert (found.endpoints.token, found.scopes, found.resource) == (f"{ISSUER}/t", ("x",), "urn:notes")
     assert documents.asked == []
+    plain = finder(documents, authorization_endpoint=f"{ISSUER}/a", token_endpoint=f"{ISSUER}/t")
+    assert (await plain.find()).resource == ""
 
 
 async def test_an_upstream_of_2025_03() -> None:

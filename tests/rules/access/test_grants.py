@@ -42,6 +42,15 @@ def test_a_grant_comes_back_as_it_was() -> None:
             decode_grant(other)
 
 
+def test_nothing_shows_a_token() -> None:
+    """Whatever is logged or shown of these holds no secret."""
+    shown = (
+        f"{GRANT!r} {read_tokens(200, answer(refresh_token='r'))!r} {OAuthClient('id', 'hush', 'basic')!r}"
+    )
+    for word in ("access", "refresh", "abc", "hush"):
+        assert word not in shown
+
+
 def test_when_a_token_is_renewed() -> None:
     """Thirty seconds before its end, less for a short one, and never where no end is known."""
     assert not GRANT.due(3569)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adapter.settings.cautions import cautions
 from adapter.settings.consistency import inconsistencies
 from adapter.settings.root import Settings
 
@@ -74,3 +75,13 @@ def test_a_secret_cannot_be_short() -> None:
     """A key that follows from a word can be guessed."""
     with pytest.raises(ValueError, match="32 characters"):
         Settings.model_validate({"core": {"secret": "word"}, "servers": []})
+
+
+def test_cautions() -> None:
+    """The key beside what it seals, and a grant that is everybody's, are said."""
+    upstream = {"url": "https://up.example/mcp", "auth": {"type": "authorization_code"}}
+    tree: dict[str, Any] = {"core": {"public_base_url": BASE}, "servers": [{"id": "a", "upstream": upstream}]}
+    said = [caution.path for caution in cautions(Settings.model_validate(tree))]
+    assert said == ["core.secret", "servers[0].upstream.auth.type"]
+    tree["core"] |= {"secret": "s" * 32, "auth": {"enabled": True, "token": "t" * 32}}
+    assert list(cautions(Settings.model_validate(tree))) == []
