@@ -23,9 +23,9 @@ from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
 from adapter.settings.auth import Auth, NamedToken
-from adapter.settings.core import CorsSettings, is_loopback
+from adapter.settings.core import CorsSettings
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem, SettingsError
+from adapter.settings.section import Problem, SettingsError, is_loopback
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.state.watched import WatchedStore
 

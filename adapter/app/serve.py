@@ -24,9 +24,9 @@ from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import RESERVE
 from adapter.edge.http.listener import Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
-from adapter.settings.core import Core, is_loopback
+from adapter.settings.core import Core
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem
+from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.state.lock_file import WAIT_SECONDS, StateLock, StateTaken
 

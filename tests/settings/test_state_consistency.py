@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.app.run import embedded
-from adapter.settings.consistency import cautions
+from adapter.settings.cautions import cautions
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
