@@ -141,7 +141,9 @@ def build_door(
         relay.sessions.sessions,
         store,
         guard,
-        HealthTerms(settings.state_persistence.type, core.max_start_wait_seconds, core.readiness),
+        HealthTerms(
+            settings.state_persistence.type, core.max_start_wait_seconds, core.readiness, core.replica.id
+        ),
         replicas,
     )
     return Door(guard, Bases(core.public_base_url, guard, core.trusted_proxies), health)

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 class HealthTerms:
     """The settings that decide about health.
 
-    ``readiness`` and ``max_start_wait`` (seconds) are those of ``core``; ``persistence`` is the kind of the store.
+    ``readiness``, ``max_start_wait`` (seconds) and ``replica_id`` are those of ``core``; ``persistence`` is the kind of
+    the store.
     """
 
     persistence: str
     max_start_wait: float
     readiness: Literal["any", "all"] = "any"
+    replica_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -93,6 +95,9 @@ class Health:
         }
         if self.replicas is not None:
             body["replica"] = _replica(self.replicas, details)
+        elif self.terms.replica_id is not None:
+            # Behind a load balancer those who share nothing are told apart, too.
+            body["replica"] = {"id": self.terms.replica_id}
         body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",

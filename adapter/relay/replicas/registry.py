@@ -17,11 +17,12 @@ from adapter.rules.access.replicas import (
     Challenges,
     Found,
     ReplicaRecord,
-    Sightings,
     decode_replica,
     encode_replica,
     is_replica_id,
 )
+from adapter.rules.access.sightings import Sightings
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
 
 TABLE = "replicas"
@@ -31,8 +32,6 @@ ACCEPTED = 20
 
 MOST_TOLD = 16
 """Other settings that are told of while a process runs, each once: a change of settings meets all replicas in turn."""
-
-_PAGE = 500
 
 
 class ReplicaTerms(NamedTuple):
@@ -88,7 +87,7 @@ class Replicas:
         self._store = store
         self._log = log
         self._terms = terms
-        self.sightings = Sightings(terms.looks, terms.lease)
+        self.sightings = Sightings[Found](terms.looks, terms.lease)
         self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "", settings=settings)
         self._told: set[str] = set()
         self._next = secrets.token_hex(16)
@@ -254,14 +253,11 @@ class Replicas:
             listener(replica)
 
     async def _rows(self) -> dict[str, Found]:
-        found: dict[str, Found] = {}
-        after = ""
-        while True:
-            rows = await self._store.scan(TABLE, after=after, limit=_PAGE)
-            found |= {row.key: Found(record, row.version) for row in rows if (record := _read(row))}
-            if len(rows) < _PAGE:
-                return found
-            after = rows[-1].key
+        return {
+            row.key: Found(record, row.version)
+            async for row in every_row(self._store, TABLE)
+            if (record := _read(row))
+        }
 
 
 def _read(row: Row) -> ReplicaRecord | None:

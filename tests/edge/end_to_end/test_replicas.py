@@ -185,3 +185,16 @@ async def test_stop_leaves_the_cleanup_to_others(upstream: StartUpstream, adapte
             await other.app.core.cleanup.run_once()
             house = House([other])
             assert await house.call(0, client.session) == result(1)
+
+
+@pytest.mark.parametrize(
+    ("core", "told"),
+    [({}, None), ({"replica": {"id": "pod-1"}}, {"id": "pod-1"})],
+    ids=["without a name", "with a name"],
+)
+async def test_health_of_an_adapter_that_shares_nothing(
+    upstream: StartUpstream, adapter: StartAdapter, core: dict[str, Any], told: dict[str, str] | None
+) -> None:
+    """A name that the settings give tells adapters apart; without one there is none to tell."""
+    async with upstream() as up, adapter(up, core=core) as front:
+        assert (await House([front]).health(0)).get("replica") == told
