@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter import log
-from adapter.app.console import ConsoleParts, ConsoleSurroundings, build_console
+from adapter.app.console import ConsoleAccess, ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
 from adapter.app.files import FileParts, FileStages
 from adapter.app.relay import (
@@ -40,8 +40,8 @@ from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
-    from adapter.app.browser_sign_in import BrowserSignIn
-    from adapter.app.grants import GrantParts
+    from adapter.app.access.browser_sign_in import BrowserSignIn
+    from adapter.app.access.grants import GrantParts
     from adapter.app.replicas import ReplicaParts
     from adapter.app.shared_stages import SharedParts
     from adapter.app.tool_plans import Compiled
@@ -127,7 +127,9 @@ def build(
     )
     sign_in = build_sign_in(settings, watched, door.guard, verifier)
     console = build_console(
-        settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door, sign_in)
+        settings,
+        observation,
+        ConsoleSurroundings(runtime, plans, checks, relay, files, door, ConsoleAccess(sign_in, grants)),
     )
     if plans is not None:
         plans.require()
@@ -154,6 +156,8 @@ def build(
         tasks.append(CleanupTask("shared results", shared.tidy))
     if fallback is not None:
         fallback.on_return.append(files.parts.read_secrets)
+        if grants is not None:
+            fallback.on_return.append(grants.rows.open_anew)
         if replicas is not None:
             fallback.on_return.append(replicas.read_key)
     cleanup = Cleanup(cleanup_interval(settings), tuple(tasks), runtime.log, build_leases(settings, watched))
@@ -208,7 +212,7 @@ def build_sign_in(
     if not settings.console.enabled or settings.console.oauth is None or verifier is None:
         return None
     # Late: it loads cryptography.
-    from adapter.app.browser_sign_in import build_browser_sign_in
+    from adapter.app.access.browser_sign_in import build_browser_sign_in
 
     return build_browser_sign_in(settings, settings.console.oauth, store, guard, verifier)
 
@@ -218,7 +222,7 @@ def build_grants(settings: Settings, store: Store, runtime: Runtime) -> GrantPar
     if all(entry.upstream.auth.type != "authorization_code" for entry in settings.servers):
         return None
     # Late: few upstreams need them, and the library that seals them takes its time.
-    from adapter.app.grants import GrantParts
+    from adapter.app.access.grants import GrantParts
 
     return GrantParts(settings, store, runtime)
 

@@ -38,7 +38,7 @@ from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
-    from adapter.app.grants import GrantParts
+    from adapter.app.access.grants import GrantParts
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.relay.replicas.registry import Replicas
@@ -256,7 +256,7 @@ def _metadata(settings: Settings) -> Sequence[Branch]:
     auth = settings.core.auth
     if any(server.upstream.auth.metadata for server in settings.servers):
         # Late: few publish the metadata of another server. The settings refuse both kinds together.
-        from adapter.app.upstream_auth import republished_metadata
+        from adapter.app.access.upstream_auth import republished_metadata
 
         return (metadata_branch(republished_metadata(settings)),)
     if auth.oauth is None or not auth.enabled:

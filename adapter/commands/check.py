@@ -42,7 +42,7 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     locks(settings)
     if any(entry.upstream.auth.private_key_file for entry in settings.servers):
         # Late, as in ``app/servers.py``.
-        from adapter.app.upstream_auth import check_keys
+        from adapter.app.access.upstream_auth import check_keys
 
         check_keys(settings)
     if settings.state_persistence.type == "redis":

@@ -81,7 +81,7 @@ class SharedTokens:
     async def keep(self, token: KeptToken) -> None:
         """Write a token down, in place of any other."""
         with contextlib.suppress(StoreUnavailable):
-            await self._rows.put(TABLE, self._name, orjson.dumps(token))
+            await self._rows.put(TABLE, self._name, orjson.dumps([*token]))
 
     async def lead(self) -> bool:
         """Take the right to ask for a token. False where another replica has it."""

@@ -10,7 +10,7 @@ from adapter.errors import AdapterError, CredentialsMissing
 from adapter.oauth.client_authentication import ClientProof
 from adapter.oauth.grants.port import DocumentHttp
 from adapter.rules.access.authorization_servers import server_metadata_urls
-from adapter.rules.access.grants import TokenRefused, Tokens, read_tokens
+from adapter.rules.access.grants import GrantRefused, Tokens, read_tokens
 from adapter.rules.access.token_endpoints import token_endpoint_in
 
 FOUND_FOR = 3600.0
@@ -81,7 +81,7 @@ class TokenEndpoint:
             body = urlencode([*form, *proof.form.items()]).encode()
             headers = {**_HEADERS, "Content-Type": _FORM, **proof.fields}
             return read_tokens(*await self._http.post(place, body, headers))
-        except TokenRefused as refused:
+        except GrantRefused as refused:
             raise self._missing(f"it answered {refused.code}") from None
         except (AdapterError, ValueError) as error:
             raise self._missing(str(error)) from error

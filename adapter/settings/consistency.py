@@ -12,7 +12,12 @@ from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
-from adapter.settings.servers.upstream_auth import auth_problems, caller_problems
+from adapter.settings.servers.upstream_auth import (
+    auth_problems,
+    caller_problems,
+    page_problems,
+    shared_problems,
+)
 from adapter.settings.state_consistency import state_problems
 
 NOTHING_KEPT = (
@@ -179,6 +184,12 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from state_problems(settings)
+    if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
+        paths = {
+            f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)
+        }
+        paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
+        yield from page_problems(paths, settings.core.public_base_url)
     yield from pipeline_problems(settings)
     yield from console_oauth_problems(
         settings.console.oauth, settings.core.auth.oauth, settings.core.public_base_url
@@ -245,6 +256,10 @@ def _upstream_auth(server: ServerSettings, path: str, settings: Settings) -> Ite
         auth_enabled=core.auth.enabled,
         public=core.public_base_url is not None,
     )
+    if upstream.auth.type == "passthrough" and not core.auth.enabled:
+        yield from shared_problems(
+            {key: getattr(settings.sessions, key) for key in ("upstream", "missing_id", "scope")}
+        )
 
 
 _OF_HTTP = ("url", "insecure_tls", "static_headers", "client_headers", "server_headers")

@@ -6,19 +6,28 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from adapter.errors import AdapterError, UpstreamRefused
+from adapter.errors import AdapterError, Unauthorized, UpstreamRefused
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import Caller
 from adapter.rules.access.republished_metadata import renamed
 from adapter.upstream.credentials import UpstreamCredentials
-from adapter.upstream.port import Headers, Pouring, Sink, Upstream, UpstreamReply, UpstreamRequest, pour
+from adapter.upstream.port import (
+    Headers,
+    Pouring,
+    Sink,
+    Upstream,
+    UpstreamReply,
+    UpstreamRequest,
+    WholeReply,
+    pour,
+)
 
 FIELD = "Authorization"
 
 _ERROR = re.compile(r'\berror="?([A-Za-z0-9_.-]{1,64})')
 
-Refusal = Callable[[UpstreamReply], UpstreamReply]
-"""Is given an answer of status 401 or 403 to a client's request. Returns the answer for the client, or raises an
+Refusal = Callable[[UpstreamRequest, UpstreamReply], UpstreamReply]
+"""Is given a client's request and an answer of status 401 or 403 to it. Returns the answer for the client, or raises an
 AdapterError in its place.
 """
 
@@ -54,12 +63,12 @@ class AuthorizedUpstream:
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises what the credentials raise, and the refusal."""
         value = await self._value(request.caller)
-        reply = await self._upstream.send(_with(request, value), read_timeout)
+        reply = await self._sent(_with(request, value), read_timeout)
         if reply.status == 401:
             reply = await self._once_more(request, read_timeout, value, reply)
         if reply.status not in (401, 403) or not request.caller.fields:
             return reply
-        return self._refusal(reply)
+        return self._refusal(request, reply)
 
     async def close(self) -> None:
         """See Upstream."""
@@ -88,7 +97,14 @@ class AuthorizedUpstream:
         if renewed == value:
             return reply
         reply.abort()
-        return await self._upstream.send(_with(request, renewed), read_timeout)
+        return await self._sent(_with(request, renewed), read_timeout)
+
+    async def _sent(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        try:
+            return await self._upstream.send(request, read_timeout)
+        except UpstreamRefused as refused:
+            # Of a message that a server over SSE did not accept nothing else is left.
+            return WholeReply(401, (), str(refused).encode())
 
 
 def refusal_by(server: str) -> Refusal:
@@ -98,7 +114,7 @@ def refusal_by(server: str) -> Refusal:
     adapter, or sign in once more. The same holds for a 403 with a challenge; one without is an answer like any other.
     """
 
-    def refuse(reply: UpstreamReply) -> UpstreamReply:
+    def refuse(_: UpstreamRequest, reply: UpstreamReply) -> UpstreamReply:
         challenge = challenge_of(reply)
         if reply.status == 403 and challenge is None:
             return reply
@@ -113,19 +129,27 @@ def refusal_by(server: str) -> Refusal:
     return refuse
 
 
-def passed_on(reply: UpstreamReply) -> UpstreamReply:
-    """The refusal for credentials of the client's own: the client has to know what the upstream says."""
-    return reply
+def passed_on(request: UpstreamRequest, reply: UpstreamReply) -> UpstreamReply:
+    """The refusal for credentials of the client's own: the client has to know what the upstream says.
+
+    Raises Unauthorized for a 401 to a request that the adapter makes on the way to the client's.
+    """
+    if request.listens or reply.status != 401:
+        return reply
+    reply.abort()
+    error = Unauthorized("The upstream server refused the credentials of this request.")
+    error.challenge = challenge_of(reply) or "Bearer"
+    raise error
 
 
 def challenged_by(metadata_url: str) -> Refusal:
     """As ``passed_on``, with the metadata at this URL named in place of the upstream's."""
 
-    def rename(reply: UpstreamReply) -> UpstreamReply:
+    def rename(request: UpstreamRequest, reply: UpstreamReply) -> UpstreamReply:
         challenge = challenge_of(reply)
         if reply.status == 403 and challenge is None:
             return reply
-        return ChallengedReply(reply, renamed(challenge, metadata_url))
+        return passed_on(request, ChallengedReply(reply, renamed(challenge, metadata_url)))
 
     return rename
 

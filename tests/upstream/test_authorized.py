@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import CredentialsMissing, UpstreamRefused
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import NOBODY, Caller
-from adapter.upstream.authorized import AuthorizedUpstream, refusal_by
+from adapter.upstream.authorized import AuthorizedUpstream, challenged_by, passed_on, refusal_by
 from adapter.upstream.port import InitializeRequest, Share, UpstreamRequest, header, pour
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
@@ -216,3 +216,58 @@ async def test_closing_closes_the_upstream() -> None:
     upstream = ScriptedUpstream()
     await behind(upstream, Numbered()).close()
     assert upstream.closed
+
+
+async def test_message_that_was_refused_without_an_answer_is_a_401() -> None:
+    """An upstream that can only raise is treated as one that answers."""
+    upstream = ScriptedUpstream([(Expect("POST"), UpstreamRefused()), (Expect("POST"), FINE)])
+    assert (await behind(upstream, Numbered()).send(post(ADA), 1)).status == 200
+
+
+async def test_credentials_of_the_callers_own_are_refused_to_them() -> None:
+    """Status, challenge and body stay the upstream's: only the caller can bring another credential."""
+    upstream = ScriptedUpstream([(Expect("POST"), REFUSED)])
+    reply = await AuthorizedUpstream(upstream, Numbered(0), passed_on).send(post(ADA), 1)
+    assert reply is upstream.replies[0]
+
+
+async def test_challenge_names_the_metadata_of_the_mount() -> None:
+    """All else of the answer stays, however it is read; a 403 without a challenge stays as it is."""
+    place = "https://tools.example/.well-known/oauth-protected-resource/mcp"
+    pieces = ScriptedAnswer(401, [CHALLENGE, ("X-A", "b")], [b"who", b"?"])
+    upstream = ScriptedUpstream(
+        [(Expect("POST"), pieces), (Expect("POST"), pieces), (Expect("POST"), ScriptedAnswer(403))]
+    )
+    authorized = AuthorizedUpstream(upstream, Numbered(0), challenged_by(place))
+    reply = await authorized.send(post(ADA), 1)
+    member = f'Bearer resource_metadata="{place}", error="invalid_token", error_description="<b>no</b>"'
+    assert list(reply.headers) == [("X-A", "b"), ("WWW-Authenticate", member)]
+    assert (reply.status, reply.whole, reply.needs_request) == (401, None, False)
+    poured: list[bytes] = []
+
+    class Kept:
+        def put(self, chunk: bytes, *, more: bool = False) -> bool:
+            poured.append(chunk)
+            return True
+
+        async def drained(self) -> None:
+            raise AssertionError("It was never full.")
+
+    await pour(reply, Kept(), 1)
+    assert poured == [b"who", b"?"]
+    reply = await authorized.send(post(ADA), 1)
+    assert await reply.read(1) == b"who"
+    reply.abort()
+    assert upstream.replies[1].aborted
+    assert await authorized.send(post(ADA), 1) is upstream.replies[2]
+
+
+async def test_what_the_credentials_hold_is_released() -> None:
+    """It is given up when the upstream is closed."""
+    released = asyncio.Event()
+
+    async def release() -> None:
+        released.set()
+
+    await AuthorizedUpstream(ScriptedUpstream(), Numbered(), passed_on, release).close()
+    assert released.is_set()

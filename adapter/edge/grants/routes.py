@@ -137,7 +137,7 @@ class GrantRoutes:
     # --- the way back -----------------------------------------------------------------------------------------
 
     async def _callback(self, request: Request, flow: GrantFlow, extra: list[tuple[str, str]]) -> None:
-        if request.method == "POST":
+        if request.method != "GET":
             raise FlowFailed("The authorization server has to answer by a redirect.")
         query = parameters(request.target.partition("?")[2])
         used: list[str] = []

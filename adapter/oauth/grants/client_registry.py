@@ -41,7 +41,7 @@ class ClientRegistry:
     async def client_for(self, terms: GrantTerms, endpoints: ServerEndpoints) -> OAuthClient:
         """The client for new grants, in the order of MCP 2026-07-28, "Client Registration".
 
-        Raises AuthorizationFailed where there is no way to be one, TokenRefused and ValueError for a registration that
+        Raises AuthorizationFailed where there is no way to be one, GrantRefused and ValueError for a registration that
         failed, StoreUnavailable, and what the network raises.
         """
         if terms.client_id is not None:
@@ -75,10 +75,11 @@ class ClientRegistry:
             await self._rows.delete(TABLE, _key(terms, issuer))
 
     async def _registered(self, terms: GrantTerms, issuer: str, endpoint: str) -> OAuthClient:
+        # Looked at first: a row that is written meanwhile is that of another replica, and counts.
+        found = await self._rows.store.get(TABLE, _key(terms, issuer))
         body = orjson.dumps(self.metadata(terms))
         client = read_registration(*await self._http.post(endpoint, body, dict(_HEADERS)))
         key, value = _key(terms, issuer), orjson.dumps(client._asdict())
-        found = await self._rows.store.get(TABLE, key)
         try:
             await self._rows.put(TABLE, key, value, expected=ABSENT if found is None else found.version)
         except Conflict:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import TABLE, GrantStore, KeptGrant, key_of
-from adapter.oauth.grants.issuer_finder import Challenge, IssuerFinder
+from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.rules.access.principals import Caller
@@ -69,7 +69,7 @@ class GrantCredentials:
 
     async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:
         """See UpstreamCredentials. Raises GrantRequired for a client whose grant is not, or no longer, enough."""
-        self.finder.challenge = Challenge(challenge)
+        self.finder.heard(challenge)
         principal = caller.principal
         kept = await self._grants.get(self.terms.server, principal)
         if kept is not None and _field(kept) == value:
@@ -90,9 +90,13 @@ class GrantCredentials:
         if await self._current(caller.principal) is None:
             raise await self._links.required(self.terms, caller.principal)
 
+    def forget(self, principal: str) -> None:
+        """Keep nothing of a principal's grant in memory: it was revoked here."""
+        self._read.pop(key_of(self.terms.server, principal), None)
+
     async def granted(self, principal: str) -> bool:
         """Tell whether a principal has a grant now, by the store. Raises StoreUnavailable."""
-        self._read.pop(key_of(self.terms.server, principal), None)
+        self.forget(principal)
         return await self._current(principal) is not None
 
     async def _current(self, principal: str) -> KeptGrant | None:

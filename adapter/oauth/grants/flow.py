@@ -22,7 +22,7 @@ from adapter.oauth.grants.token_requests import request_tokens
 from adapter.rules.access.grants import (
     LONGEST_TOKEN,
     Grant,
-    TokenRefused,
+    GrantRefused,
     Tokens,
     authorization_url,
     challenge_of,
@@ -87,7 +87,7 @@ class GrantFlow:
         endpoints, resource, scopes = consent.source
         try:
             client = await self.clients.client_for(self.terms, endpoints)
-        except (AdapterError, TokenRefused, ValueError) as error:
+        except (AdapterError, GrantRefused, ValueError) as error:
             self._log.warning(
                 "no client at an authorization server", server=self.terms.server, why=str(error)
             )
@@ -126,7 +126,7 @@ class GrantFlow:
             "state": state,
             "code_challenge": challenge_of(verifier),
             "code_challenge_method": "S256",
-            "resource": resource,
+            **named(resource),
         }
         if scopes:
             parameters["scope"] = " ".join(scopes)
@@ -186,11 +186,11 @@ class GrantFlow:
             "code": code,
             "redirect_uri": self.terms.redirect,
             "code_verifier": state.verifier,
-            "resource": state.resource,
+            **named(state.resource),
         }
         try:
             return await request_tokens(self._http, state.token_endpoint, client, form)
-        except TokenRefused as refused:
+        except GrantRefused as refused:
             self._log.warning("a code was not exchanged", server=self.terms.server, error=refused.code)
             if refused.code == "invalid_client" and self.terms.client_id is None:
                 await self.clients.forget(self.terms, state.issuer, state.client)
@@ -217,6 +217,11 @@ class GrantFlow:
             renewed=now,
             expires=None if tokens.life is None else now + tokens.life,
         )
+
+
+def named(resource: str) -> dict[str, str]:
+    """The parameter that names the resource (RFC 8707), where there is one."""
+    return {"resource": resource} if resource else {}
 
 
 def _digest(secret: str) -> str:

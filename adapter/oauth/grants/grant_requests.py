@@ -9,7 +9,6 @@ import hmac
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,16 +27,13 @@ VALID = 600.0
 WINDOW = 300.0
 """Seconds in which a principal is given the same link for a server, however often it asks."""
 
-MOST_KNOWN = 1000
-"""Links of which a process knows that their rows are there."""
-
 _LINK = re.compile(r"[A-Za-z0-9_-]{24}")
 
 MOST_LISTENERS = 16
 """Sessions that are told when the grant of one link is there."""
 
 
-class Listener(NamedTuple):
+class GrantListener(NamedTuple):
     """A session that was given a link: the id and the owner of its scope, and the key of its row."""
 
     scope: str
@@ -52,7 +48,7 @@ class GrantLink(NamedTuple):
     server: str
     principal: str
     due: float
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[GrantListener, ...] = ()
 
 
 class BrowserState(NamedTuple):
@@ -75,6 +71,9 @@ class BrowserState(NamedTuple):
     resource: str
     due: float
 
+    def __repr__(self) -> str:
+        return f"<BrowserState for {self.server!r}>"
+
 
 class GrantLinks:
     """Makes links, and finds them on any replica. ``clock`` gives Unix seconds. All raise StoreUnavailable."""
@@ -82,10 +81,6 @@ class GrantLinks:
     def __init__(self, rows: SealedRows, clock: Callable[[], float] = time.time) -> None:
         self._rows = rows
         self._clock = clock
-        self._known: OrderedDict[str, None] = OrderedDict()
-
-    def __repr__(self) -> str:
-        return f"<GrantLinks: {len(self._known)} known>"
 
     async def required(self, terms: GrantTerms, principal: str) -> GrantRequired:
         """The failure that gives a principal its link."""
@@ -93,12 +88,11 @@ class GrantLinks:
         now = self._clock()
         window = int(now // WINDOW)
         link_id = self._id(terms.server, principal, window)
-        if link_id not in self._known:
+        if await self._rows.store.get(LINKS, link_id) is None:
             due = (window + 1) * WINDOW + VALID
             link = GrantLink(link_id, terms.server, principal, due)
             with contextlib.suppress(Conflict):
                 await self._rows.put(LINKS, link_id, _encoded(link), expected=ABSENT, due=due)
-            self._remember(link_id)
         url = f"{terms.place}/{link_id}"
         message = f"The server {terms.server} needs your authorization. Open this link in a browser: {url}"
         data = {"mode": "url", "elicitationId": link_id, "url": url, "message": message}
@@ -109,7 +103,7 @@ class GrantLinks:
         found = await self._found(link_id)
         return found[1] if found is not None and found[1].server == server else None
 
-    async def listen(self, link_id: str, listener: Listener) -> None:
+    async def listen(self, link_id: str, listener: GrantListener) -> None:
         """Remember a session that wants to hear when the grant is there."""
         for _ in range(3):
             found = await self._found(link_id)
@@ -125,7 +119,6 @@ class GrantLinks:
 
     async def close(self, link_id: str) -> GrantLink | None:
         """End a link whose grant is there, and return it as it was."""
-        self._known.pop(link_id, None)
         found = await self._found(link_id)
         await self._rows.delete(LINKS, link_id)
         return None if found is None else found[1]
@@ -144,11 +137,6 @@ class GrantLinks:
         digest = hmac.digest(self._rows.name_key, text, "sha256")[:18]
         return base64.urlsafe_b64encode(digest).decode()
 
-    def _remember(self, link_id: str) -> None:
-        self._known[link_id] = None
-        if len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
-
     async def _found(self, link_id: str) -> tuple[Row, GrantLink] | None:
         if _LINK.fullmatch(link_id) is None:
             return None
@@ -158,7 +146,7 @@ class GrantLinks:
         link = GrantLink(**orjson.loads(found[1]))
         if link.due <= self._clock():
             return None
-        return found[0], link._replace(listeners=tuple(Listener(*each) for each in link.listeners))
+        return found[0], link._replace(listeners=tuple(GrantListener(*each) for each in link.listeners))
 
     # --- browsers ---------------------------------------------------------------------------------------------
 

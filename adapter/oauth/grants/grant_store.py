@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from adapter.rules.access.principals import name_of
 from adapter.state.port import Row
 
 TABLE = "grants"
+
+_ID = re.compile(r"[0-9a-f]{64}")
 
 PAGE = 200
 """Rows that are read at a time."""
@@ -35,6 +38,21 @@ class ListedGrant(NamedTuple):
     def name(self) -> str | None:
         """The principal as it is shown."""
         return None if self.grant is None else name_of(self.grant.principal)
+
+    def as_data(self) -> dict[str, object]:
+        """The grant as JSON, without its tokens; times in Unix seconds. One that cannot be opened has nulls."""
+        grant = self.grant
+        return {
+            "server": self.server,
+            "id": self.id,
+            "principal": self.name,
+            "issuer": None if grant is None else grant.issuer,
+            "scope": None if grant is None else grant.scope,
+            "obtained": None if grant is None else grant.obtained,
+            "renewed": None if grant is None else grant.renewed,
+            "expires": None if grant is None else grant.expires,
+            "renewable": None if grant is None else grant.refresh is not None,
+        }
 
 
 class GrantStore:
@@ -69,6 +87,13 @@ class GrantStore:
     async def delete(self, server: str, principal: str, *, expected: int | None = None) -> bool:
         """Forget a grant. Raises Conflict."""
         return await self.rows.delete(TABLE, key_of(server, principal), expected=expected)
+
+    async def listed(self, server: str, grant_id: str) -> ListedGrant | None:
+        """The row of that id."""
+        if _ID.fullmatch(grant_id) is None:
+            return None
+        row = await self.rows.store.get(TABLE, f"{server}/{grant_id}")
+        return None if row is None else await self._listed(server, row)
 
     async def delete_listed(self, listed: ListedGrant) -> bool:
         """Forget a grant of a list, also one that cannot be opened."""

@@ -71,6 +71,15 @@ class IssuerFinder:
     def __repr__(self) -> str:
         return f"<IssuerFinder of {self._terms.server}>"
 
+    def heard(self, value: str | None) -> None:
+        """Take note of the upstream's WWW-Authenticate. The first that says something counts at once."""
+        challenge = Challenge(value)
+        if challenge.metadata is None and not challenge.scopes:
+            return
+        if self.challenge.metadata is None and not self.challenge.scopes:
+            self._until = 0.0
+        self.challenge = challenge
+
     async def find(self) -> GrantSource:
         """The authorization server, asked for at most every FRESH seconds. Raises AuthorizationFailed."""
         async with self._lock:
@@ -118,6 +127,9 @@ class IssuerFinder:
     def _resource_name(self, found: UpstreamResource | None) -> str:
         if self._terms.resource:
             return self._terms.resource
+        if self._terms.authorization_endpoint is not None:
+            # Its own endpoints are set: a server that knows nothing of MCP, and may refuse the parameter.
+            return ""
         return found.resource if found else self._terms.url.partition("#")[0]
 
     def _scopes(self, resource: UpstreamResource | None, endpoints: ServerEndpoints) -> tuple[str, ...]:

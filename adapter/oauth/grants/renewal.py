@@ -14,7 +14,7 @@ from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, key_of
 from adapter.oauth.grants.port import DocumentHttp, Leases
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.grants.token_requests import request_revocation, request_tokens
-from adapter.rules.access.grants import Grant, OAuthClient, TokenRefused, Tokens
+from adapter.rules.access.grants import Grant, GrantRefused, OAuthClient, Tokens
 from adapter.state.port import Conflict
 
 WAIT = 30.0
@@ -118,14 +118,14 @@ class GrantRenewal:
             tokens = await request_tokens(
                 self._http, grant.token_endpoint, client, _form(grant, grant.refresh)
             )
-        except TokenRefused as refused:
+        except GrantRefused as refused:
             return await self._refused(terms, kept, refused)
         except (AdapterError, ValueError) as error:
             self._log.warning("a grant could not be renewed", server=terms.server, why=str(error))
             raise AuthorizationFailed() from error
         return await self._written(terms, kept, renewed(grant, tokens, self._clock()), client)
 
-    async def _refused(self, terms: GrantTerms, kept: KeptGrant, refused: TokenRefused) -> KeptGrant | None:
+    async def _refused(self, terms: GrantTerms, kept: KeptGrant, refused: GrantRefused) -> KeptGrant | None:
         self._log.warning("a grant was not renewed", server=terms.server, error=refused.code)
         if refused.code in _OVER:
             return await self._dropped(terms, kept)
@@ -197,4 +197,5 @@ def renewed(grant: Grant, tokens: Tokens, now: float) -> Grant:
 
 
 def _form(grant: Grant, refresh: str) -> dict[str, str]:
-    return {"grant_type": "refresh_token", "refresh_token": refresh, "resource": grant.resource}
+    form = {"grant_type": "refresh_token", "refresh_token": refresh}
+    return form | {"resource": grant.resource} if grant.resource else form

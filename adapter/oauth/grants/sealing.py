@@ -35,8 +35,13 @@ class SealedRows:
         self._cipher: AESGCM | None = None
         self._names = b""
 
+    async def open_anew(self) -> None:
+        """Derive the keys again: the store that gave the secret is back, and another one stood in for it."""
+        self._cipher = None
+        await self.open()
+
     async def open(self) -> None:
-        """Derive the keys."""
+        """Derive the keys, unless that is done."""
         if self._cipher is None:
             secret = await self._secret()
             self._names = derived(secret, "names")

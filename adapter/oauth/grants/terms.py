@@ -26,6 +26,9 @@ class GrantTerms(NamedTuple):
     scopes: tuple[str, ...] = ()
     resource: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<GrantTerms of {self.server!r}>"
+
     @property
     def is_discovered(self) -> bool:
         """True where the upstream itself names the authorization server."""
@@ -57,7 +60,7 @@ PREFIX = "/authorize"
 
 
 class GrantSource(NamedTuple):
-    """Where and for what a person is asked: the authorization server, the resource and the scopes."""
+    """The authorization server, resource and scopes of a grant; ``resource`` is empty where none is to be named."""
 
     endpoints: ServerEndpoints
     resource: str

@@ -20,7 +20,7 @@ _HEADERS = {
 async def request_tokens(
     http: DocumentHttp, endpoint: str, client: OAuthClient, form: Mapping[str, str]
 ) -> Tokens:
-    """Ask for tokens. Raises TokenRefused, ValueError, and what ``http`` raises."""
+    """Ask for tokens. Raises GrantRefused, ValueError, and what ``http`` raises."""
     status, body = await _post(http, endpoint, client, form)
     return read_tokens(status, body)
 

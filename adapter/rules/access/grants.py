@@ -44,6 +44,10 @@ class Grant(NamedTuple):
     renewed: float
     expires: float | None
 
+    def __repr__(self) -> str:
+        # Without its tokens, wherever it may be shown.
+        return f"<Grant of {self.issuer!r}>"
+
     def due(self, now: float) -> bool:
         """Tell whether its access token should be renewed now."""
         if self.expires is None:
@@ -63,8 +67,11 @@ class Tokens(NamedTuple):
     life: float | None
     scope: str | None
 
+    def __repr__(self) -> str:
+        return f"<Tokens for {self.life} s>"
 
-class TokenRefused(Exception):
+
+class GrantRefused(Exception):
     """A token endpoint refused a request. ``code`` is its ``error`` (RFC 6749 §5.2), bounded, or its status."""
 
     def __init__(self, code: str) -> None:
@@ -89,13 +96,13 @@ def decode_grant(data: bytes) -> Grant:
 
 
 def read_tokens(status: int, body: bytes) -> Tokens:
-    """The tokens of an answer. Raises TokenRefused for a refusal, ValueError for what is no answer of OAuth."""
+    """The tokens of an answer. Raises GrantRefused for a refusal, ValueError for what is no answer of OAuth."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
         found = None
     if status != 200:
-        raise TokenRefused(_error_code(found, status))
+        raise GrantRefused(_error_code(found, status))
     if not isinstance(found, dict):
         raise ValueError("the token answer is not a JSON object")
     if str(found.get("token_type", "")).lower() != "bearer":
@@ -170,6 +177,9 @@ class OAuthClient(NamedTuple):
     method: str = "none"
     expires: float = 0.0
 
+    def __repr__(self) -> str:
+        return f"<OAuthClient {self.id!r} by {self.method}>"
+
 
 def client_metadata(name: str, redirect: str, *, loopback: bool) -> dict[str, Any]:
     """The members by which the adapter describes itself as a client (RFC 7591 §2)."""
@@ -184,13 +194,13 @@ def client_metadata(name: str, redirect: str, *, loopback: bool) -> dict[str, An
 
 
 def read_registration(status: int, body: bytes) -> OAuthClient:
-    """The client of a registration answer. Raises TokenRefused, ValueError."""
+    """The client of a registration answer. Raises GrantRefused, ValueError."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
         found = None
     if status not in (200, 201):
-        raise TokenRefused(_error_code(found, status))
+        raise GrantRefused(_error_code(found, status))
     if not isinstance(found, dict) or not _is_text(found.get("client_id")):
         raise ValueError("the registration answer has no client_id")
     secret = found.get("client_secret") or None

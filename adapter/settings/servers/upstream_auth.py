@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -220,6 +220,32 @@ def caller_problems(
         yield Problem(f"{path}.metadata", sentence)
     if not public:
         sentence = "is required with upstream.auth.metadata: the metadata name the URL of the mount"
+        yield Problem("core.public_base_url", sentence)
+
+
+def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
+    """Values of ``sessions`` with which callers would share what belongs to one credential."""
+    for key, value in sessions.items():
+        if value == "principal":
+            sentence = (
+                "must not be principal with upstream.auth.type passthrough unless core.auth is enabled: without it all "
+                "callers are one principal, and would share what the upstream gives to one of them"
+            )
+            yield Problem(f"sessions.{key}", sentence)
+
+
+GRANTS_ROUTE = "/authorize"
+"""The path below which people authorize the adapter."""
+
+
+def page_problems(paths: Mapping[str, str], base: str | None) -> Iterator[Problem]:
+    """Conflicts with the pages on which people authorize the adapter; ``paths`` are served paths by their settings."""
+    for place, path in paths.items():
+        if path == GRANTS_ROUTE or path.startswith(f"{GRANTS_ROUTE}/"):
+            yield Problem(place, f"{path} belongs to the pages of upstream.auth.type authorization_code")
+    parts = urlsplit(base or "https:")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        sentence = "must begin with https:// for upstream.auth.type authorization_code, or name this machine"
         yield Problem("core.public_base_url", sentence)
 
 

@@ -1,68 +1,29 @@
-"""Upstreams that want credentials, behind a whole adapter: whose reach them, and what clients are told."""
+"""Upstreams that want the adapter's own token, behind a whole adapter: where it goes, and what clients are told."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from adapter.rules.access.principals import ANONYMOUS
-from tests.edge.bearers import ScriptedVerifier, bearer, core
 from tests.edge.conftest import StartAdapter
-from tests.edge.raw import INITIALIZE, Exchange, call_body, error_of, modern_body, modern_fields, result
-from tests.oauth.token_serving import ProtectedUpstream, TokenServer, token_server
-
-PINNED: dict[str, Any] = {"tool_definition_pinning": {"mode": "block"}}
-
-
-@pytest.fixture
-async def up() -> AsyncIterator[ProtectedUpstream]:
-    """An upstream that takes t1 and no other token."""
-    raw = ProtectedUpstream(answer)
-    raw.protect("t1")
-    await raw.start()
-    try:
-        yield raw
-    finally:
-        await raw.stop()
-
-
-@pytest.fixture
-async def tokens() -> AsyncIterator[TokenServer]:
-    """The token endpoint."""
-    async with token_server() as server:
-        yield server
-
-
-async def answer(exchange: Exchange) -> None:
-    """Answer lists with one tool of the caller's own, calls with its token, and streams with silence."""
-    method, token = exchange.message.get("method"), str(exchange.head.get("authorization")).split()[-1]
-    number = exchange.message.get("id")
-    if exchange.head.method == "GET":
-        await exchange.begin_stream()
-    elif method == "tools/list":
-        tool = {"name": f"tool_{token}", "inputSchema": {"type": "object"}}
-        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": [tool]}}))
-    elif method == "tools/call":
-        await exchange.json(result(number, token))  # type: ignore[arg-type]  # a number, as clients send
-    else:
-        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
-
-
-def auth(tokens: TokenServer, kind: str = "client_credentials", **more: Any) -> dict[str, Any]:
-    """The entry of a server with this type of credentials."""
-    section = {"type": kind, "token_endpoint": tokens.url, "client_id": "adapter", "client_secret": "s"}
-    return {"upstream": {"auth": section | more}}
-
-
-def asking(method: str, number: int = 5) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": {}})
-
-
-# --- client credentials -----------------------------------------------------------------------------------------
+from tests.edge.end_to_end.test_sse_upstream import Player
+from tests.edge.end_to_end.test_sse_upstream import adapter as sse_adapter
+from tests.edge.raw import (
+    INITIALIZE,
+    call_body,
+    error_of,
+    initialize_result,
+    modern_body,
+    modern_fields,
+    result,
+)
+from tests.oauth.protected import META, asking, auth
+from tests.oauth.token_serving import ProtectedUpstream, TokenServer
+from tests.upstream.sse.scripted_server import sse_site
 
 
 async def test_every_request_carries_the_token(
@@ -181,7 +142,7 @@ async def test_token_endpoint_that_fails_is_one_clear_error(
     tokens.answers = [answer] * 9
     async with adapter(up, server=auth(tokens)) as front, front.client() as client:
         for method in ("tools/list", "prompts/list", "resources/list"):
-            body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": _META})
+            body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": META})
             fields = {"mcp_protocol_version": "2026-07-28", "mcp_method": method}
             head, text = await client.request("POST", body, **fields)
             message = error_of(text)["message"]
@@ -190,15 +151,6 @@ async def test_token_endpoint_that_fails_is_one_clear_error(
             assert "leak" not in message and "secret" not in message
     assert up.seen == []
     assert len(tokens.forms) == 1, "a failure is not repeated for each call"
-
-
-_META = {
-    "_meta": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-}
 
 
 async def test_issuer_names_the_token_endpoint(
@@ -233,212 +185,42 @@ async def test_probe_of_an_upstream_without_tokens_does_not_open_the_breaker(
         assert "got no token" in error_of(text)["message"]
 
 
-# --- passthrough ------------------------------------------------------------------------------------------------
+async def test_a_server_over_sse_gets_the_same_credentials(tmp_path: Path, tokens: TokenServer) -> None:
+    """On its stream and on each message; a message that is refused for an old token is sent again with a new one."""
+    refused: list[str] = []
 
+    class Guarded(Player):
+        good = "Bearer t1"
 
-async def test_passthrough_sends_what_the_caller_sent(up: ProtectedUpstream, adapter: StartAdapter) -> None:
-    """Each request carries its own caller's field, also where another one opened the session."""
-    up.accept("ann", "bob", "ann2")
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
-    async with adapter(up, server=section) as front, front.client() as ann, front.client() as bob:
-        await ann.initialize(**bearer("ann"))
-        await bob.initialize(**bearer("bob"))
-        assert b"ann" in (await ann.request("POST", call_body(), **bearer("ann")))[1]
-        assert b"bob" in (await bob.request("POST", call_body(), **bearer("bob")))[1]
-        # A token that was renewed goes on with the session.
-        assert b"ann2" in (await ann.request("POST", call_body(), **bearer("ann2")))[1]
+        async def _answer(self) -> None:
+            while True:
+                post = await self.site.posts.get()
+                if f"authorization: {self.good}".lower() not in post.head.lower():
+                    refused.append(post.message["method"])
+                    await post.answers("401 Unauthorized", b"who?")
+                    continue
+                await post.answers()
+                number, method = post.message.get("id"), post.message.get("method")
+                if method == "initialize":
+                    await self.streams[-1].says(initialize_result(number, "2024-11-05"))
+                elif number is not None:
+                    await self.streams[-1].says(result(number))
 
-
-async def test_passthrough_401_is_the_clients_own(up: ProtectedUpstream, adapter: StartAdapter) -> None:
-    """Only the client can bring another token, so it sees status and challenge as they came."""
-    async with (
-        adapter(up, server={"upstream": {"auth": {"type": "passthrough"}}}) as front,
-        front.client() as client,
-    ):
-        head, text = await client.request("POST", INITIALIZE, **bearer("old"))
-        assert (head.status, head["www-authenticate"], text) == (401, up.challenge, b"who are you?")
-    assert up.refused == ["Bearer old"]
-
-
-async def test_passthrough_of_the_adapters_own_token(up: ProtectedUpstream, adapter: StartAdapter) -> None:
-    """A caller who signs in by Authorization shows that token to the upstream, as ``check`` warns; one who uses the
-    adapter's header keeps Authorization for the upstream."""
-    up.accept("static-secret-of-ann", "the-upstreams")
-    settings = {"auth": {"enabled": True, "token": "static-secret-of-ann"}}
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
-    async with adapter(up, server=section, core=settings) as front, front.client() as client:
-        await client.initialize(**bearer("static-secret-of-ann"))
-        both = {"x_mcp_adapter_auth_token": "static-secret-of-ann", **bearer("the-upstreams")}
-        await client.initialize(**both)
-    assert up.credentials("initialize") == ["Bearer static-secret-of-ann", "Bearer the-upstreams"]
-    assert not any(each.head.get("x-mcp-adapter-auth-token") for each in up.seen)
-
-
-async def test_passthrough_metadata_is_that_of_the_mount(
-    up: ProtectedUpstream, adapter: StartAdapter
-) -> None:
-    """A strict client finds the upstream's authorization server under the URL that it called."""
-    base, issuer = "https://tools.example.org", "https://login.example.org"
-    up.documents["/.well-known/oauth-protected-resource/mcp"] = {
-        "resource": up.url,
-        "authorization_servers": [issuer],
-        "scopes_supported": ["mcp"],
-        "signed_metadata": "eyJ",
-    }
-    section = {"upstream": {"auth": {"type": "passthrough", "metadata": True}}}
-    path = "/.well-known/oauth-protected-resource"
-    async with adapter(up, server=section, core={"public_base_url": base}) as front, front.client() as client:
-        head, _ = await client.request("POST", INITIALIZE)
-        assert head.status == 401
-        assert head["www-authenticate"] == (
-            f'Bearer resource_metadata="{base}{path}/mcp", error="invalid_token"'
-        )
-        for place in (f"{path}/mcp", path):
-            head, text = await client.request("GET", path=place)
-            assert (head.status, head["access-control-allow-origin"]) == (200, "*")
-            assert orjson.loads(text) == {
-                "resource": f"{base}/mcp",
-                "authorization_servers": [issuer],
-                "scopes_supported": ["mcp"],
-            }
-    assert len([each for each in up.seen if each.head.first.startswith(f"GET {path}")]) == 1
-
-
-async def test_passthrough_metadata_of_another_resource_are_not_served(
-    up: ProtectedUpstream, adapter: StartAdapter
-) -> None:
-    """A document that speaks of somebody else, or none at all, is an error and no empty document."""
-    section = {"upstream": {"auth": {"type": "passthrough", "metadata": True}}}
-    up.documents["/.well-known/oauth-protected-resource/mcp"] = {
-        "resource": "https://bank.example/mcp",
-        "authorization_servers": ["https://login.example.org"],
-    }
-    settings = {"public_base_url": "https://tools.example.org"}
-    async with adapter(up, server=section, core=settings) as front, front.client() as client:
-        head, text = await client.request("GET", path="/.well-known/oauth-protected-resource/mcp")
-        assert head.status == 502 and b"names another resource" in text
-
-
-# --- two people -------------------------------------------------------------------------------------------------
-
-
-async def _tools(client: Any, **fields: str) -> bytes:
-    body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": _META})
-    asked = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/list", **fields}
-    head, text = await client.request("POST", body, **asked)
-    assert head.status == 200, text
-    return bytes(text)
-
-
-@pytest.mark.parametrize("first", ["ann", "bob"])
-async def test_two_people_of_one_server_see_only_their_own_tools(
-    up: ProtectedUpstream, adapter: StartAdapter, first: str
-) -> None:
-    """Pinned, without sessions, and without tokens of the adapter: lists and calls are judged by one's own list."""
-    up.accept("ann", "bob")
-    second = "bob" if first == "ann" else "ann"
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
-    async with adapter(up, server=section, core=PINNED) as front, front.client() as client:
-        for _ in range(2):
-            assert f"tool_{first}".encode() in await _tools(client, **bearer(first))
-            assert f"tool_{second}".encode() in await _tools(client, **bearer(second))
-        for name in (first, second):
-            tool = f"tool_{name}"
-            asked = modern_fields(tool) | bearer(name)
-            head, text = await client.request("POST", modern_body(tool, 3), **asked)
-            assert head.status == 200 and name.encode() in text, text
-
-
-async def test_results_of_one_person_never_serve_another(
-    up: ProtectedUpstream, adapter: StartAdapter
-) -> None:
-    """A result that is kept is kept for the credential that it was obtained with, whatever ``vary`` says."""
-
-    async def kept(exchange: Exchange) -> None:
-        if exchange.message.get("method") == "tools/list":
-            tool = {"name": "who", "inputSchema": {}, "annotations": {"readOnlyHint": True}}
-            listed = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": [tool]}}
-            await exchange.json(orjson.dumps(listed))
-        else:
-            await answer(exchange)
-
-    up.script = kept
-    up.accept("ann", "bob")
-    section = {
-        "upstream": {"auth": {"type": "passthrough"}},
-        "stages": {"who": {"cache": {"enabled": True, "ttl": 60, "vary": []}}},
-    }
-    async with adapter(up, server=section) as front, front.client() as client:
-        for _ in range(2):
-            for name in ("ann", "bob"):
-                asked = modern_fields("who") | bearer(name)
-                _, text = await client.request("POST", modern_body("who", 3), **asked)
-                assert name.encode() in text, text
-    assert sorted(up.credentials("tools/call"), key=str) == ["Bearer ann", "Bearer bob"]
-
-
-# --- token exchange ---------------------------------------------------------------------------------------------
-
-
-async def test_tokens_are_exchanged_for_each_person_once(
-    up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
-) -> None:
-    """The caller's token goes to the token endpoint and nowhere else; two people at once get each their own."""
-    verifier = ScriptedVerifier()
-    ann = verifier.issue("ann-token", "ann", claims={"sub": "ann"})
-    bob = verifier.issue("bob-token", "bob", claims={"sub": "bob"})
-    up.accept("t1", "t2")
-    section = auth(tokens, "token_exchange", audience="up", scopes=["read"])
-    async with adapter(up, server=section, core=core() | PINNED, verifier=verifier) as front:
-
-        async def lists(fields: dict[str, str]) -> set[bytes]:
-            async with front.client() as client:
-                return {await _tools(client, **fields) for _ in range(4)}
-
-        (of_ann,), (of_bob,) = await asyncio.gather(lists(ann), lists(bob))
-    assert of_ann != of_bob
-    subjects = {form["subject_token"]: token for token, form in tokens.issued.items()}
-    assert len(tokens.forms) == 2 and set(subjects) == {"ann-token", "bob-token"}
-    assert f"tool_{subjects['ann-token']}".encode() in of_ann
-    assert tokens.forms[0] | {"subject_token": ""} == {
-        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
-        "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
-        "subject_token": "",
-        "audience": "up",
-        "scope": "read",
-    }
-    assert {each.head.get("authorization") for each in up.seen} == {"Bearer t1", "Bearer t2"}
-
-
-async def test_caller_without_an_access_token_cannot_exchange_one(
-    up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
-) -> None:
-    """A static token is nobody's at the authorization server, and a field beside it is not the caller's credential."""
-    verifier = ScriptedVerifier()
-    settings = core(token="static-secret-of-ann")
-    async with (
-        adapter(up, server=auth(tokens, "token_exchange"), core=settings, verifier=verifier) as front,
-        front.client() as client,
-    ):
-        for fields in (
-            bearer("static-secret-of-ann"),
-            bearer("somebodys") | {"x_mcp_adapter_auth_token": "static-secret-of-ann"},
+    async with sse_site() as site:
+        site.accepts = False
+        player = Guarded(site)
+        task = asyncio.create_task(player.play())
+        async with (
+            sse_adapter(tmp_path, player, auth(tokens)["upstream"]) as front,
+            front.client() as client,
         ):
-            head, text = await client.request("POST", INITIALIZE, **fields)
-            assert head.status == 200 and "have no OAuth access token" in error_of(text)["message"]
-    assert tokens.forms == [] and up.seen == []
-
-
-async def test_idle_end_of_a_session_borrows_nobodys_token(
-    up: ProtectedUpstream, adapter: StartAdapter
-) -> None:
-    """Where no client is there the adapter sends what it has, which for passthrough is nothing."""
-    up.accept("ann")
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
-    async with adapter(up, server=section) as front, front.client() as client:
-        await client.initialize(**bearer("ann"))
-        server = front.app.servers["raw"]
-        session = await front.app.sessions.find(client.session, "raw", ANONYMOUS)
-        reply = await front.app.core.relay.sessions.upstream.close(server, session)
-        assert reply is not None and reply.status == 401
-    assert up.refused == [None]
+            await client.initialize()
+            assert "Bearer t1" in player.streams[0].head
+            player.good = "Bearer t2"
+            told = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+            assert (await client.request("POST", told))[0].status == 202
+            head, body = await client.request("POST", call_body())
+            assert (head.status, body) == (200, result(1))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert refused == ["notifications/initialized"] and len(tokens.forms) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edge.grants.conftest import BASE, TOKENS, Browser, StartScene, confirmation
+from tests.edge.granting import BASE, TOKENS, Browser, StartScene, confirmation
 
 
 async def test_a_call_goes_on_with_the_grant_of_its_own_caller(scene: StartScene) -> None:
@@ -104,6 +104,15 @@ async def test_an_answer_of_another_issuer_is_refused(scene: StartScene, named: 
         assert head.status == 400
         assert "another authorization server" in page
         assert it.issuer.requests == []
+
+
+async def test_a_look_at_the_head_uses_nothing_up(scene: StartScene) -> None:
+    """Programs that check links send HEAD, or a form: only the browser's own redirect counts."""
+    async with scene() as it:
+        alice = it.browser("alice")
+        redirect = it.issuer.consent(await alice.start(await it.link("alice")), "alice")
+        assert (await alice.post(redirect, {}))[0].status == 400
+        assert (await alice.get(redirect))[0].status == 200
 
 
 async def test_a_refusal_is_told_and_nothing_of_it_is_believed(scene: StartScene) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tests.edge.grants.conftest import TOKENS, Scene, StartScene
+from tests.edge.granting import TOKENS, Scene, StartScene
 from tests.edge.raw import INITIALIZE, RawClient, call_body, read_chunk
 
 URLS: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
@@ -175,3 +175,12 @@ async def test_an_ended_grant_is_asked_for_again(scene: StartScene) -> None:
         assert (await it.call())["result"]["isError"]
         await it.grant()
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
+
+
+async def test_the_http_api_says_where_to_go(scene: StartScene) -> None:
+    """A tool that is called over HTTP is refused with the link."""
+    console = {"enabled": True, "path": "/explorer", "allow_execute": True}
+    async with scene(console=console) as it, it.front.client() as client:
+        head, body = await client.request("POST", b"{}", "/explorer/raw/tools/tool/call", authorization=ALICE)
+        assert head.status == 403
+        assert b"/authorize/raw/" in body

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from adapter.oauth.grants.grant_store import TABLE, key_of
+from adapter.oauth.grants.grant_store import TABLE, GrantStore, key_of
+from adapter.oauth.grants.sealing import SealedRows
 from tests.oauth.grants.conftest import ALICE, BOB, StartCluster
 
 
@@ -54,3 +55,18 @@ async def test_a_row_that_was_changed_does_not_open(cluster: StartCluster) -> No
         assert row is not None
         await it.store.put(TABLE, key, row.value[:-1] + bytes([row.value[-1] ^ 1]))
         assert await one.grants.get("notes", ALICE.principal) is None
+
+
+async def test_the_key_follows_a_secret_that_changed(cluster: StartCluster) -> None:
+    """A store that stood in for another one had a secret of its own; when the first is back, its secret counts."""
+    async with cluster() as it:
+        await it.replica().give(it.issuer)
+        secrets = [b"s" * 32, b"of the store that stood in"]
+
+        async def secret() -> bytes:
+            return secrets.pop()
+
+        rows = SealedRows(it.store, secret)
+        assert await GrantStore(rows).get("notes", ALICE.principal) is None
+        await rows.open_anew()
+        assert await GrantStore(rows).get("notes", ALICE.principal) is not None

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from adapter.rules.access.grants import (
     Grant,
+    GrantRefused,
     OAuthClient,
-    TokenRefused,
     authorization_url,
     challenge_of,
     client_metadata,
@@ -40,6 +40,15 @@ def test_a_grant_comes_back_as_it_was() -> None:
     for other in (b"{", b"[]", b"{}", b'{"principal":"x"}'):
         with pytest.raises(ValueError, match="not a grant"):
             decode_grant(other)
+
+
+def test_nothing_shows_a_token() -> None:
+    """Whatever is logged or shown of these holds no secret."""
+    shown = (
+        f"{GRANT!r} {read_tokens(200, answer(refresh_token='r'))!r} {OAuthClient('id', 'hush', 'basic')!r}"
+    )
+    for word in ("access", "refresh", "abc", "hush"):
+        assert word not in shown
 
 
 def test_when_a_token_is_renewed() -> None:
@@ -99,10 +108,10 @@ def test_answers_that_are_none() -> None:
 )
 def test_refusals(body: bytes, code: str) -> None:
     """The error code where it is one, or the status."""
-    with pytest.raises(TokenRefused) as refused:
+    with pytest.raises(GrantRefused) as refused:
         read_tokens(400, body)
     assert refused.value.code == code
-    with pytest.raises(TokenRefused):
+    with pytest.raises(GrantRefused):
         read_registration(400, body)
 
 
@@ -110,7 +119,7 @@ def test_refusals(body: bytes, code: str) -> None:
 def test_no_answer_breaks_the_reader(body: bytes) -> None:
     """Whatever comes is tokens, a refusal, or a ValueError."""
     for status in (200, 400):
-        with contextlib.suppress(ValueError, TokenRefused):
+        with contextlib.suppress(ValueError, GrantRefused):
             read_tokens(status, body)
 
 

@@ -112,6 +112,22 @@ def until(server: Server, text: str, *words: str, password: str | None = None) -
         time.sleep(0.05)
 
 
+def until_copied(primary: Server, replica: Server) -> None:
+    """Wait until a replica has all that its primary has written so far."""
+    written = _offset(primary, "master_repl_offset")
+    deadline = time.monotonic() + START_TIMEOUT
+    while _offset(replica, "slave_repl_offset") < written:
+        if time.monotonic() > deadline:
+            raise RuntimeError("the replica does not follow its primary")
+        time.sleep(0.05)
+
+
+def _offset(server: Server, name: str) -> int:
+    """The position in the log of a primary that the server tells under this name."""
+    lines = command(server, "INFO", "replication", password=None).split()
+    return next(int(line.partition(":")[2]) for line in lines if line.startswith(name))
+
+
 def command(server: Server, *words: str, password: str | None = PASSWORD) -> str:
     """What the command line of Redis prints for a command."""
     login = [] if password is None else ["--no-auth-warning", "-a", password]

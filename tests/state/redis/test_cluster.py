@@ -105,7 +105,7 @@ async def test_a_replica_takes_over(nodes: list[Server]) -> None:
         keys = [f"{n}" for n in range(300)]
         for key in keys:
             await store.put("sessions", key, b"", expected=ABSENT)
-        servers.until(nodes[0], f"offset={offset(nodes[0])}", "INFO", "replication")
+        servers.until_copied(nodes[0], replica)
         nodes[0].signal(signal.SIGKILL)
         outcomes = await asyncio.gather(*(store.get("sessions", key) for key in keys), return_exceptions=True)
         assert any(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
@@ -123,12 +123,6 @@ async def test_a_replica_takes_over(nodes: list[Server]) -> None:
         store.listeners.append(ear)
         await ear.until_hearing(other)
         await store.close()
-
-
-def offset(server: Server) -> str:
-    """How far the log of a primary has got."""
-    lines = servers.command(server, "INFO", "replication", password=None).split()
-    return next(line.partition(":")[2] for line in lines if line.startswith("master_repl_offset"))
 
 
 def test_a_map_names_a_server_for_each_partition() -> None:

@@ -13,8 +13,8 @@ from adapter.errors import AdapterError
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
-from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, Listener
-from adapter.oauth.grants.grant_store import GrantStore
+from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantListener
+from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
 from adapter.oauth.grants.http import GrantHttp
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
@@ -48,15 +48,38 @@ COMPLETE = "notifications/elicitation/complete"
 
 
 class ServerGrants:
-    """The grants of one server's callers."""
+    """The grants of one server's callers. Implements GrantsOfServer."""
 
     def __init__(
-        self, terms: GrantTerms, credentials: GrantCredentials, flow: GrantFlow, renewal: GrantRenewal
+        self,
+        terms: GrantTerms,
+        grants: GrantStore,
+        credentials: GrantCredentials,
+        flow: GrantFlow,
+        renewal: GrantRenewal,
     ) -> None:
         self.terms = terms
+        self._grants = grants
         self.credentials = credentials
         self.flow = flow
         self.renewal = renewal
+
+    async def listed(self) -> list[ListedGrant]:
+        """See GrantsOfServer."""
+        return [each async for each in self._grants.all(self.terms.server)]
+
+    async def find(self, grant_id: str) -> ListedGrant | None:
+        """See GrantsOfServer."""
+        return await self._grants.listed(self.terms.server, grant_id)
+
+    async def revoke(self, listed: ListedGrant) -> bool:
+        """See GrantsOfServer."""
+        if listed.grant is None:
+            await self._grants.delete_listed(listed)
+            return False
+        revoked = await self.renewal.revoke(self.terms, KeptGrant(listed.grant, 0))
+        self.credentials.forget(listed.grant.principal)
+        return revoked
 
 
 class GrantParts:
@@ -89,7 +112,7 @@ class GrantParts:
         flow = GrantFlow(terms, self.links, self.grants, clients, finder, http, runtime.log)
         flow.clock = runtime.clock
         flow.on_granted = self._granted
-        return ServerGrants(terms, credentials, flow, renewal)
+        return ServerGrants(terms, self.grants, credentials, flow, renewal)
 
     def authorized(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream of a server with the grants of its callers."""
@@ -123,7 +146,7 @@ class GrantParts:
     # --- completion -------------------------------------------------------------------------------------------
 
     async def _listen(self, link: str, scope: Scope, session: str) -> None:
-        await self.links.listen(link, Listener(scope.id, scope.owner, session))
+        await self.links.listen(link, GrantListener(scope.id, scope.owner, session))
 
     async def _granted(self, link: GrantLink) -> None:
         """Tell the sessions that were given the link (MCP 2025-11-25, "Completion Notifications")."""
