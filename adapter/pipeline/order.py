@@ -2,8 +2,8 @@
 
 A stage declares its slot. Plans sort their stages by it, ``mcp-adapter plan`` prints in this order, and
 ``python -m tests.traceability`` writes the table of ``docs/pipeline.md``. The relay has coarser stages
-(``relay/stages.py``): its guard is ``PIN``, its plan is ``CONTEXT`` to ``FINISH``, its uploads and artifacts are
-within ``EXECUTE``.
+(``relay/stages.py``): its rules for callers are ``ACCESS``, its guard is ``PIN``, its plan is ``CONTEXT`` to
+``FINISH``, its uploads and artifacts are within ``EXECUTE``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ class Slot(Enum):
         "relay, plan",
         "",
         "the upstream's own answer; for a hosted server `core.errors.unknown_tool_code`",
+    )
+    ACCESS = (
+        "access",
+        "relay",
+        "`servers[].access` ([policies](policies.md))",
+        "a JSON-RPC error: unknown tool",
     )
     PIN = "pin", "relay", "`core.tool_definition_pinning` ([pins](pins.md))", "a JSON-RPC error"
     CONTEXT = "context", "plan", "`context.factory`", '"context unavailable"'
