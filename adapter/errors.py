@@ -291,6 +291,13 @@ class StoreUnavailable(AdapterError):
     hint = "The adapter's state store is unavailable; try again when it is available."
 
 
+class AuditUnavailable(AdapterError):
+    """A call would not be on record, and the settings want each of them to be."""
+
+    code, rpc, http, legacy_http = "audit_unavailable", -32014, 503, 200
+    hint = "The adapter cannot record this call; try again when its audit log can be written."
+
+
 class AdapterStopping(AdapterError):
     """The grace of a stopping adapter is over and the exchange is not."""
 

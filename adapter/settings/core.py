@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from adapter.settings.audit import AuditSettings
 from adapter.settings.auth import Auth
 from adapter.settings.replica import ReplicaSettings
 from adapter.settings.section import (
@@ -284,6 +285,9 @@ class Core(Section):
         default_factory=list, description="Tools of any server that clients can neither see nor call."
     )
     auth: Auth = Field(default_factory=Auth, description="Tokens that callers must send.")
+    audit: AuditSettings = Field(
+        default_factory=AuditSettings, description="Audit log of calls ([policies](policies.md#audit-log))."
+    )
     cors: CorsSettings = Field(
         default_factory=CorsSettings, description="CORS for browser clients of other origins."
     )
