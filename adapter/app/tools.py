@@ -148,7 +148,7 @@ class ToolParts:
             self._of_server[entry.id],
             partial(self._revoke, entry.id),
             GuardRuntime(time.monotonic, self._runtime.background, self._runtime.log),
-            by_content=policies.sanitization.mode == "block",
+            by_content=policies.sanitization.mode == "block" or entry.access is not None,
             definitions=Definitions() if folds or planning is not None else None,
         )
         hides_some = bool(policies.disabled.readings or policies.wrapped)

@@ -129,8 +129,8 @@ def _lines(
     pinning = settings.pinning_for(entry)
     yield Line(Slot.ADMIT, f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
     yield Line(Slot.RESOLVE, f"unknown: {_unknown(settings, entry)}")
-    if entry.access is not None:
-        yield Line(Slot.ACCESS, "; ".join(described(entry)))
+    for rule in described(entry):
+        yield Line(Slot.PIN, f"access of {rule}")
     yield Line(Slot.PIN, pinning.mode)
     for step in plan.steps if plan is not None else ():
         yield Line(step.slot, step.detail)

@@ -2,7 +2,7 @@
 
 A stage declares its slot. Plans sort their stages by it, ``mcp-adapter plan`` prints in this order, and
 ``python -m tests.traceability`` writes the table of ``docs/pipeline.md``. The relay has coarser stages
-(``relay/stages.py``): its rules for callers are ``ACCESS``, its guard is ``PIN``, its plan is ``CONTEXT`` to
+(``relay/stages.py``): its rules for callers and its guard are ``PIN``, its plan is ``CONTEXT`` to
 ``FINISH``, its uploads and artifacts are within ``EXECUTE``.
 """
 
@@ -28,13 +28,12 @@ class Slot(Enum):
         "",
         "the upstream's own answer; for a hosted server `core.errors.unknown_tool_code`",
     )
-    ACCESS = (
-        "access",
+    PIN = (
+        "pin",
         "relay",
-        "`servers[].access` ([policies](policies.md))",
-        "a JSON-RPC error: unknown tool",
+        "`servers[].access` ([policies](policies.md)), then `core.tool_definition_pinning` ([pins](pins.md))",
+        "a JSON-RPC error",
     )
-    PIN = "pin", "relay", "`core.tool_definition_pinning` ([pins](pins.md))", "a JSON-RPC error"
     CONTEXT = "context", "plan", "`context.factory`", '"context unavailable"'
     AUTH = "auth", "plan", "`auth`", '"unauthorized: …"'
     LIMITS = (

@@ -439,6 +439,27 @@ async def test_a_list_that_cannot_be_had_tells_no_names(
         assert answers[0] == answers[1] == answers[2]
 
 
+async def test_a_tool_that_was_listed_can_be_called(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Also one that came without a word of the upstream, after others were called."""
+    there = ["read_file"]
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["method"] != "tools/list":
+            await office(exchange)
+            return
+        tools = [entry_of("tools/list", name) for name in there]
+        body = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": tools}}
+        await exchange.json(orjson.dumps(body))
+
+    async with company(upstream, adapter, script=script) as (_, enter, _):
+        bob = await enter(BOB)
+        assert (await bob.call("read_file"))["result"]
+        assert (await bob.call("read_more"))["error"]
+        there.append("read_more")
+        assert await bob.all("tools/list") == there
+        assert (await bob.call("read_more"))["result"]
+
+
 async def test_drift_of_hidden_tools_is_nobodys_business(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
