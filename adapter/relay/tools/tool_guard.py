@@ -58,8 +58,8 @@ class GuardRuntime(NamedTuple):
 class ToolGuard:
     """The guard of one server's tools. ``hidden`` tells of a name whether policy hides it, in any spelling.
 
-    ``by_content``: whether a tool may be called depends on the list, also without pins. ``definitions`` keeps the definitions that were read,
-    which ``offered`` and ``listed`` need.
+    ``by_content``: whether a tool may be called depends on the list, also without pins. ``definitions`` keeps the
+    definitions that were read, which ``offered`` and ``listed`` need.
 
     ``sees`` is set where callers may see different tools: then nobody is told of drift of what he may not see.
     """
