@@ -175,6 +175,9 @@ class CallerGate(Gate, Protocol):
     def heard(self, caller: Caller, data: bytes) -> bytes:
         """The part of a message on a GET stream that may leave."""
 
+    def aside(self, caller: Caller, data: bytes) -> bytes:
+        """The part of a message beside the answer to a call that may leave."""
+
 
 class CallGuard(Gate, Stage, Protocol):
     """The gate that knows the tools of the upstream, and the stage of its lists. It judges a call again when the

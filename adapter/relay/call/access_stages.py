@@ -101,6 +101,18 @@ class AccessGate:
         """The part of a message on a GET stream that may leave: nothing of resources that the caller does not see."""
         return _heard(self._rules.view(caller), data)
 
+    def aside(self, caller: Caller, data: bytes) -> bytes:
+        """As ``heard`` on the stream that answers a call, where a result is what was asked for."""
+        if data.isascii() and b"\\" not in data and not _may_tell(data):
+            return data
+        try:
+            message = parse(data)
+        except BadJson:
+            return data
+        messages = message if isinstance(message, list) else [message]
+        view = self._rules.view(caller)
+        return data if all(_is_visible(view, each) for each in messages) else b""
+
 
 def _view(rules: AccessRules, call: Call) -> AccessView:
     """The decisions for the caller of a call, also if that began in another process."""

@@ -85,7 +85,11 @@ class StagedExchange:
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
-                edits = StreamEdits(partial(_finished, stages, call), _aside(call))
+                aside = _aside(call)
+                if ask.server.stages.access is not None:
+                    visible = partial(ask.server.stages.access.aside, ask.sender.caller)
+                    aside = visible if aside is None else partial(_both, visible, aside)
+                edits = StreamEdits(partial(_finished, stages, call), aside)
                 terms = StreamTerms(
                     read_timeout,
                     ask.sender.era is Era.LEGACY,

@@ -46,6 +46,8 @@ RESOURCES = ["file:///public/a", "file:///payroll/b", "file:///home/c"]
 TEMPLATES = ["file:///public/{name}", "file:///{+path}"]
 PROMPTS = ["greet", "review"]
 
+PRODUCER = {"type": "artifact_producer", "tools": ["read_file"], "output_path_argument": "path"}
+
 LISTS: dict[str, tuple[str, str, list[str]]] = {
     "tools/list": ("tools", "name", TOOLS),
     "resources/list": ("resources", "uri", RESOURCES),
@@ -341,6 +343,34 @@ async def test_updates_of_hidden_resources_are_not_heard(
         _, body = await bob.client.request("GET", b"", accept="text/event-stream", **bob.fields)
         assert updates[1] in body and b'"method":"end"' in body
         assert updates[0] not in body and b"home" not in body and b"review" not in body
+
+
+@pytest.mark.parametrize("server", [{}, {"adapters": [PRODUCER]}], ids=["piped", "staged"])
+async def test_updates_beside_an_answer_are_judged(
+    upstream: StartUpstream, adapter: StartAdapter, server: dict[str, Any]
+) -> None:
+    """On the stream of a call the answer passes with all that it holds, and of the rest what may be seen."""
+    updates = [
+        orjson.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
+        for uri in ("file:///home/c", "file:///public/a")
+    ]
+    answer = b'{"jsonrpc":"2.0","id":7,"result":{"content":[],"resources":["file:///home/c"]}}'
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["method"] != "tools/call":
+            await office(exchange)
+            return
+        await exchange.begin_stream()
+        await exchange.chunk(b"".join(map(event, [updates[0], updates[1], answer])))
+        await exchange.end_stream()
+
+    async with company(upstream, adapter, script=script, server=server) as (_, enter, _):
+        bob = await enter(BOB)
+        params = {"name": "read_file", "arguments": {}}
+        call = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+        _, body = await bob.send(call)
+        assert updates[1] in body and b'"resources":["file:///home/c"]' in body
+        assert updates[0] not in body
 
 
 async def test_a_modern_stream_carries_visible_resources_only(
