@@ -225,7 +225,7 @@ def _serve_plan(arguments: argparse.Namespace, *, starts: bool) -> ServePlan:
 def _read(arguments: argparse.Namespace) -> ReadSettings:
     """The settings for a process that serves, with their warnings."""
     settings = load_settings(arguments)
-    from adapter.settings.consistency import cautions
+    from adapter.settings.cautions import cautions
     from adapter.settings.file.reading import ReadSettings
 
     return ReadSettings(settings, tuple(cautions(settings)))

@@ -23,9 +23,9 @@ from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
 from adapter.settings.auth import Auth, NamedToken
-from adapter.settings.core import CorsSettings, is_loopback
+from adapter.settings.core import CorsSettings
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem, SettingsError
+from adapter.settings.section import Problem, SettingsError, is_loopback
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.state.watched import WatchedStore
 
@@ -128,7 +128,9 @@ def build_door(
         relay.sessions.sessions,
         store,
         guard,
-        HealthTerms(settings.state_persistence.type, core.max_start_wait_seconds, core.readiness),
+        HealthTerms(
+            settings.state_persistence.type, core.max_start_wait_seconds, core.readiness, core.replica.id
+        ),
         replicas,
     )
     return Door(guard, Bases(core.public_base_url, guard, core.trusted_proxies), health)

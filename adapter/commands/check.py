@@ -19,7 +19,7 @@ from adapter.commands.database_check import inspect
 from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import load_settings
 from adapter.rules.text.unicode import shown
-from adapter.settings.consistency import cautions
+from adapter.settings.cautions import cautions
 from adapter.settings.reference_page import masked
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
@@ -79,11 +79,14 @@ def _reached(settings: Settings) -> Sequence[Reached]:
 
 async def _reach(settings: Settings) -> Sequence[Reached]:
     # Late: only --connect opens connections.
+    from adapter.commands.issuer_check import reach_issuers
     from adapter.commands.own_sessions import reach_all
     from adapter.commands.state_check import reach_state
 
-    state, servers = await asyncio.gather(reach_state(settings), reach_all(settings))
-    return servers if state is None else [state, *servers]
+    state, issuers, servers = await asyncio.gather(
+        reach_state(settings), reach_issuers(settings.core.auth.oauth), reach_all(settings)
+    )
+    return [*([] if state is None else [state]), *issuers, *servers]
 
 
 def _report(

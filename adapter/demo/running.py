@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from adapter.app.serve import serve
-from adapter.settings.consistency import cautions
-from adapter.settings.core import is_loopback
+from adapter.settings.cautions import cautions
 from adapter.settings.file.load import load
+from adapter.settings.section import is_loopback
 from adapter.upstream.demo import shop
 
 ROOT = Path("data/demo")

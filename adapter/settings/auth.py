@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from adapter.settings.oauth import OAuth
 from adapter.settings.section import BlankIsNull, HeaderName, Seconds, Section, Text
 
 
@@ -39,7 +40,9 @@ class Auth(Section):
     """Tokens that callers must send."""
 
     enabled: bool = Field(
-        default=False, description="Refuse every request without a valid token, except to health routes."
+        default=False,
+        description="Refuse every request without a valid token, except to health routes. True by default where "
+        "`core.auth.oauth` is set.",
     )
     header_name: HeaderName = Field(
         default="X-Mcp-Adapter-Auth-Token",
@@ -52,6 +55,11 @@ class Auth(Section):
     tokens: list[NamedToken] = Field(
         default_factory=list, description="Several principals, each with its own token."
     )
+    oauth: OAuth | None = Field(
+        default=None,
+        description="Access tokens of authorization servers, also beside `token` and `tokens`; the adapter is then "
+        "an OAuth resource server, and each mount a protected resource.",
+    )
     signed_upload_ttl_seconds: Seconds = Field(
         default=120, description="Time that a signed upload URL is valid."
     )
@@ -61,13 +69,26 @@ class Auth(Section):
         "generated secret in the state store.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _oauth_enables(cls, data: Any) -> Any:
+        # Whoever names issuers and forgets the switch would leave the door open.
+        if isinstance(data, dict) and data.get("oauth") is not None and data.get("enabled") is None:
+            return {**data, "enabled": True}
+        return data
+
     @model_validator(mode="after")
     def _can_be_passed(self) -> Auth:
-        if self.enabled and self.token is None and not self.tokens:
+        if self.enabled and not self.has_static_tokens and self.oauth is None:
             raise ValueError(
-                "enabled is true, but neither token nor tokens is set: nobody could call the adapter"
+                "enabled is true, but neither token nor tokens is set, nor oauth: nobody could call it"
             )
         names = [entry.name for entry in self.tokens]
         if len(set(names)) < len(names):
             raise ValueError("two entries of tokens have the same name")
         return self
+
+    @property
+    def has_static_tokens(self) -> bool:
+        """Tell whether a caller may come with a token of the settings."""
+        return self.token is not None or bool(self.tokens)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -152,16 +151,6 @@ class ClientTimeouts(Section):
     min_body_grace_seconds: SecondsOrZero = Field(
         default=10, description="Seconds of waiting at the start of a body that do not count."
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches the address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Core(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from math import isfinite
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 from urllib.parse import urlsplit
@@ -195,6 +195,16 @@ def _network(value: object) -> object:
         return ip_network(value, strict=False) if isinstance(value, str) else value
     except ValueError:
         raise ValueError("must be an address or a network such as 10.0.0.0/8") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches the address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _http_url(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Outgoing HTTP requests that are not the relay's, on aiohttp's client: the few to an issuer of keys.
+"""Outgoing HTTP requests that are not the relay's, on aiohttp's client: the few to issuers of keys and tokens.
 
 Import this module late: an adapter that makes no such request does without the library.
 """
@@ -43,6 +43,16 @@ class OutgoingHttp:
             session.get(url, headers=headers, allow_redirects=False) as response,
         ):
             return response.status, await self._body(response) if response.status == 200 else b""
+
+    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Status and body of the answer to a POST, whatever its status is. Raises as ``get``."""
+        UpstreamAddress(url)
+        async with (
+            _translated(self._timeout),
+            self._session() as session,
+            session.post(url, data=body, headers=headers, allow_redirects=False) as response,
+        ):
+            return response.status, await self._body(response)
 
     def _session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(

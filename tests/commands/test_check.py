@@ -161,8 +161,9 @@ def test_access_rules_are_shown(tmp_path: Path) -> None:
         "a: access of principals anonymous, alcie: tools read, wirte_*; deny x",
         "a: access of claims groups=['ops']: prompts *",
     ]
-    assert done.stdout.splitlines()[-1] == "config.yaml is fine: 1 server, 2 warnings."
+    assert done.stdout.splitlines()[-1] == "config.yaml is fine: 1 server, 3 warnings."
     assert "servers[0].access[0].principals: alcie is the name of no caller" in done.stderr
     assert "servers[0].access[0].tools: wirte_* fits none of the tools" in done.stderr
+    assert "servers[0].access[1]: is for nobody: only OAuth tokens have scopes and claims" in done.stderr
     report = json.loads(checked(tmp_path, text, "--json").stdout)
-    assert len(report["servers"][0]["access"]) == len(report["warnings"]) == 2
+    assert (len(report["servers"][0]["access"]), len(report["warnings"])) == (2, 3)

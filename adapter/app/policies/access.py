@@ -87,8 +87,8 @@ def _listed(values: Mapping[str, object] | Sequence[object]) -> str:
 
 
 def access_cautions(settings: Settings, known: Mapping[str, Collection[str]]) -> Iterator[Problem]:
-    """A warning for each pattern that fits no tool, where the tools of its server are ``known``, and for each principal
-    that nobody is.
+    """A warning for each pattern that fits no tool, where the tools of its server are ``known``, for each principal
+    that nobody is, and for each rule that nobody fulfils.
     """
     for place, server in enumerate(settings.servers):
         for number, entry in enumerate(server.access or ()):
@@ -98,6 +98,10 @@ def access_cautions(settings: Settings, known: Mapping[str, Collection[str]]) ->
                     f"{shown(name, 100)} is the name of no caller: no token has it, and it names no issuer"
                 )
                 yield Problem(f"{where}.principals", sentence)
+            if settings.core.auth.oauth is None and (entry.scopes is not None or entry.claims is not None):
+                yield Problem(
+                    where, "is for nobody: only OAuth tokens have scopes and claims; set core.auth.oauth"
+                )
             for pattern in entry.tools if server.id in known else ():
                 if not any(_fits(pattern, tool) for tool in known[server.id]):
                     yield Problem(

@@ -23,7 +23,7 @@ from adapter.commands.wrap.report import FoundServer, FoundTools, report
 from adapter.commands.wrap.wrapped_settings import WrappedServer, named_arguments, with_all
 from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.rules.text.unicode import shown
-from adapter.settings.consistency import cautions
+from adapter.settings.cautions import cautions
 from adapter.settings.root import Settings
 from adapter.upstream.client.server import ServerRefused, TokenRefused, connected
 from adapter.upstream.client.transfers import json_of

@@ -229,6 +229,7 @@ _SENTENCES = {
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.settings.consistency import cautions
+from adapter.settings.cautions import cautions
 from adapter.settings.file.load import SettingsError, load
 from adapter.settings.reference_page import masked
 from adapter.settings.servers.server import UpstreamSettings

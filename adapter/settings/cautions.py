@@ -1,0 +1,56 @@
+"""Warnings about settings that are valid, and have an effect that is easy to overlook, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from adapter.settings.auth import Auth
+from adapter.settings.oauth import oauth_cautions
+from adapter.settings.root import Settings
+from adapter.settings.section import Problem
+from adapter.settings.state_consistency import state_cautions
+
+
+def cautions(settings: Settings) -> Iterator[Problem]:
+    """A warning for each setting with an effect that is easy to overlook, or without any."""
+    yield from state_cautions(settings)
+    if settings.core.auth.enabled:
+        yield from _short_tokens(settings.core.auth)
+        yield from oauth_cautions(settings.core.auth.oauth, settings.core.public_base_url)
+    else:
+        yield from _common_principal(settings)
+
+
+def _common_principal(settings: Settings) -> Iterator[Problem]:
+    everybody = "core.auth is not enabled, so all callers are one principal:"
+    if settings.sessions.upstream == "principal":
+        yield Problem(
+            "sessions.upstream",
+            f"{everybody} they share one session at each server, with its pages, logins and notifications",
+        )
+    if settings.sessions.missing_id == "principal":
+        yield Problem(
+            "sessions.missing_id",
+            f"{everybody} all requests without a session id use the same session",
+        )
+    for index, server in enumerate(settings.servers):
+        if server.upstream.process == "per_principal":
+            yield Problem(
+                f"servers[{index}].upstream.process",
+                f"{everybody} they share one process, with all that it keeps in memory",
+            )
+
+
+SHORTEST_TOKEN = 16
+"""Characters below which a token may be guessed."""
+
+
+def _short_tokens(auth: Auth) -> Iterator[Problem]:
+    named = [(f"core.auth.tokens[{index}].token", entry.token) for index, entry in enumerate(auth.tokens)]
+    secrets = (("core.auth.token", auth.token), ("core.auth.signing_secret", auth.signing_secret), *named)
+    for place, secret in secrets:
+        if secret is not None and len(secret.get_secret_value()) < SHORTEST_TOKEN:
+            sentence = (
+                f"has fewer than {SHORTEST_TOKEN} characters and may be guessed: use openssl rand -hex 32"
+            )
+            yield Problem(place, sentence)
