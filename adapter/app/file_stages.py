@@ -272,6 +272,12 @@ class StagesOfFiles:
             consumers=tuple((tool, each.file_path_argument) for each in consumers for tool in each.tools),
         )
 
+    def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:
+        """The URIs of the adapter's own documents on a server, and the beginning of those of artifacts, if any."""
+        offer = self._offer(entry)
+        documents = frozenset[str]() if offer is None else frozenset({workflow(offer).uri})
+        return documents, f"{self.settings.artifacts.uri_scheme}sessions/" if self._exposes(entry) else None
+
     def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:
         """The tools that the adapter itself offers on a server."""
         offer = self._offer(entry)

@@ -169,6 +169,10 @@ class FileStages:
         """The tools that the adapter itself offers on a server."""
         return self._stages.own_tools(entry) if entry.adapters else ()
 
+    def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:
+        """The URIs of the adapter's own documents on a server, and the beginning of those of artifacts, if any."""
+        return self._stages.own_resources(entry) if entry.adapters else (frozenset(), None)
+
     def mirrors_of(self, entry: ServerSettings) -> ParamHeaders:
         return self._mirrors.setdefault(entry.id, ParamHeaders())
 

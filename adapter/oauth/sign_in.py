@@ -16,10 +16,11 @@ from adapter.errors import AdapterError
 from adapter.oauth.grants.port import DocumentHttp
 from adapter.oauth.grants.token_requests import request_tokens
 from adapter.oauth.port import TokenVerifier
-from adapter.rules.access.browser_sessions import BrowserSession, claim_of
+from adapter.rules.access.access_rules import claim_of
+from adapter.rules.access.browser_sessions import BrowserSession
 from adapter.rules.access.grants import (
+    GrantRefused,
     OAuthClient,
-    TokenRefused,
     authorization_url,
     challenge_of,
     issuer_agrees,
@@ -186,7 +187,7 @@ class SignIn:
         try:
             endpoint = await self._endpoint("token_endpoint")
             tokens = await request_tokens(self._http, endpoint, self.terms.client, form)
-        except (AdapterError, TokenRefused, ValueError) as error:
+        except (AdapterError, GrantRefused, ValueError) as error:
             raise SignInFailed("The authorization server gave no token for this sign-in.") from error
         try:
             token = await self._tokens.verify(tokens.access)

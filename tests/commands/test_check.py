@@ -144,3 +144,26 @@ def test_connect_refuses_credentials_in_a_url(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert "upstream.url of a: The upstream URL contains credentials" in done.stderr
         assert "s3cret" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_access_rules_are_shown(tmp_path: Path) -> None:
+    """Each in a line; a name that nobody has and a pattern that fits no tool are warned of."""
+    define = [{"name": "read", "use": "db", "statement": "SELECT 1"}]
+    rules = [
+        {"principals": ["anonymous", "alcie"], "tools": ["read", "wirte_*"], "deny": ["x"]},
+        {"claims": {"groups": ["ops"]}, "prompts": ["*"]},
+    ]
+    server = {"id": "a", "upstream": {"transport": "hosted"}, "tools": {"define": define}, "access": rules}
+    connectors = [{"name": "db", "connector": "sqlite", "connection_string": ":memory:"}]
+    text = yaml.safe_dump({"servers": [server], "connectors": connectors})
+    done = checked(tmp_path, text)
+    assert done.stdout.splitlines()[:2] == [
+        "a: access of principals anonymous, alcie: tools read, wirte_*; deny x",
+        "a: access of claims groups=['ops']: prompts *",
+    ]
+    assert done.stdout.splitlines()[-1] == "config.yaml is fine: 1 server, 3 warnings."
+    assert "servers[0].access[0].principals: alcie is the name of no caller" in done.stderr
+    assert "servers[0].access[0].tools: wirte_* fits none of the tools" in done.stderr
+    assert "servers[0].access[1]: is for nobody: only OAuth tokens have scopes and claims" in done.stderr
+    report = json.loads(checked(tmp_path, text, "--json").stdout)
+    assert (len(report["servers"][0]["access"]), len(report["warnings"])) == (2, 3)

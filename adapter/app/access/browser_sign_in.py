@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -89,5 +89,12 @@ def _terms(settings: Settings, console: ConsoleOAuth, base: str) -> SignInTerms:
         # An issuer whose tokens have an audience of its own may refuse a parameter that it does not know.
         issuer.audience is None,
         dict(console.parameters),
-        frozenset((*console.operator_claims, *console.viewer_claims)),
+        frozenset((*console.operator_claims, *console.viewer_claims, *_judged(settings))),
     )
+
+
+def _judged(settings: Settings) -> Iterator[str]:
+    """The claims by which ``servers[].access`` judges callers."""
+    for server in settings.servers:
+        for entry in server.access or ():
+            yield from entry.claims or ()

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from adapter.rules.access.access_rules import claim_of
+
 LARGEST_COOKIE = 3800
 """Characters of a cookie's value; browsers drop a cookie of more than 4096 with its name and attributes."""
 
@@ -88,18 +90,6 @@ def _fits(
         not values.isdisjoint(_texts(claim_of(claims, name)))
         for name, values in (wanted_claims or {}).items()
     )
-
-
-def claim_of(claims: Mapping[str, Any], name: str) -> Any:
-    """The claim of this name; if there is none, the member that a name with dots leads to. None without one."""
-    if name in claims:
-        return claims[name]
-    found: Any = claims
-    for segment in name.split("."):
-        if not isinstance(found, Mapping) or segment not in found:
-            return None
-        found = found[segment]
-    return found
 
 
 def _texts(value: Any) -> set[str]:

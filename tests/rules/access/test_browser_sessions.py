@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from adapter.rules.access.browser_sessions import (
     BrowserSession,
     RoleTerms,
-    claim_of,
     cookie_of,
     decode_session,
     encode_session,
@@ -61,12 +60,6 @@ def test_scopes_and_claims_make_roles(scopes: set[str], claims: dict[str, object
 def test_without_terms_everybody_is_a_viewer() -> None:
     """Nobody becomes an operator by themselves."""
     assert RoleTerms().role_of(frozenset({"admin"}), {"groups": ["operators"]}) == "viewer"
-
-
-def test_a_claim_with_a_dot_in_its_name_comes_first() -> None:
-    """Names of claims are often URLs."""
-    claims = {"https://a.example/roles": ["x"], "https://a": {"example/roles": ["y"]}}
-    assert claim_of(claims, "https://a.example/roles") == ["x"]
 
 
 # --- cookies ----------------------------------------------------------------------------------------------------
