@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +12,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from mcp.shared.exceptions import MCPError
 
+from tests.e2e.clients.browser import Browser
 from tests.e2e.clients.sign_in import provider
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import (
@@ -27,10 +31,12 @@ from tests.e2e.filing import (
     python_host,
     said,
     sha256,
+    texts,
     uploaded,
 )
 from tests.e2e.oauth.authorization_server import AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import core_of
+from tests.e2e.oauth.protection import protected_server
 from tests.e2e.processes import server
 from tests.e2e.replicas import Serving, replicated
 from tests.ports import free_port
@@ -165,6 +171,63 @@ async def test_an_upload_url_is_good_for_one_and_by_one(
         assert said(await ada.call("digest", path=handle))
         for _ in range(REPLICAS):
             assert (await post(url, file)).status in (401, 403, 404, 409, 410)
+
+
+async def test_grants_are_their_persons_on_every_replica(
+    oauth_programs: None, replicas_programs: None, fastmcp4_python: Path, tmp_path: Path
+) -> None:
+    """A link leads to the console's sign-in, which any replica finishes, and from there to a grant for that person; who
+    signs in as somebody else is refused. Each replica then calls with the person's own grant."""
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    client = {
+        "client_id": "console",
+        "token_endpoint_auth_method": "none",
+        "redirect_uris": [f"{base}/explorer/-/signed-in"],
+        "grant_types": ["authorization_code"],
+    }
+    async with (
+        authorization_server(tmp_path, clients=[client]) as issuer,
+        protected_server(fastmcp4_python, tmp_path, issuer) as upstream,
+        replicated(
+            tmp_path,
+            upstream,
+            REPLICAS,
+            port=port,
+            core={
+                **core_of(base, issuer),
+                "trusted_proxies": ["127.0.0.1"],
+                "secret": "secret-of-all-replicas" * 2,
+            },
+            server={"upstream": {"url": upstream, "auth": {"type": "authorization_code"}}},
+            console={"enabled": True, "oauth": {"client_id": "console"}},
+        ) as front,
+        person("ada", front, "2026-07-28") as ada,
+        person("bob", front, "2026-07-28") as bob,
+    ):
+        people = {"ada": ada, "bob": bob}
+        links = {name: await link_of(host) for name, host in people.items()}
+        thief = await asyncio.to_thread(Browser("bob").visit, links["ada"])
+        assert "You are not the one" in thief.text, thief
+        for name, host in people.items():
+            page = await asyncio.to_thread(Browser(name).visit, links[name])
+            assert "Access given" in page.text, page
+            for _ in range(ROUNDS):
+                assert said(await host.call("whoami")) == name
+        for _ in range(ROUNDS):
+            seen = await asyncio.gather(ada.call("whoami"), bob.call("whoami"))
+            assert [said(each) for each in seen] == ["ada", "bob"]
+
+
+async def link_of(host: PythonHost) -> str:
+    """The link in the answer to a call without a grant."""
+    try:
+        words = texts(await host.call("whoami"))
+    except MCPError as error:
+        words = str(error.error)
+    found = re.search(r"http://127\.0\.0\.1:\d+/authorize/[\w/-]+", words)
+    assert found is not None, words
+    return found[0]
 
 
 # --- over HTTP ----------------------------------------------------------------------------------------------------
