@@ -15,7 +15,7 @@ from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
 from adapter.oauth.grants.grant_requests import VALID
 from adapter.oauth.grants.terms import PREFIX
 from adapter.rules.access.host_and_origin_check import NOSNIFF
-from adapter.rules.access.principals import name_of
+from adapter.rules.access.principals import ANONYMOUS, name_of
 from adapter.wire.envelope import dump
 from adapter.wire.signed_urls import parameters
 
@@ -97,7 +97,7 @@ class GrantRoutes:
         browser = _cookie(request, _cookie_name(flow, link)) or secrets.token_urlsafe(32)
         body = pages.consent_page(
             flow.terms.server,
-            name_of(consent.link.principal),
+            _name(consent.link.principal),
             _host(consent.source.endpoints.authorization),
             consent.source.scopes,
             _confirmation(browser, link),
@@ -148,7 +148,7 @@ class GrantRoutes:
 
         grant = await flow.finish(query, cookie_of)
         fields = [*extra, *(("Set-Cookie", _set_cookie(flow, link, "", age=0)) for link in used)]
-        _send(request, 200, pages.granted_page(flow.terms.server, name_of(grant.principal)), fields)
+        _send(request, 200, pages.granted_page(flow.terms.server, _name(grant.principal)), fields)
 
 
 def _require_same(principal: str | None, consent: Consent) -> None:
@@ -159,6 +159,10 @@ def _require_same(principal: str | None, consent: Consent) -> None:
             "You are not the one for whom this link was made, so no access was given: "
             "use the server yourself, and open the link that you get."
         )
+
+
+def _name(principal: str) -> str | None:
+    return None if principal == ANONYMOUS else name_of(principal)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------
