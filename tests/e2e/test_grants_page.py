@@ -15,7 +15,7 @@ from tests.edge.conftest import adapter, upstream
 from tests.edge.granting import TOKENS, StartScene, scene_of
 from tests.ports import free_port
 
-SCRIPT = Path(__file__).parent / "console" / "grant.mjs"
+SCRIPTS = Path(__file__).parent / "console"
 TIMEOUT = 60.0
 
 __all__ = ["adapter", "upstream"]
@@ -27,10 +27,10 @@ def scene(upstream: Any, adapter: Any) -> StartScene:
     return scene_of(upstream, adapter)
 
 
-async def visited(node: Path, chromium: Path, place: Path, link: str, token: str) -> dict[str, Any]:
-    """What the browser of a person with that token saw."""
+async def seen_by(node: Path, chromium: Path, place: Path, script: str, *words: str) -> dict[str, Any]:
+    """What a browser saw that does what a script says; all pages behaved."""
     environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
-    running = await start([node, SCRIPT, link, token], place / "grant.log", environment)
+    running = await start([node, SCRIPTS / script, *words], place / "browser.log", environment)
     try:
         seen: dict[str, Any] = json.loads(await running.line(TIMEOUT))
     finally:
@@ -49,8 +49,21 @@ async def test_a_person_gives_a_grant_in_a_browser(
     core = {"port": port, "public_base_url": f"http://127.0.0.1:{port}"}
     async with scene(core=core, issuer={"host": "localhost"}) as it:
         link = await it.link("alice")
-        seen = await visited(node, chromium, tmp_path, link, TOKENS["bob"])
+        seen = await seen_by(node, chromium, tmp_path, "grant.mjs", link, TOKENS["bob"])
         assert seen["titles"][-1] == "No access was given"
-        seen = await visited(node, chromium, tmp_path, link, TOKENS["alice"])
+        seen = await seen_by(node, chromium, tmp_path, "grant.mjs", link, TOKENS["alice"])
         assert seen["titles"] == ["Give access?", "Access given"]
         assert (await it.call("alice"))["result"]["content"][0]["text"] == "alice"
+
+
+async def test_an_operator_revokes_a_grant_on_the_console(
+    node: Path, chromium: Path, tmp_path: Path, scene: StartScene
+) -> None:
+    """The row says whose it is; after the button the next call asks the person anew."""
+    async with scene(console={"enabled": True, "path": "/explorer", "operators": ["bob"]}) as it:
+        await it.grant("alice")
+        url = f"http://127.0.0.1:{it.front.port}/explorer/"
+        seen = await seen_by(node, chromium, tmp_path, "revoke.mjs", url, TOKENS["bob"])
+        assert "alice" in seen["row"]
+        assert "Revoked" in seen["said"]
+        assert (await it.call("alice"))["result"]["isError"]
