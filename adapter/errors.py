@@ -337,6 +337,13 @@ class StoreUnavailable(AdapterError):
     hint = "The adapter's state store is unavailable; try again when it is available."
 
 
+class IssuerUnavailable(AdapterError):
+    """A token that may be good: its issuer cannot be asked, and what is known of it does not suffice."""
+
+    code, rpc, http, legacy_http = "issuer_unavailable", -32014, 503, 200
+    hint = "The access token cannot be checked now, because its issuer does not answer; try again shortly."
+
+
 class AdapterStopping(AdapterError):
     """The grace of a stopping adapter is over and the exchange is not."""
 

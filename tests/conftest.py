@@ -5,14 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.missing import Missing
 from tests.reaper import reaped
+
+if TYPE_CHECKING:
+    from tests.hosted.databases import Server
 
 ROOT = Path(__file__).parent.parent
 IN_CI = os.environ.get("CI", "").lower() == "true"
@@ -42,6 +47,53 @@ def pytest_collection_finish() -> None:
     """Exclude the million objects of collected tests from garbage collection, which tests trigger often."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Server]:
+    """One Redis server for all tests that ask for it, each with keys of its own."""
+    # Late, as below: most tests need no driver of Redis.
+    from tests.state.redis import servers
+
+    with servers.single() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def replicas_programs() -> None:
+    """nginx and Redis, without which there are no replicas."""
+    from tests.e2e.replicas import redis_program
+    from tests.nginx import nginx_program
+
+    nginx_program()
+    redis_program()
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Server]:
+    """A Redis server of the test's own, that it may stop."""
+    from tests.state.redis import servers
+
+    with servers.single() as server:
+        yield server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    """Skips a test whose fixtures need something that this machine lacks."""
+    try:
+        return (yield)
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """The same for a test that asks for it by itself."""
+    try:
+        return (yield)
+    except Missing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.hookimpl(wrapper=True)

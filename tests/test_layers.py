@@ -57,6 +57,9 @@ ONLY_IN = {
 }
 """The longest prefix counts: ``aiohttp.web`` with its parts is the edge's, all other aiohttp the upstream's."""
 
+ON_PORTS = ("adapter.state.paging.",)
+"""Functions that know a port alone, and so no less than it of what is behind."""
+
 HTTP_ENDS = ("edge", "upstream")
 """Where HTTP is spoken, so where its parser may be imported."""
 
@@ -132,7 +135,7 @@ def past_the_port(found: Import) -> bool:
     return (
         found.room == "relay"
         and target_room(found) in IO
-        and not (found.name + ".").startswith(f"adapter.{target_room(found)}.port.")
+        and not (found.name + ".").startswith((f"adapter.{target_room(found)}.port.", *ON_PORTS))
     )
 
 
@@ -160,6 +163,15 @@ def test_imports_point_downwards() -> None:
 def test_the_relay_sees_ports_only() -> None:
     """What does the I/O can be exchanged, because the relay knows none of it."""
     assert [str(found) for found in IMPORTS if past_the_port(found)] == []
+
+
+def test_functions_on_a_port_know_that_port_alone() -> None:
+    """They are as good as the port: whatever is behind it can be exchanged."""
+    paths = {HOUSE.parent / (name.strip(".").replace(".", "/") + ".py"): name for name in ON_PORTS}
+    assert paths.keys() <= TREES.keys()
+    of_house = [found for found in IMPORTS if found.path in paths and target_room(found) is not None]
+    ports = {path: f"adapter.{room_of(path)}.port." for path in paths}
+    assert [str(found) for found in of_house if not found.name.startswith(ports[found.path])] == []
 
 
 def test_the_base_of_the_relay_knows_no_wing() -> None:
@@ -197,6 +209,7 @@ def test_the_core_is_pure() -> None:
         ("upstream/local/x.py", "from adapter.pipeline.call import y", misplaced),
         ("relay/x.py", "from adapter.state.sqlite import y", past_the_port),
         ("relay/x.py", "from adapter.state import portal", past_the_port),
+        ("relay/x.py", "from adapter.state import paging_of_sqlite", past_the_port),
         ("relay/x.py", "from aiohttp import web", foreign),
         ("edge/x.py", "import aiohttp", foreign),
         ("edge/x.py", "from aiohttp import ClientSession", foreign),

@@ -136,7 +136,8 @@ def build(
     tasks = [
         *build_session_tasks(settings, watched, runtime, relay),
         CleanupTask("shared sessions", servers.tidy, alone=False),
-        CleanupTask("files", files.parts.tidy, alone=False),
+        CleanupTask("own files", files.parts.tidy_own, alone=False),
+        CleanupTask("files", files.parts.tidy),
         CleanupTask("pins", tools.tidy),
         CleanupTask("console", console.tidy, alone=False),
     ]

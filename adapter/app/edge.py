@@ -141,7 +141,9 @@ def build_door(
         relay.sessions.sessions,
         store,
         guard,
-        HealthTerms(settings.state_persistence.type, core.max_start_wait_seconds, core.readiness),
+        HealthTerms(
+            settings.state_persistence.type, core.max_start_wait_seconds, core.readiness, core.replica.id
+        ),
         replicas,
     )
     return Door(guard, Bases(core.public_base_url, guard, core.trusted_proxies), health)
@@ -254,7 +256,7 @@ def _metadata(settings: Settings) -> Sequence[Branch]:
     auth = settings.core.auth
     if any(server.upstream.auth.metadata for server in settings.servers):
         # Late: few publish the metadata of another server. The settings refuse both kinds together.
-        from adapter.app.upstream_auth import republished_metadata
+        from adapter.app.access.upstream_auth import republished_metadata
 
         return (metadata_branch(republished_metadata(settings)),)
     if auth.oauth is None or not auth.enabled:

@@ -109,8 +109,17 @@ class FileParts:
         if self.active:
             await self.registry.close()
 
+    async def tidy_own(self) -> None:
+        """Write down what was used here, and forget what was not, and the rounds that waited here too long.
+
+        Raises StoreUnavailable, StorageFailed.
+        """
+        if self.active:
+            await self.rounds.expire_known()
+            await self.registry.tidy_own()
+
     async def tidy(self) -> None:
-        """Delete expired files, links and rounds. Raises StoreUnavailable, StorageFailed."""
+        """Delete expired files, links and rounds of all replicas. Raises StoreUnavailable, StorageFailed."""
         await self.credentials.expire()
         if self.active:
             await self.rounds.expire()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter.settings.root import Settings
+from adapter.state.lock_file import lock_path
 
 
 class Obstacle(NamedTuple):
@@ -57,8 +58,7 @@ def obstacles(settings: Settings) -> Iterator[Obstacle]:
         return
     if settings.state_persistence.type == "disk":
         refusal = directory_refusal(settings.state_path.parent)
-        own = settings.state_persistence.disk.local_path is not None
-        setting = "state_persistence.disk.local_path" if own else "storage.root"
+        setting = settings.state_file_setting
         if refusal is not None:
             yield Obstacle("the state store cannot be used", f"{refusal}, or set another {setting}", setting)
 
@@ -74,13 +74,24 @@ def warnings(settings: Settings) -> Iterator[Obstacle]:
     ):
         why = f"waiting for it to end; stop it, or set another storage.root than {root}"
         yield Obstacle("another adapter uses storage.root", why, "storage.root")
-    own_state = settings.state_persistence.type == "disk" and not settings.shares_state
-    if own_state and (other := _user_of(settings.state_path)):
-        why = f"sessions of both mix: stop it, or set another storage.root than {root}"
-        yield Obstacle(f"the process {other} uses the same state file", why, "storage.root")
+    yield from _state_file_users(settings)
     if os.geteuid() == 0 and (files or settings.state_persistence.type == "disk") and (owner := _owner(root)):
         why = f"user {owner} owns {root} and cannot change files that root makes there; run as that user"
         yield Obstacle("running as root", why, "storage.root")
+
+
+def _state_file_users(settings: Settings) -> Iterator[Obstacle]:
+    """Find an adapter that has locked the state file, or another process that has it open."""
+    path, setting = settings.state_file, settings.state_file_setting
+    if path is None:
+        return
+    if _look_at(lock_path(path), shared=False) is RootLock.TAKEN:
+        why = f"waiting for it to end; stop it, or set another {setting} than {path}"
+        yield Obstacle("another adapter uses the state file", why, setting)
+    elif settings.state_persistence.type == "disk" and (other := _user_of(path)):
+        root = settings.storage.root
+        why = f"sessions of both mix: stop it, or set another storage.root than {root}"
+        yield Obstacle(f"the process {other} uses the same state file", why, "storage.root")
 
 
 # --- the port ---------------------------------------------------------------------------------------------------
@@ -163,9 +174,13 @@ def lock_of(root: Path, *, shared: bool, create: bool = False) -> RootLock:
     """Look at the lock of the store of files: taken is one that another process holds and that is not ``shared`` with
     it. Where it was never taken it is free, unless ``create`` makes its file.
     """
+    return _look_at(root / "lock", shared=shared, create=create)
+
+
+def _look_at(file: Path, *, shared: bool, create: bool = False) -> RootLock:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        number = os.open(root / "lock", flags, 0o666)
+        number = os.open(file, flags, 0o666)
     except OSError:
         return RootLock.FREE
     try:

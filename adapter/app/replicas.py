@@ -15,6 +15,7 @@ from adapter.relay.replicas.home import Home
 from adapter.relay.replicas.owned_upstream import OwnedUpstream
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTerms, replica_id
 from adapter.settings.root import Settings
+from adapter.settings.settings_digest import settings_digest
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.upstream import LocalUpstream
@@ -65,7 +66,8 @@ class ReplicaParts:
         self._store = store
         self._log = runtime.log
         self._local: dict[str, LocalUpstream[Any]] = {}
-        self.replicas = Replicas(store, name, VERSION, runtime.clock, runtime.log, terms)
+        digest = settings_digest(settings)
+        self.replicas = Replicas(store, name, VERSION, runtime.clock, runtime.log, terms, digest)
         self.replicas.on_displaced.append(self._displaced)
         self._forwarding = Forwarding(self.replicas, store, self._connect, runtime.background, runtime.log)
         self.home = Home(self.replicas, self._local, runtime.background, runtime.log)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
@@ -27,6 +28,7 @@ from adapter.settings.core import Core
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.state.lock_file import WAIT_SECONDS, StateLock, StateTaken
 
 DESCRIPTORS_OF_A_PROCESS = 3
 """Pipes to one process of a server over stdio: its standard input, output and error."""
@@ -160,9 +162,28 @@ def serve(settings: Settings, cautions: Iterable[Problem] | None, owner: Process
     Returns the exit status: 0, or 1 if the adapter could not start or go on.
     """
     log.configure(settings.core.log_level)
-    if owner is None and not (may_start(settings) and is_refreshed(settings)):
+    if owner is not None:
+        return uvloop.run(_serve(settings, cautions, owner))
+    if not (may_start(settings) and is_refreshed(settings)):
         return 1
-    return uvloop.run(_serve(settings, cautions, owner or OwnSignals()))
+    try:
+        with locked_state(settings):
+            return uvloop.run(_serve(settings, cautions, OwnSignals()))
+    except StateTaken as taken:
+        _report(Obstacle(taken.event, str(taken), taken.setting), log.get_logger("adapter"))
+        return 1
+
+
+@contextlib.contextmanager
+def locked_state(settings: Settings) -> Iterator[None]:
+    """Keep other adapters from the state file while the block runs. Waits for one that ends. Raises StateTaken."""
+    path = settings.state_file
+    lock = None if path is None else StateLock(path, WAIT_SECONDS)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.close()
 
 
 def may_start(settings: Settings) -> bool:
@@ -186,7 +207,11 @@ def is_refreshed(settings: Settings) -> bool:
     if not settings.state_persistence.refresh_on_startup:
         return True
     try:
-        uvloop.run(refresh(settings))
+        with locked_state(settings):
+            uvloop.run(refresh(settings))
+    except StateTaken as taken:
+        _report(Obstacle(taken.event, str(taken), taken.setting), log.get_logger("adapter"))
+        return False
     except StoreUnavailable as error:
         log.get_logger("adapter").error(
             "the stored state cannot be deleted", why=str(error), setting="state_persistence"

@@ -65,7 +65,7 @@ class LocalParts(NamedTuple):
             # Without grants, as for a command, nobody is there whose grant it could be.
             return owned if self.grants is None else self.grants.authorized(entry.id, owned)
         # Late: few servers want credentials that are not written down.
-        from adapter.app.upstream_auth import Surroundings, authorized
+        from adapter.app.access.upstream_auth import Surroundings, authorized
         from adapter.state.memory import MemoryStore
 
         return authorized(Surroundings(settings, self.store or MemoryStore(), self.log), entry, owned)

@@ -45,9 +45,8 @@ async def refresh(settings: Settings) -> None:
 
     To be called once before anything uses the state.
     """
-    state = settings.state_persistence
-    path = settings.snapshot_path if state.type == "memory" else settings.state_path
-    if not state.refresh_on_startup or path is None or not path.exists():
+    path = settings.state_file
+    if not settings.state_persistence.refresh_on_startup or path is None or not path.exists():
         return
     from adapter.state.snapshots import emptied
 

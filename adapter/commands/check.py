@@ -42,7 +42,7 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     locks(settings)
     if any(entry.upstream.auth.private_key_file for entry in settings.servers):
         # Late, as in ``app/servers.py``.
-        from adapter.app.upstream_auth import check_keys
+        from adapter.app.access.upstream_auth import check_keys
 
         check_keys(settings)
     if settings.state_persistence.type == "redis":
@@ -83,11 +83,14 @@ def _reached(settings: Settings) -> Sequence[Reached]:
 
 async def _reach(settings: Settings) -> Sequence[Reached]:
     # Late: only --connect opens connections.
+    from adapter.commands.issuer_check import reach_issuers
     from adapter.commands.own_sessions import reach_all
     from adapter.commands.state_check import reach_state
 
-    state, servers = await asyncio.gather(reach_state(settings), reach_all(settings))
-    return servers if state is None else [state, *servers]
+    state, issuers, servers = await asyncio.gather(
+        reach_state(settings), reach_issuers(settings.core.auth.oauth), reach_all(settings)
+    )
+    return [*([] if state is None else [state]), *issuers, *servers]
 
 
 def _report(

@@ -142,7 +142,7 @@ def _add_install(commands: Commands) -> None:
         "--token-variable",
         metavar="VAR",
         help="environment variable that the client reads the adapter's token from (default: MCP_ADAPTER_TOKEN "
-        "where the settings ask for a token, none for --url)",
+        "where the settings have tokens, none for --url)",
     )
     install.add_argument("--file", type=Path, help="the client's file, if it is not in its usual place")
     install.add_argument("--print", action="store_true", dest="only_print", help="only show the change")
@@ -159,8 +159,7 @@ def _install(arguments: argparse.Namespace) -> int:
         name = arguments.name or arguments.url.rstrip("/").rpartition("/")[2]
         addresses = [ServerAddress(name, arguments.url, arguments.token_variable)]
     else:
-        variable = arguments.token_variable or "MCP_ADAPTER_TOKEN"
-        addresses = install.addresses_of(load_settings(arguments), arguments.server, variable)
+        addresses = install.addresses_of(load_settings(arguments), arguments.server, arguments.token_variable)
     options = install.InstallOptions(
         arguments.client, arguments.file, only_print=arguments.only_print, yes=arguments.yes
     )

@@ -27,16 +27,24 @@ class InstallOptions(NamedTuple):
     yes: bool = False
 
 
-def addresses_of(settings: Settings, server: str | None, token: str) -> list[ServerAddress]:
-    """The servers of the settings, or the one of this id. ``token`` is used where the adapter asks for a token.
+USUAL_VARIABLE = "MCP_ADAPTER_TOKEN"
+"""The environment variable with the token for the adapter, unless another is named."""
+
+
+def addresses_of(settings: Settings, server: str | None, variable: str | None) -> list[ServerAddress]:
+    """The servers of the settings, or the one of this id. ``variable`` has the token where the adapter asks for one.
+
+    Where people sign in instead, no variable is used unless it is named: clients find out by themselves where.
 
     Raises SettingsError for an id that no server has.
     """
     core = settings.core
+    usual = USUAL_VARIABLE if core.auth.has_static_tokens else None
+    token = (variable or usual) if core.auth.enabled else None
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(core.host, core.host)  # noqa: S104 (nothing is bound here)
     base = core.public_base_url or f"http://{f'[{host}]' if ':' in host else host}:{core.port}"
     found = [
-        ServerAddress(entry.id, f"{base.rstrip('/')}{entry.mount_path}", token if core.auth.enabled else None)
+        ServerAddress(entry.id, f"{base.rstrip('/')}{entry.mount_path}", token)
         for entry in settings.servers
         if server in (None, entry.id)
     ]

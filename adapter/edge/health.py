@@ -21,19 +21,21 @@ from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     # Only a process among several has it.
-    from adapter.relay.replicas.registry import Replicas
+    from adapter.relay.replicas.registry import OtherReplica, Replicas
 
 
 @dataclass(frozen=True, slots=True)
 class HealthTerms:
     """The settings that decide about health.
 
-    ``readiness`` and ``max_start_wait`` (seconds) are those of ``core``; ``persistence`` is the kind of the store.
+    ``readiness``, ``max_start_wait`` (seconds) and ``replica_id`` are those of ``core``; ``persistence`` is the kind of
+    the store.
     """
 
     persistence: str
     max_start_wait: float
     readiness: Literal["any", "all"] = "any"
+    replica_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -93,6 +95,9 @@ class Health:
         }
         if self.replicas is not None:
             body["replica"] = _replica(self.replicas, details)
+        elif self.terms.replica_id is not None:
+            # Behind a load balancer those who share nothing are told apart, too.
+            body["replica"] = {"id": self.terms.replica_id}
         body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",
@@ -239,21 +244,27 @@ def _degraded(
 
 
 def _replica(replicas: Replicas, details: bool) -> dict[str, Any]:
-    """The id of this replica; with ``details`` also the others that it sees."""
+    """The id of this replica; with ``details`` also the others that it sees, and whether they have its settings."""
     shown: dict[str, Any] = {"id": replicas.id}
     if details:
-        shown["others"] = [
-            {
-                "id": other.id,
-                "address": other.record.address,
-                "version": other.record.version,
-                "started": other.record.started,
-                "state": "leaving" if other.record.leaving else "serving",
-                "age_seconds": round(other.age, 1),
-            }
-            for other in replicas.others()
-        ]
+        unlike = {other.id for other in replicas.unlike()}
+        if unlike:
+            shown["warning"] = f"other settings: {len(unlike)} of the others"
+        shown["others"] = [_other_replica(other, other.id in unlike) for other in replicas.others()]
     return shown
+
+
+def _other_replica(other: OtherReplica, unlike: bool) -> dict[str, Any]:
+    record = other.record
+    return {
+        "id": other.id,
+        "address": record.address,
+        "version": record.version,
+        "started": record.started,
+        "state": "leaving" if record.leaving else "serving",
+        "settings": "different" if unlike else "same" if record.settings else "unknown",
+        "age_seconds": round(other.age, 1),
+    }
 
 
 def _json(status: int, body: dict[str, Any]) -> tuple[int, bytes]:

@@ -9,16 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import jwt
-from jwt.exceptions import InvalidSignatureError, PyJWTError
-
-from adapter.errors import BadJson
 from adapter.pipeline.auth_stage import AuthRefused
 from adapter.pipeline.call import AuthRequest
 from adapter.pipeline.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
+from adapter.pipeline.signed_tokens import BadToken, Signatures
 from adapter.rules.access.auth_policies import LEEWAY, AuthPolicy, ClaimRules
 from adapter.rules.access.principals import bearer
-from adapter.wire.envelope import parse
 
 MOST_REMEMBERED = 10_000
 """Checked tokens that are remembered, so that a session's calls do not each pay for a signature."""
@@ -58,8 +54,7 @@ class Jwt:
         self._algorithms = algorithms
         self._clock = clock
         self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
-        # Signatures only: what claims have to say is for the rules, and by our clock.
-        self._signatures = jwt.PyJWS(algorithms=sorted(algorithms))
+        self._signatures = Signatures(algorithms)
 
     def __repr__(self) -> str:
         return f"<Jwt by {', '.join(sorted(self._algorithms))}: {len(self._checked)} tokens remembered>"
@@ -119,42 +114,20 @@ class Jwt:
         if known is not None and known.key is key:
             return known
         try:
-            signed = self._signatures.decode_complete(token, key.material, algorithms=[algorithm])
-        except InvalidSignatureError:
-            raise AuthRefused("unauthorized: the token's signature is not valid") from None
-        except PyJWTError:
-            raise _malformed() from None
-        return _Checked(kid, algorithm, key, _claims(signed["payload"]))
+            return _Checked(kid, algorithm, key, self._signatures.claims(token, algorithm, key))
+        except BadToken as why:
+            raise AuthRefused(f"unauthorized: {why}") from None
 
     def _header(self, token: str) -> tuple[str | None, str]:
         """Read the key and the algorithm that a token names.
 
         Raises AuthRefused for any that is not allowed.
         """
-        if not token.isascii():
-            raise _malformed()
         try:
-            header = self._signatures.get_unverified_header(token)
-        except PyJWTError:
-            raise _malformed() from None
-        algorithm = header.get("alg")
-        if not isinstance(algorithm, str) or algorithm not in self._algorithms:
-            raise AuthRefused("unauthorized: the token's algorithm is not accepted here")
-        return header.get("kid"), algorithm
-
-
-def _claims(payload: bytes) -> dict[str, Any]:
-    try:
-        claims = parse(payload)
-    except BadJson:
-        raise _malformed() from None
-    if not isinstance(claims, dict):
-        raise _malformed()
-    return claims
-
-
-def _malformed() -> AuthRefused:
-    return AuthRefused("unauthorized: the token is not a valid JWT")
+            header = self._signatures.header(token)
+        except BadToken as why:
+            raise AuthRefused(f"unauthorized: {why}") from None
+        return header.kid, header.algorithm
 
 
 def _keys_of(read: AuthPolicy, key_set: Callable[[str], Keys]) -> tuple[Keys, frozenset[str]]:

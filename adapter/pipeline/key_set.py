@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jwt
 import orjson
@@ -151,12 +151,30 @@ MOST_KEYS = 256
 MOST_VALUES = 64 * MOST_KEYS
 """Values in a document. To make as many empty lists of a mebibyte as fit into it takes the loop's turns for 0.2 s."""
 
+
+class KeyLife(NamedTuple):
+    """Seconds for which keys hold; see FRESH, LASTING, PAUSE and PAUSE_WITHOUT_KEYS.
+
+    For ``patience`` seconds a caller waits for newer keys where those that are there hold; None: until they are there,
+    or cannot be had.
+    """
+
+    fresh: float = FRESH
+    lasting: float = LASTING
+    pause: float = PAUSE
+    pause_without_keys: float = PAUSE_WITHOUT_KEYS
+    patience: float | None = None
+
+
+USUAL_LIFE = KeyLife()
+
 Fetch = Callable[[str], Awaitable[bytes]]
 """Gets the document at a URL, or raises whatever tells why it cannot."""
 
 
 class KeySet:
-    """Keys at ``url``. ``clock`` gives seconds that never go back.
+    """Keys at ``url``. ``clock`` gives seconds that never go back. ``withdrawn`` is told of keys that are no longer
+    there.
 
     An unknown key may be new, so it causes another fetch. All callers wait for the same fetch, and it goes on when
     they leave: more callers do not make more fetches.
@@ -168,11 +186,15 @@ class KeySet:
         fetch: Fetch,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.monotonic,
+        life: KeyLife = USUAL_LIFE,
+        withdrawn: Callable[[Collection[SigningKey]], None] | None = None,
     ) -> None:
         self._url = url
         self._fetch = fetch
         self._log = log
         self._clock = clock
+        self._life = life
+        self._withdrawn = withdrawn
         self._keys: dict[bytes, SigningKey] = {}
         """By how the document spells them."""
         self._fetched = self._next = -math.inf
@@ -186,18 +208,34 @@ class KeySet:
         """See Keys. Raises AuthRefused where there are no keys to be had."""
         # Where somebody asks for newer ones already, those that are there will do: an issuer that does not answer
         # holds one call up, not all.
-        if self._age() >= (FRESH if self._renewal is None else LASTING):
-            await self._renew()
-        if self._age() >= LASTING:
+        if self._age() >= (self._life.fresh if self._renewal is None else self._life.lasting):
+            await self._renew(self._life.patience if self._age() < self._life.lasting else None)
+        if self._age() >= self._life.lasting:
             raise AuthRefused(
                 "unauthorized: the keys for checking tokens cannot be fetched now",
-                retry_after=PAUSE_WITHOUT_KEYS,
+                retry_after=self._life.pause_without_keys,
             )
         key = self._known(kid, algorithm)
         if key is None and (self._renewal is not None or self._clock() >= self._next):
             await self._renew()
             key = self._known(kid, algorithm)
         return key
+
+    async def successor(self, key: SigningKey, kid: str | None, algorithm: str) -> SigningKey | None:
+        """The key that has taken the place of ``key`` under the same id; None if none has.
+
+        The keys are fetched anew for it, as for an unknown id and not more often.
+        """
+        if self._renewal is not None or self._clock() >= self._next:
+            await self._renew()
+        found = self._known(kid, algorithm)
+        return None if found is key else found
+
+    def unchanged_for(self) -> float:
+        """Seconds for which nobody needs to ask again for a key that was just found: they are not fetched anew before,
+        unless for an unknown one, of which ``withdrawn`` tells. At least one.
+        """
+        return max(max(self._fetched + self._life.fresh, self._next) - self._clock(), 1.0)
 
     def _age(self) -> float:
         return self._clock() - self._fetched
@@ -211,18 +249,19 @@ class KeySet:
         # Of several a token has to say which; two of one id are a mistake of the issuer's, and the first is it.
         return fitting[0] if fitting and (kid is not None or len(fitting) == 1) else None
 
-    async def _renew(self) -> None:
-        """Wait until the keys have been fetched, unless that was tried a moment ago."""
+    async def _renew(self, patience: float | None = None) -> None:
+        """Wait until the keys have been fetched, or for so many seconds, unless that was tried a moment ago."""
         if self._renewal is None:
             if self._clock() < self._next:
                 return
             self._renewal = asyncio.ensure_future(self._fetched_anew())
-        await asyncio.shield(self._renewal)
+        # It goes on when the caller leaves.
+        await asyncio.wait((self._renewal,), timeout=patience)
 
     async def _fetched_anew(self) -> None:
         try:
             # In a thread, for a document may hold more than the loop has time for.
-            members, disclosed = await asyncio.to_thread(_members, await self._fetch(self._url))
+            members, disclosed = await asyncio.to_thread(read_key_set, await self._fetch(self._url))
         except Exception as error:
             # Whatever the network or the document are at fault for; the keys that are there have to do.
             self._log.warning("the keys of an issuer could not be fetched", why=exposed(error))
@@ -230,14 +269,21 @@ class KeySet:
             if disclosed:
                 self._log.warning("an issuer publishes private keys, which are not used", keys=disclosed)
             # A key that is still there stays the same object, and what was checked with it stays checked.
-            self._keys = {text: self._keys.get(text) or key for text, key in members.items()}
+            before = self._keys
+            self._keys = {text: before.get(text) or key for text, key in members.items()}
             self._fetched = self._clock()
+            gone = [key for text, key in before.items() if text not in members]
+            if gone and self._withdrawn is not None:
+                self._withdrawn(gone)
         finally:
-            self._next = self._clock() + (PAUSE if self._age() < LASTING else PAUSE_WITHOUT_KEYS)
+            life = self._life
+            self._next = self._clock() + (
+                life.pause if self._age() < life.lasting else life.pause_without_keys
+            )
             self._renewal = None
 
 
-def _members(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
+def read_key_set(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
     """Return the usable keys of a JWK set, and the number of private keys in it. Raises ValueError for no JWK set."""
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")

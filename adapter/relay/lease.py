@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 import orjson
 
 from adapter.errors import StoreUnavailable
+from adapter.state.paging import delete_overdue
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
 TABLE = "leases"
@@ -127,7 +128,4 @@ class Lease:
 
 async def tidy(store: Store, now: float) -> None:
     """Delete the leases that were left behind long before ``now`` (Unix seconds). Raises StoreUnavailable."""
-    while rows := await store.overdue(TABLE, now):
-        for row in rows:
-            with contextlib.suppress(Conflict):
-                await store.delete(TABLE, row.key, expected=row.version)
+    await delete_overdue(store, TABLE, now)

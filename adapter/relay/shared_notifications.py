@@ -19,6 +19,7 @@ from adapter.errors import StoreUnavailable
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.notifications import Notice, Notifications
 from adapter.rules.access.principals import Scope
+from adapter.state.paging import delete_overdue
 from adapter.state.port import ABSENT, Conflict, Store
 
 TOPIC = "notify"
@@ -82,9 +83,7 @@ class SharedNotifications:
 
     async def tidy(self) -> None:
         """Forget which sessions have got which messages, after a while. Raises StoreUnavailable."""
-        while rows := await self._store.overdue(TABLE, self._clock()):
-            for row in rows:
-                await self._store.delete(TABLE, row.key)
+        await delete_overdue(self._store, TABLE, self._clock())
 
     # --- what others say --------------------------------------------------------------------------------------
 

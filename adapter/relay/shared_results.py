@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from adapter.errors import StoreUnavailable
-from adapter.pipeline.result_cache import CachedResult
+from adapter.pipeline.result_cache import PATIENCE, CachedResult
 from adapter.relay.background import BackgroundTasks
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
+from adapter.state.paging import delete_overdue
 from adapter.state.port import ABSENT, Conflict, Put, Row, Store
 
 TABLE, PURGES = "results", "purges"
@@ -31,9 +32,6 @@ BUCKETS = 128
 
 MOST = 16
 """Results of one bucket."""
-
-PATIENCE = 10.0
-"""Seconds to wait for what another caller is about to be answered."""
 
 LOOK = 0.25
 """Seconds between two looks at a result that others work out, where no word of it comes."""
@@ -265,10 +263,7 @@ class SharedResults:
 
     async def tidy(self) -> None:
         """Delete results whose time is over. Raises StoreUnavailable."""
-        while rows := await self._store.overdue(TABLE, self._clock()):
-            for row in rows:
-                with contextlib.suppress(Conflict):
-                    await self._store.delete(TABLE, row.key, expected=row.version)
+        await delete_overdue(self._store, TABLE, self._clock())
 
 
 class ServerResults:

@@ -79,7 +79,7 @@ class Auth(Section):
 
     @model_validator(mode="after")
     def _can_be_passed(self) -> Auth:
-        if self.enabled and self.token is None and not self.tokens and self.oauth is None:
+        if self.enabled and not self.has_static_tokens and self.oauth is None:
             raise ValueError(
                 "enabled is true, but neither token nor tokens is set, nor oauth: nobody could call it"
             )
@@ -87,3 +87,8 @@ class Auth(Section):
         if len(set(names)) < len(names):
             raise ValueError("two entries of tokens have the same name")
         return self
+
+    @property
+    def has_static_tokens(self) -> bool:
+        """Tell whether a caller may come with a token of the settings."""
+        return self.token is not None or bool(self.tokens)

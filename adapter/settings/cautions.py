@@ -1,4 +1,4 @@
-"""Warnings about settings that are valid, and have an effect that is easy to overlook."""
+"""Warnings about settings that are valid, and have an effect that is easy to overlook, or none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from adapter.settings.oauth import oauth_cautions
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem
 from adapter.settings.servers.upstream_auth import auth_cautions
+from adapter.settings.state_consistency import state_cautions
 
 
 def cautions(settings: Settings) -> Iterator[Problem]:
-    """A warning for each setting with an effect that is easy to overlook."""
+    """A warning for each setting with an effect that is easy to overlook, or without any."""
+    yield from state_cautions(settings)
     for index, server in enumerate(settings.servers):
         yield from auth_cautions(server.upstream.auth, server.upstream.url, f"servers[{index}].upstream.auth")
     if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
@@ -20,7 +22,11 @@ def cautions(settings: Settings) -> Iterator[Problem]:
     if settings.core.auth.enabled:
         yield from _short_tokens(settings.core.auth)
         yield from oauth_cautions(settings.core.auth.oauth, settings.core.public_base_url)
-        return
+    else:
+        yield from _common_principal(settings)
+
+
+def _common_principal(settings: Settings) -> Iterator[Problem]:
     everybody = "core.auth is not enabled, so all callers are one principal:"
     if settings.sessions.upstream == "principal":
         yield Problem(

@@ -17,7 +17,7 @@ from adapter.settings.servers.upstream_auth import (
     page_problems,
     shared_problems,
 )
-from adapter.settings.storage import RedisState
+from adapter.settings.state_consistency import state_problems
 
 NOTHING_KEPT = (
     "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"
@@ -180,41 +180,23 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         yield from _arguments_claimed_twice(server, f"servers[{index}]")
         if settings.uploads.enabled:
             yield from _helper_names_claimed(server, f"servers[{index}]")
-    yield from _dangling_references(settings)
-    yield from _unshared(settings)
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
+    yield from state_problems(settings)
     if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
         paths = {
             f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)
         }
         paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
         yield from page_problems(paths, settings.core.public_base_url)
-    yield from _lock_without_its_store(settings)
-    yield from _shared_state_deleted(settings)
     yield from pipeline_problems(settings)
     yield from oauth_problems(settings.core.auth.oauth, settings.core.public_base_url)
-
-
-def _lock_without_its_store(settings: Settings) -> Iterator[Problem]:
-    if settings.storage.lock_mode == "redis" and settings.state_persistence.type != "redis":
-        sentence = "redis needs state_persistence.type redis: set that, or auto here"
-        yield Problem("storage.lock_mode", sentence)
 
 
 def _repeated_names(settings: Settings) -> Iterator[Problem]:
     for index, first in _repeated(server.id.lower() for server in settings.servers):
         sentence = f"{settings.servers[index].id} is already the id of servers[{first}]"
         yield Problem(f"servers[{index}].id", sentence)
-
-
-def _shared_state_deleted(settings: Settings) -> Iterator[Problem]:
-    state = settings.state_persistence
-    if state.type == "redis" and state.refresh_on_startup:
-        sentence = (
-            "each replica that starts would delete the state of the others; empty the Redis database instead"
-        )
-        yield Problem("state_persistence.refresh_on_startup", sentence)
 
 
 def _mount_clashes(settings: Settings) -> Iterator[Problem]:
@@ -346,34 +328,3 @@ def _helper_names_claimed(server: ServerSettings, path: str) -> Iterator[Problem
         if helper in entry.tools:
             sentence = f"{helper} is the name of the adapter's own tool for upload URLs"
             yield Problem(f"{path}.adapters[{index}].tools", f"{sentence}; choose another id for the server")
-
-
-def _dangling_references(settings: Settings) -> Iterator[Problem]:
-    state = settings.state_persistence
-    legacy = state.reconciliation.legacy_server_id
-    if legacy is not None and legacy not in {server.id for server in settings.servers}:
-        yield Problem("state_persistence.reconciliation.legacy_server_id", f"no server has the id {legacy}")
-    if state.type == "redis":
-        yield from _redis_address(state.redis)
-
-
-def _redis_address(redis: RedisState) -> Iterator[Problem]:
-    if redis.url is None and redis.host is None:
-        yield Problem(
-            "state_persistence.redis.host", "or redis.url is required when state_persistence.type is redis"
-        )
-    if redis.url is not None:
-        for key in ("host", "port", "db", "username", "password", "tls"):
-            if key in redis.model_fields_set and getattr(redis, key):
-                yield Problem(f"state_persistence.redis.{key}", "is in redis.url: remove one of them")
-    if redis.cluster and redis.db:
-        yield Problem("state_persistence.redis.db", "must be 0: a cluster has no other database")
-
-
-def _unshared(settings: Settings) -> Iterator[Problem]:
-    """Find parts that one process keeps to itself, where several serve."""
-    if settings.core.workers == 1:
-        return
-    if settings.state_persistence.type == "memory":
-        sentence = "memory is for one process: set disk or redis, or core.workers to 1"
-        yield Problem("state_persistence.type", sentence)

@@ -16,6 +16,7 @@ from adapter.settings.section import (
     Listed,
     OptionalText,
     Problem,
+    Seconds,
     SecondsOrZero,
     Section,
     Spelled,
@@ -129,10 +130,9 @@ class Introspection(Section):
         default=None,
         description="Entry of `issuers` whose tokens it knows; null if there is only one.",
     )
-    cache_seconds: SecondsOrZero = Field(
+    cache_seconds: Annotated[Seconds, Field(ge=1)] = Field(
         default=60,
-        description="Maximum time that an answer is used; a token that is revoked is accepted as long. 0 asks for "
-        "every request.",
+        description="Maximum time that an answer is used, at least 1; a token that is revoked is accepted as long.",
     )
 
     @field_validator("client_secret")

@@ -130,6 +130,17 @@ class Settings(BaseModel):
         return state.disk.local_path or self.storage.root / "state" / "snapshot.sqlite3"
 
     @property
+    def state_file(self) -> Path | None:
+        """The SQLite file that no other adapter may use; None where there is none."""
+        return self.state_path if self.state_persistence.type == "disk" else self.snapshot_path
+
+    @property
+    def state_file_setting(self) -> str:
+        """The name of the setting that chooses another such file."""
+        own = self.state_persistence.disk.local_path is not None
+        return "state_persistence.disk.local_path" if own else "storage.root"
+
+    @property
     def asks_for_plans(self) -> bool:
         """Tell whether the adapter hosts tools, or has stages or code of the user's around the tools of others."""
         anywhere = (

@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import StoreUnavailable
 from adapter.state.listeners import tell_all
 from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store
-from adapter.state.remembered import RememberedRows, RowId
+from adapter.state.remembered import HeardChanges, RememberedRows, RowId
 
 TABLE = "health"
 KEY = "returned"
@@ -65,6 +65,8 @@ class FallbackStore:
         self._retry = retry
         self._now = now
         self._was_open = False
+        self._is_unread = False
+        self._heard = HeardChanges()
         # What writes that seemed to fail have written, if they were done all the same.
         self._attempted: dict[RowId, set[bytes]] = {}
         self._returning: asyncio.Task[None] | None = None
@@ -86,7 +88,9 @@ class FallbackStore:
 
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener. What was known of the row is not served any more."""
-        self._rows.forget(RowId(table, key))
+        place = RowId(table, key)
+        self._heard.add(place)
+        self._rows.forget(place)
 
     def rows_unknown(self) -> None:
         """See StoreListener. The rows stay: words are missed when the store fails, and then they are what is left."""
@@ -116,12 +120,13 @@ class FallbackStore:
 
     async def get(self, table: str, key: str) -> Row | None:
         if self.outage is None:
+            heard = self._heard.number
             try:
                 row = await self._store.get(table, key)
             except StoreUnavailable as error:
                 self._leave(error)
             else:
-                self._know(table, key, row)
+                self._know(table, key, row, heard)
                 return row
         return await self._here().get(table, key)
 
@@ -129,17 +134,19 @@ class FallbackStore:
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
         if self.outage is None:
+            heard = self._heard.number
             try:
                 row = await self._store.put(table, key, value, expected=expected, due=due)
             except StoreUnavailable as error:
                 self._leave(error, Put(table, key, value))
             else:
-                self._know(table, key, row)
+                self._know(table, key, row, heard)
                 return row
         return await self._here().put(table, key, value, expected=expected, due=due)
 
     async def commit(self, changes: Sequence[Change]) -> list[Row]:
         if self.outage is None:
+            heard = self._heard.number
             try:
                 rows = await self._store.commit(changes)
             except StoreUnavailable as error:
@@ -148,7 +155,7 @@ class FallbackStore:
                 written = iter(rows)
                 for change in changes:
                     row = None if isinstance(change, Delete) else next(written)
-                    self._know(change.table, change.key, row)
+                    self._know(change.table, change.key, row, heard)
                 return rows
         return await self._here().commit(changes)
 
@@ -159,7 +166,7 @@ class FallbackStore:
             except StoreUnavailable as error:
                 self._leave(error)
             else:
-                self._know(table, key, None)
+                self._know(table, key, None, self._heard.number)
                 return there
         return await self._here().delete(table, key, expected=expected)
 
@@ -175,12 +182,15 @@ class FallbackStore:
         self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
     ) -> list[Row]:
         if self.outage is None:
+            heard = self._heard.number
             try:
-                return self._known(
-                    table, await self._store.scan(table, group=group, after=after, limit=limit)
-                )
+                rows = await self._store.scan(table, group=group, after=after, limit=limit)
             except StoreUnavailable as error:
                 self._leave(error)
+            else:
+                for row in rows:
+                    self._know(table, row.key, row, heard)
+                return rows
         return await self._here().scan(table, group=group, after=after, limit=limit)
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
@@ -219,16 +229,14 @@ class FallbackStore:
 
     # --- leaving and returning ---------------------------------------------------------------------------------
 
-    def _know(self, table: str, key: str, row: Row | None) -> None:
-        if row is None:
-            self._rows.forget(RowId(table, key))
+    def _know(self, table: str, key: str, row: Row | None, heard: int) -> None:
+        """Remember a row that was read or written when so many changes had been heard of."""
+        place = RowId(table, key)
+        # What was heard since may be of a later change than what was read.
+        if row is None or self._heard.concern(place, heard):
+            self._rows.forget(place)
         else:
             self._rows.know(table, row)
-
-    def _known(self, table: str, rows: list[Row]) -> list[Row]:
-        for row in rows:
-            self._rows.know(table, row)
-        return rows
 
     def _leave(self, error: StoreUnavailable, *changes: Change) -> None:
         self._attempt(changes)
@@ -242,7 +250,9 @@ class FallbackStore:
             why=str(error),
             setting="state_persistence.unavailable_policy",
         )
-        self._returning = asyncio.get_running_loop().create_task(self._return())
+        # One that has just returned may still be reading again; it goes on.
+        if self._returning is None or self._returning.done():
+            self._returning = asyncio.get_running_loop().create_task(self._return())
 
     def _attempt(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -268,12 +278,15 @@ class FallbackStore:
         self._rows.is_away = False
         self._attempted.clear()
         self.outage = None
-        if first or lost:
-            for read_again in self.on_return:
-                await read_again()
-        tell_all(self.listeners, methodcaller("rows_unknown"))
         seconds = round(self._now() - outage.since, 1)
         self._log.warning("the state store is back", after=seconds, lost=dict(lost))
+        # Until all was read, also where the store fails again in the middle of that.
+        self._is_unread = self._is_unread or first or bool(lost)
+        if self._is_unread:
+            for read_again in self.on_return:
+                await read_again()
+            self._is_unread = self.outage is not None
+        tell_all(self.listeners, methodcaller("rows_unknown"))
 
     async def _leave_nothing(self, outage: Outage) -> None:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adapter.rules.access.rate_limit import SlidingWindow
+from adapter.state.due_rows import DueRows
 from adapter.state.port import (
     ABSENT,
     Change,
@@ -34,6 +35,8 @@ class MemoryStore:
         self._spent: dict[tuple[str, int, float], SlidingWindow] = {}
         # Of tables whose groups were counted once: the number of rows of each group.
         self._sizes: dict[str, Counter[str]] = {}
+        # Of tables of which it was asked once what is due.
+        self._dues: dict[str, DueRows] = {}
 
     def __repr__(self) -> str:
         return f"<MemoryStore: {sum(map(len, self._tables.values()))} rows>"
@@ -77,10 +80,12 @@ class MemoryStore:
         return there
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
-        rows = self._rows(table)
+        rows, order = self._rows(table), self._dues.get(table)
         for key, due in dues.items():
             if (row := rows.get(key)) is not None and (row.due is None or row.due < due):
-                rows[key] = replace(row, due=due)
+                rows[key] = row = replace(row, due=due)
+                if order is not None:
+                    order.add(row)
 
     async def scan(
         self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
@@ -94,12 +99,10 @@ class MemoryStore:
         return heapq.nsmallest(limit, above, key=lambda row: row.key)
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        late = (
-            (row.due, row.key, row)
-            for row in self._rows(table).values()
-            if row.due is not None and row.due <= now
-        )
-        return [row for *_, row in heapq.nsmallest(limit, late, key=lambda entry: entry[:2])]
+        rows, order = self._rows(table), self._dues.get(table)
+        if order is None or order.rows is not rows:
+            order = self._dues[table] = DueRows(rows)
+        return order.first(now, limit)
 
     async def count(self, table: str, *, group: str | None = None) -> int:
         return len(self._rows(table)) if group is None else self._size(table, group)
@@ -127,6 +130,8 @@ class MemoryStore:
         if most is not None and self._size(change.table, group_of(change.key)) >= most:
             raise TableFull(f"{change.table} may have {most} rows of a group")
         row = rows[change.key] = Row(change.key, change.value, version + 1, change.due)
+        if (order := self._dues.get(change.table)) is not None:
+            order.add(row)
         if version == ABSENT and change.table in self._sizes:
             self._sizes[change.table][group_of(change.key)] += 1
         return row
@@ -145,6 +150,8 @@ class MemoryStore:
             if change.key not in rows and change.table in self._sizes:
                 self._sizes[change.table][group_of(change.key)] += 1
             rows[change.key] = row
+            if (order := self._dues.get(change.table)) is not None:
+                order.add(row)
         elif rows.pop(change.key, None) is not None and change.table in self._sizes:
             self._shrink(change)
 

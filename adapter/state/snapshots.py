@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
 from adapter.state.memory import MemoryStore
+from adapter.state.paging import every_row
 from adapter.state.port import Change, Delete, Put, Row, group_of
 from adapter.state.remembered import RowId
 from adapter.state.sqlite import SqliteStore
@@ -46,7 +47,7 @@ class SnapshotStore(MemoryStore):
         self._sizes.clear()
         for table in await self._file.tables():
             rows = self._rows(table)
-            async for row in self._stored(table):
+            async for row in every_row(self._file, table):
                 rows[row.key] = row
         self._changed.clear()
         self._copying = asyncio.get_running_loop().create_task(self._copy_always())
@@ -102,13 +103,6 @@ class SnapshotStore(MemoryStore):
                 failing = True
             else:
                 failing = False
-
-    async def _stored(self, table: str) -> AsyncIterator[Row]:
-        after = ""
-        while rows := await self._file.scan(table, after=after):
-            for row in rows:
-                yield row
-            after = rows[-1].key
 
     # --- changes ----------------------------------------------------------------------------------------------
 

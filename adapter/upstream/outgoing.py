@@ -1,4 +1,4 @@
-"""Outgoing HTTP requests that are not the relay's, on aiohttp's client: the few to an issuer of keys.
+"""Outgoing HTTP requests that are not the relay's, on aiohttp's client: the few to issuers of keys and tokens.
 
 Import this module late: an adapter that makes no such request does without the library.
 """

@@ -18,7 +18,8 @@ class ServePlan(NamedTuple):
     """The settings that a supervisor needs, and all of them, pickled, for workers (ReadSettings).
 
     ``grace`` is ``core.shutdown_grace_seconds``. ``programs``: programs of the same user run beside the workers.
-    ``locked`` is the ``storage.root`` that only one adapter may use, "" where nobody looks.
+    ``locked`` is the ``storage.root`` that only one adapter may use, "" where nobody looks; ``state`` the same of the
+    state file.
     """
 
     workers: int
@@ -28,6 +29,7 @@ class ServePlan(NamedTuple):
     log_level: str
     programs: bool
     locked: str
+    state: str
     settings: bytes
 
     @property
@@ -38,6 +40,7 @@ class ServePlan(NamedTuple):
 def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
     """The plan that the settings mean on this machine."""
     core, root = read.settings.core, read.settings.storage.root
+    state = read.settings.state_file
     has_files = any(server.adapters for server in read.settings.servers)
     return ServePlan(
         worker_count(core.workers),
@@ -47,6 +50,7 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
         core.log_level,
         programs,
         str(root.absolute()) if has_files and read.settings.root_lock == "exclusive" else "",
+        "" if state is None else str(state.absolute()),
         pickle.dumps(read._replace(settings=read.settings.for_worker())),
     )
 

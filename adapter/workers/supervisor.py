@@ -17,12 +17,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adapter.state.lock_file import WAIT_SECONDS, StateLock, StateTaken
 from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess
 from adapter.workers.port import open_sockets
 from adapter.workers.rolling import Rolling
 from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan
 from adapter.workers.signals import SignalInbox
-from adapter.workers.storage_lock import WAIT_SECONDS, RootTaken, StorageLock
+from adapter.workers.storage_lock import RootTaken, StorageLock
 
 if TYPE_CHECKING:
     # The log is most of what this process has in memory, and seldom has anything to say.
@@ -68,7 +69,7 @@ class WorkerSupervisor:
         logger: Callable[[], FilteringBoundLogger],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._locks: dict[str, StorageLock] = {}
+        self._locks: dict[str, StorageLock | StateLock] = {}
         self._plan = plan
         self._sockets = sockets
         self._read_again = read_again
@@ -93,8 +94,8 @@ class WorkerSupervisor:
         """Return the exit status: 0 after a stop that was asked for, 1 if no worker can serve."""
         try:
             self._lock(self._plan, WAIT_SECONDS)
-        except RootTaken as taken:
-            self._log().error("the store of files cannot be used", why=str(taken), setting="storage.root")
+        except (RootTaken, StateTaken) as taken:
+            self._log().error(taken.event, why=str(taken), setting=taken.setting)
             return 1
         with self._inbox:
             self._selector.register(self._inbox, selectors.EVENT_READ, self._signalled)
@@ -133,9 +134,14 @@ class WorkerSupervisor:
         return max(0.0, min(times) - self._now()) if times else None
 
     def _lock(self, plan: ServePlan, wait: float) -> None:
-        """Take the lock of the plan's files, and keep it: workers may still use them. Raises RootTaken."""
+        """Take the locks of the plan's files and state, and keep them: workers may still use both.
+
+        Raises RootTaken, StateTaken.
+        """
         if plan.locked and plan.locked not in self._locks:
             self._locks[plan.locked] = StorageLock(Path(plan.locked), wait)
+        if plan.state and plan.state not in self._locks:
+            self._locks[plan.state] = StateLock(Path(plan.state), wait)
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -296,7 +302,7 @@ class WorkerSupervisor:
             sockets = self._sockets
             if plan.address != self._plan.address:
                 sockets = open_sockets(*plan.address)
-        except (PlanRefused, RootTaken) as refused:
+        except (PlanRefused, RootTaken, StateTaken) as refused:
             self._log().error(
                 "the settings cannot be used, workers go on with the old ones", why=str(refused)
             )

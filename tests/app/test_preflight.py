@@ -17,6 +17,7 @@ import pytest
 
 from adapter.app.preflight import obstacles, warnings
 from adapter.settings.root import Settings
+from adapter.state.lock_file import StateLock, StateTaken
 from tests.ports import free_port
 
 ADAPTER = Path(sys.executable).with_name("mcp-adapter")
@@ -226,6 +227,56 @@ def test_a_state_file_in_use(tmp_path: Path, end: str) -> None:
         assert "set another storage.root" in found.why
         other.communicate()
     assert list(warnings(settings)) == []
+
+
+@pytest.mark.parametrize("kind", ["disk", "memory"])
+def test_a_locked_state_file_is_told_at_once(tmp_path: Path, kind: str) -> None:
+    """The start waits for the other adapter to end; also where the file has snapshots of memory."""
+    state = {"type": kind, "disk": {"local_path": str(tmp_path / "own" / "state.sqlite3")}}
+    settings = configured(tmp_path, files=False, state_persistence=state)
+    assert settings.state_file is not None
+    lock = StateLock(settings.state_file, 0)
+    (found,) = warnings(settings)
+    assert found.event == "another adapter uses the state file"
+    assert found.setting == "state_persistence.disk.local_path" and "own/state.sqlite3" in found.why
+    lock.close()
+    assert list(warnings(settings)) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_state_file_is_locked_while_an_adapter_serves(tmp_path: Path, workers: int) -> None:
+    """By the process or by the supervisor of workers, until they have ended."""
+    core = {"workers": workers, "host": "127.0.0.1", "shutdown_grace_seconds": 0}
+    path = configured(tmp_path, port=free_port(), files=False, core=core).state_path
+    command = [str(ADAPTER), "serve", "--config", "config.yaml"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        assert any('"event":"serving"' in line for line in serving.stderr)
+        with pytest.raises(StateTaken):
+            StateLock(path, 0)
+        serving.terminate()
+        serving.stderr.read()
+    assert serving.returncode == 0
+    StateLock(path, 0).close()
+
+
+@pytest.mark.parametrize(("workers", "refreshed"), [(1, False), (1, True), (2, False)])
+def test_a_second_adapter_on_one_state_file_is_refused(tmp_path: Path, workers: int, refreshed: bool) -> None:
+    """Without tools for files, too, and whether it has workers or not: one sentence, nothing is served or deleted."""
+    state = {"type": "disk", "refresh_on_startup": refreshed}
+    core = {"workers": workers, "host": "127.0.0.1"}
+    settings = configured(tmp_path, files=False, state_persistence=state, core=core)
+    lock = StateLock(settings.state_path, 0)
+    settings.state_path.write_text("of the first")
+    status, lines = serve(tmp_path)
+    lock.close()
+    assert status == 1
+    assert [line["event"] for line in lines] == [
+        "another adapter uses the state file",
+        "the state store cannot be used",
+    ]
+    assert "which is for one alone: stop it" in lines[1]["why"]
+    assert settings.state_path.read_text() == "of the first"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")

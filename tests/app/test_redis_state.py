@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,17 +14,7 @@ from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
 from adapter.state.redis.address import RedisAddress, RedisServer
-from tests.hosted.databases import URL_PASSWORD, Missing, Server
-from tests.state.redis import servers
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    try:
-        with servers.single() as server:
-            yield server
-    except Missing as missing:
-        pytest.skip(str(missing))
+from tests.hosted.databases import URL_PASSWORD, Server
 
 
 def settings(**redis: Any) -> Settings:
@@ -115,9 +104,9 @@ def test_other_stores_do_not_load_the_driver() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-async def test_a_store_of_settings_works(server: Server) -> None:
+async def test_a_store_of_settings_works(redis_server: Server) -> None:
     """Rows of a store are there for another one with the same settings, and not for one with another key_base."""
-    url = f"redis://:{URL_PASSWORD}@127.0.0.1:{server.port}/1"
+    url = f"redis://:{URL_PASSWORD}@127.0.0.1:{redis_server.port}/1"
     one, two, other = (build_redis_store(settings(url=url, key_base=base)) for base in ("x", "x", "y"))
     for store in (one, two, other):
         await store.open()
@@ -128,9 +117,9 @@ async def test_a_store_of_settings_works(server: Server) -> None:
         await store.close()
 
 
-async def test_another_database_has_other_rows(server: Server) -> None:
+async def test_another_database_has_other_rows(redis_server: Server) -> None:
     """The number in the URL chooses it, and a number that is none is told."""
-    url = f"redis://:{URL_PASSWORD}@127.0.0.1:{server.port}"
+    url = f"redis://:{URL_PASSWORD}@127.0.0.1:{redis_server.port}"
     three, four, none = (build_redis_store(settings(url=f"{url}/{number}")) for number in (3, 4, 99))
     for store in (three, four):
         await store.open()

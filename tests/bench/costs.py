@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 
 MIB = 1024 * 1024
@@ -71,10 +71,15 @@ class FileResults:
 
     def times_limit(self, kind: str, front: str) -> list[float]:
         """How many times as much CPU as the limit of its kind, round by round."""
-        pairs = zip(
-            self.transfers.get((kind, front), []), self.transfers.get((kind, LIMITS[kind]), []), strict=False
-        )
-        return [own.cpu / least.cpu for own, least in pairs]
+        return [own.cpu / least.cpu for own, least in self._beside_limit(kind, front)]
+
+    def speed_beside_limit(self, kind: str, front: str) -> list[float]:
+        """The share of the speed of the limit of its kind, round by round."""
+        return [own.speed / least.speed for own, least in self._beside_limit(kind, front)]
+
+    def _beside_limit(self, kind: str, front: str) -> Iterator[tuple[Transfer, Transfer]]:
+        own, least = (self.transfers.get((kind, name), []) for name in (front, LIMITS[kind]))
+        return zip(own, least, strict=False)
 
     def as_json(self) -> dict[str, object]:
         """Everything that was measured, by round."""

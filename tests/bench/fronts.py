@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import compileall
 import json
-import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.load import Address, Client, LoadFailed
+from tests.missing import Missing
+from tests.nginx import nginx_argv
 
 ROOT = Path(__file__).parents[2]
 FASTMCP_VENV = ROOT / ".venvs" / "fastmcp"
@@ -61,11 +61,14 @@ def end_tidily_when_terminated() -> None:
 
 
 @asynccontextmanager
-async def upstream_running(place: Path) -> AsyncIterator[int]:
-    """The bench's upstream as its own process; yields its port."""
+async def upstream_running(place: Path, *flags: str) -> AsyncIterator[int]:
+    """The bench's upstream as its own process, with ``flags``; yields its port."""
     with (place / "upstream.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.upstream"], cwd=ROOT, stdout=subprocess.PIPE, stderr=log
+            [sys.executable, "-m", "tests.bench.upstream", *flags],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=log,
         )
     assert process.stdout is not None
     try:
@@ -149,19 +152,6 @@ async def direct(upstream: int, _place: Path) -> AsyncIterator[Running]:
 
 
 NGINX_CONFIG = """\
-{user}
-worker_processes 1;
-daemon off;
-pid {place}/nginx.pid;
-error_log {place}/error.log;
-events {{ worker_connections 16384; }}
-http {{
-    access_log off;
-    client_body_temp_path {place}/body;
-    proxy_temp_path {place}/proxy;
-    fastcgi_temp_path {place}/fastcgi;
-    uwsgi_temp_path {place}/uwsgi;
-    scgi_temp_path {place}/scgi;
     keepalive_requests 1000000;
     upstream bench {{
         server 127.0.0.1:{upstream};
@@ -178,35 +168,22 @@ http {{
             proxy_read_timeout 1h;
         }}
     }}
-}}
 """
 
 
-def nginx_program() -> str | None:
-    """The path of nginx, which Debian keeps off the PATH of most users; None if it is not installed."""
-    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-
-
-def nginx_argv(template: str, place: Path, **values: object) -> list[str]:
-    """Write the configuration that ``template`` is with ``user``, ``place`` and ``values``; how to start it.
-
-    Raises FrontUnavailable.
-    """
-    program = nginx_program()
-    if program is None:
-        raise FrontUnavailable("nginx is not installed (Debian's package is called nginx).")
-    # Started by root, the worker would become a user that may not write below `place`.
-    user = "user root;" if os.geteuid() == 0 else ""
-    config = place / "nginx.conf"
-    config.write_text(template.format(user=user, place=place, **values))
-    return [program, "-c", str(config), "-p", str(place), "-e", str(place / "error.log")]
+def nginx_front_argv(place: Path, http: str, *, connections: int) -> list[str]:
+    """See ``nginx_argv``. Raises FrontUnavailable."""
+    try:
+        return nginx_argv(place, http, connections=connections)
+    except Missing as missing:
+        raise FrontUnavailable(f"{missing}.") from None
 
 
 @asynccontextmanager
 async def nginx(upstream: int, place: Path) -> AsyncIterator[Running]:
     """One worker, nothing buffered, no log, connections to the upstream kept."""
     port = free_port()
-    argv = nginx_argv(NGINX_CONFIG, place, upstream=upstream, port=port)
+    argv = nginx_front_argv(place, NGINX_CONFIG.format(upstream=upstream, port=port), connections=16384)
     async with _proxy(argv, Address(port, "/mcp"), place) as running:
         yield running
 

@@ -26,25 +26,12 @@ from adapter.files.shelf import Shelf
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.state.port import ABSENT
 from adapter.state.sqlite import SqliteStore
-from tests.bench.fronts import START_TIMEOUT, FrontUnavailable, Running, end, free_port, nginx_argv
+from tests.bench.fronts import START_TIMEOUT, FrontUnavailable, Running, end, free_port, nginx_front_argv
 from tests.bench.load import Address
 
 PIECE = 1024 * 1024
 
 CONFIG = """\
-{user}
-worker_processes 1;
-daemon off;
-pid {place}/nginx.pid;
-error_log {place}/error.log;
-events {{ worker_connections 512; }}
-http {{
-    access_log off;
-    client_body_temp_path {place}/body;
-    proxy_temp_path {place}/proxy;
-    fastcgi_temp_path {place}/fastcgi;
-    uwsgi_temp_path {place}/uwsgi;
-    scgi_temp_path {place}/scgi;
     client_max_body_size 0;
     server {{
         listen 127.0.0.1:{port};
@@ -58,7 +45,6 @@ http {{
         location = /stored {{ return 204; }}
         location /files/ {{ alias {files}/; sendfile on; tcp_nopush on; }}
     }}
-}}
 """
 
 
@@ -67,7 +53,7 @@ async def nginx_with_files(place: Path, files: Path) -> AsyncIterator[Running]:
     """One worker that writes the body of a POST to ``/store`` to a file, which is gone with the answer, and sends
     ``/files/NAME`` by sendfile. Nothing is hashed, nothing synced."""
     port = free_port()
-    argv = nginx_argv(CONFIG, place, files=files, port=port)
+    argv = nginx_front_argv(place, CONFIG.format(files=files, port=port), connections=512)
     with (place / "output.log").open("wb") as log:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:

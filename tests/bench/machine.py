@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.bench.fronts import nginx_program
+from tests.missing import Missing
+from tests.nginx import nginx_program
 
 _MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 _NGINX = re.compile(r"nginx/(\S+)")
@@ -56,8 +57,9 @@ def _cpu_model() -> str:
 
 
 def _nginx_version() -> str:
-    program = nginx_program()
-    if program is None:
+    try:
+        program = nginx_program()
+    except Missing:
         return ""
     said = subprocess.run([program, "-v"], capture_output=True, text=True, timeout=10).stderr
     found = _NGINX.search(said)

@@ -39,7 +39,7 @@ FULL = Extent(
     idle=2000,
     held=300,
     files=files.FULL,
-    sizes=Sizes(3, connections=(1, 8, 100, 1000), tools=(1000, 10_000), sessions=100_000, streams=5000),
+    sizes=Sizes(3, connections=(1, 8, 100, 1000), tools=(50, 1000, 10_000), sessions=100_000, streams=5000),
 )
 QUICK = Extent(
     rounds=1,

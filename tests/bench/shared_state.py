@@ -35,8 +35,8 @@ from tests.bench.fronts import (
 from tests.bench.load import Address, Client
 from tests.bench.report import table
 from tests.bench.scenarios import SCENARIOS, Scenario, measure
-from tests.e2e.provision import Missing
 from tests.e2e.replicas import redis_argv
+from tests.missing import Missing
 
 WORKERS = 2
 MEMORY, SQLITE, REDIS = "memory", "SQLite", "Redis"
@@ -185,10 +185,10 @@ async def _fronts(stack: AsyncExitStack, place: Path) -> tuple[dict[str, Running
 
 @asynccontextmanager
 async def adapter_on(
-    state: dict[str, Any], upstream: int, place: Path, workers: int = 1
+    state: dict[str, Any], upstream: int, place: Path, workers: int = 1, bearer: str = ""
 ) -> AsyncIterator[Running]:
-    """The adapter as it is deployed, with this state."""
-    address = Address(free_port(), "/mcp/bench", secrets.token_hex(16))
+    """The adapter as it is deployed, with this state; ``bearer`` is its token, by default one that nobody else has."""
+    address = Address(free_port(), "/mcp/bench", bearer or secrets.token_hex(16))
     settings: dict[str, Any] = adapter_settings(upstream, address.port, address.bearer, place)
     settings["state_persistence"] = state
     if workers > 1:

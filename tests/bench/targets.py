@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
 from tests.bench.costs import ADAPTER, DOWN, MANY, ONE, Transfer
 from tests.bench.memory import Memory
-from tests.bench.results import BARE, SUBJECT, Results
+from tests.bench.results import BARE, BASELINE, SUBJECT, Results
 
 Read = Callable[[Results], list[float]]
 KIB, MIB = 1024, 1024 * 1024
@@ -71,6 +71,14 @@ def _longest_wait(results: Results) -> list[float]:
     return results.figures.of(tool_lists.PART, tool_lists.wait(10_000), tool_lists.GUARDING)
 
 
+def _guarded_list(results: Results) -> list[float]:
+    return results.figures.times(tool_lists.PART, tool_lists.warm(50), tool_lists.GUARDING, BASELINE)
+
+
+def _upload_speed(results: Results) -> list[float]:
+    return results.files.speed_beside_limit(ONE, ADAPTER)
+
+
 def _begun(measure: str, unit: float) -> Read:
     return lambda results: [value / unit for value in results.figures.of(starts.PART, measure, SUBJECT)]
 
@@ -110,9 +118,11 @@ TARGETS = (
     Target(
         "10", "upload, speed", "MiB/s", 0, 450, _transfer(ONE, lambda transfer: transfer.speed), at_least=True
     ),
+    Target("10", "the same", "× copy and hash", 0.8, 0.8, _upload_speed, at_least=True),
     Target("10", "RSS above rest, one upload", "MiB", 16, 16, _transfer(ONE, _memory_of)),
     Target("10", "RSS above rest, uploads at once", "MiB", 16, 16, _transfer(MANY, _memory_of)),
     Target("11", "download", "CPU s/GiB", 0.7, 0.35, _transfer(DOWN, lambda transfer: transfer.cpu)),
+    Target("11", "the same", "× nginx", 1.2, 1.2, lambda results: results.files.times_limit(DOWN, ADAPTER)),
     Target(
         "–",
         "handle in, artifact out",
@@ -123,6 +133,7 @@ TARGETS = (
     ),
     Target("14", "call over 1,000 connections", "× over 1", 1.3, 1.1, _growth(1000, 1)),
     Target("14", "the same", "× over 8", 1.3, 1.1, _growth(1000, 8)),
+    Target("15", "list of 50, all policies of tools", "× nginx", 3, 2, _guarded_list),
     Target("15", "wait for a first list of 10,000", "ms", 50, 10, _longest_wait),
     Target("16", "start, 100,000 sessions stored", "CPU s", 1, 1, _start),
     Target("16", "RSS after it", "× none stored", 1.1, 1.05, _beside_sessions(stored_sessions.MEMORY)),

@@ -14,7 +14,7 @@ import pytest
 from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
 from tests.bench.console import HEAVIEST
 from tests.bench.console import ROWS as CALLED_BOTH_WAYS
-from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, ONE, CallCosts, FileResults, Transfer
+from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, NGINX, ONE, CallCosts, FileResults, Transfer
 from tests.bench.instructions import why_unreadable
 from tests.bench.machine import Machine
 from tests.bench.process import tree
@@ -139,6 +139,35 @@ def test_a_quick_run_of_shared_state_prints_every_row() -> None:
 
 
 @pytest.mark.e2e
+def test_a_quick_run_of_sessions_that_ended_elsewhere(replicas_programs: None, tmp_path: Path) -> None:
+    """Each session is 404 at the other adapter, whether that hears of its end or not, and both bounds are shown."""
+    measured = tmp_path / "measured.json"
+
+    ran = run_bench("tests.bench.ended_elsewhere", "--quick", "--json", str(measured))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "the replica hears of it" in ran.stdout and "it cannot hear" in ran.stdout
+    found = orjson.loads(measured.read_bytes())
+    assert all(len(found[kind]) == 3 and min(found[kind]) > 0 for kind in ("heard", "unheard"))
+
+
+@pytest.mark.e2e
+def test_a_quick_run_of_stored_sessions_prints_every_row() -> None:
+    """The start, the memory and a call beside an adapter without sessions."""
+    ran = run_bench("tests.bench.million_sessions", "--quick", "--sessions", "200", "--rounds", "1")
+
+    assert ran.returncode == 0, ran.stderr
+    head, _, *rows = ran.stdout.splitlines()
+    assert head.split() == ["200", "stored", "sessions", "median", "at", "most"]
+    assert [row.partition("  ")[0] for row in rows] == [
+        "start, CPU s",
+        "start, × none stored",
+        "RSS after the start, × none stored",
+        "call, × none stored",
+    ]
+
+
+@pytest.mark.e2e
 def test_a_quick_run_of_the_tool_api_prints_every_row(tmp_path: Path) -> None:
     """Both entrances answer for every tool, and the page has a weight."""
     measured = tmp_path / "measured.json"
@@ -176,9 +205,34 @@ def test_what_files_cost_is_seen_beside_the_least_they_can() -> None:
     costs = CallCosts(piped=100, taking=180, giving=400, finding=50, capturing=250, row=30)
 
     assert files.times_limit(ONE, ADAPTER) == [1.5, 2.0]
-    assert files.times_limit(DOWN, ADAPTER) == []
+    assert files.speed_beside_limit(ONE, ADAPTER) == [500 / 900, 500 / 900]
+    assert files.times_limit(DOWN, ADAPTER) == files.speed_beside_limit(DOWN, ADAPTER) == []
     assert files.of(ONE, COPY_HASH, lambda transfer: transfer.memory) == []
     assert (costs.both, costs.bound) == (480, 530)
+
+
+def test_targets_of_files_and_lists_read_ratios_of_a_round() -> None:
+    """An upload beside the copy, a download and a guarded list of 50 beside nginx; nothing where one is missing."""
+    results = Results({})
+    rows = {
+        measure: next(row for row in TARGETS if row.number == number and row.unit == unit)
+        for measure, number, unit in (
+            ("upload", "10", "× copy and hash"),
+            ("download", "11", "× nginx"),
+            ("list", "15", "× nginx"),
+        )
+    }
+    assert all(row.read(results) == [] for row in rows.values())
+    results.files.add(ONE, ADAPTER, Transfer(2.0, 400.0))
+    results.files.add(ONE, COPY_HASH, Transfer(1.0, 500.0))
+    results.files.add(DOWN, ADAPTER, Transfer(0.6, 900.0))
+    results.files.add(DOWN, NGINX, Transfer(0.5, 950.0))
+    warm = tool_lists.warm(50)
+    results.figures.add(tool_lists.PART, warm, tool_lists.GUARDING, 250.0)
+    results.figures.add(tool_lists.PART, warm, "nginx", 100.0)
+    found = {measure: row.read(results)[0] for measure, row in rows.items()}
+    assert found == {"upload": 0.8, "download": 1.2, "list": 2.5}
+    assert {row.verdict(found[measure]) for measure, row in rows.items()} == {"goal", "must"}
 
 
 def test_a_percentile_is_one_of_the_values() -> None:

@@ -40,10 +40,18 @@ def _said(text: object) -> bytes:
     return orjson.dumps({"content": [{"type": "text", "text": str(text)}]})
 
 
-class Sessions:
-    """Counts the upstream sessions that exist and those there ever were, and connections."""
+LASTING = "--lasting"
+"""The flag of an upstream that serves sessions after their end too."""
 
-    def __init__(self) -> None:
+
+class Sessions:
+    """Counts the upstream sessions that exist and those there ever were, and connections.
+
+    ``lasting`` ones are served after their end too.
+    """
+
+    def __init__(self, *, lasting: bool = False) -> None:
+        self.lasting = lasting
         self.open: set[str] = set()
         self.minted = 0
         self.streams = 0
@@ -133,7 +141,8 @@ class UpstreamConnection(asyncio.Protocol):
         elif method == b"GET":
             self._hold()
         elif method == b"DELETE":
-            self._sessions.open.discard(session)
+            if not self._sessions.lasting:
+                self._sessions.open.discard(session)
             self._write(response("200 OK"))
         else:
             self._write(response("405 Method Not Allowed"))
@@ -212,9 +221,9 @@ class UpstreamConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(pause, self._send_next, chunks, position + 1, pause)
 
 
-async def serve() -> None:
+async def serve(*, lasting: bool) -> None:
     """Serve on a free port of the loopback interface, until the process is ended."""
-    sessions = Sessions()
+    sessions = Sessions(lasting=lasting)
     server = await asyncio.get_running_loop().create_server(
         lambda: UpstreamConnection(sessions), "127.0.0.1", 0, backlog=1024
     )
@@ -224,4 +233,4 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve())
+    uvloop.run(serve(lasting=LASTING in sys.argv[1:]))

@@ -10,18 +10,15 @@ import pytest
 import yaml
 
 from tests.commands.running import mcp_adapter
-from tests.hosted.databases import PASSWORD, URL_PASSWORD, Missing, Server
+from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server
 from tests.ports import free_port
 from tests.state.redis import servers
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    try:
-        with servers.single("--maxmemory-policy", "allkeys-lru") as server:
-            yield server
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with servers.single("--maxmemory-policy", "allkeys-lru") as server:
+        yield server
 
 
 def configure(place: Path, url: str) -> None:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from tests.e2e import provision
 from tests.e2e.processes import server
 from tests.e2e.replicas import serving
+from tests.missing import Missing
 
 REVISIONS = ("2025-11-25", "2026-07-28")
 SUITE_TIMEOUT = 120.0
@@ -151,7 +152,7 @@ def main() -> int:
         parser.error("--replicas and --workers cannot be combined")
     try:
         provision.node()
-    except provision.Missing as missing:
+    except Missing as missing:
         print(f"conformance: {missing}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="conformance-") as place:

@@ -3,74 +3,54 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from tests.e2e import provision
-from tests.e2e.balancer import nginx
 from tests.e2e.disks import IN_NAMESPACE
-from tests.e2e.replicas import redis_server
-
-T = TypeVar("T")
-
-
-def _or_skip(get: Callable[[], T]) -> T:
-    try:
-        return get()
-    except provision.Missing as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
 def node() -> Path:
     """Node 22, with the npm packages of the end-to-end tests installed."""
-    return _or_skip(provision.node)
+    return provision.node()
 
 
 @pytest.fixture(scope="session")
 def server_packages() -> Path:
     """The npm packages of servers over stdio."""
-    return _or_skip(provision.server_packages)
+    return provision.server_packages()
 
 
 @pytest.fixture(scope="session")
 def servers_python() -> Path:
     """A Python with servers over stdio."""
-    return _or_skip(lambda: provision.venv("servers"))
+    return provision.venv("servers")
 
 
 @pytest.fixture(scope="session")
 def mcp1_python() -> Path:
     """A Python with the SDK 1.x."""
-    return _or_skip(lambda: provision.venv("mcp1"))
+    return provision.venv("mcp1")
 
 
 @pytest.fixture(scope="session")
 def fastmcp4_python() -> Path:
     """A Python with FastMCP 4."""
-    return _or_skip(lambda: provision.venv("fastmcp4"))
+    return provision.venv("fastmcp4")
 
 
 @pytest.fixture(scope="session")
 def schemathesis_python() -> Path:
     """A Python with Schemathesis."""
-    return _or_skip(lambda: provision.venv("schemathesis"))
+    return provision.venv("schemathesis")
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Path:
     """The browser of the system."""
-    return _or_skip(provision.chromium)
-
-
-@pytest.fixture(scope="session")
-def replicas_programs() -> None:
-    """nginx and Redis, without which there are no replicas."""
-    _or_skip(nginx)
-    _or_skip(redis_server)
+    return provision.chromium()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from tests.e2e.console_backend import Backend, serving
-from tests.e2e.provision import ROOT, Missing, chromium, node, packages
+from tests.e2e.provision import ROOT, chromium, node, packages
+from tests.missing import Missing
 
 IMAGES = ROOT / "docs" / "images"
 SCRIPT = Path(__file__).parent / "console" / "screenshots.mjs"

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.missing import Missing
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NPM = ROOT / ".cache" / "npm"
@@ -23,10 +25,6 @@ VENVS = ROOT / ".venvs"
 VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis", "servers")
 INSTALL_TIMEOUT = 300.0
 """Seconds one installation may take."""
-
-
-class Missing(Exception):
-    """Something that cannot be had on this machine; the text names it and is fit for a test's skip."""
 
 
 def node() -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.e2e.balancer import balancer_argv
 from tests.e2e.processes import Adapter, Running, adapter, listens, start
-from tests.e2e.provision import Missing
+from tests.missing import Missing
 from tests.ports import free_port
 
 
@@ -27,7 +27,7 @@ class Serving:
         return f"{self.base}{self.mount}"
 
 
-def redis_server() -> str:
+def redis_program() -> str:
     """The path of redis-server. Raises Missing."""
     program = shutil.which("redis-server")
     if program is None:
@@ -41,7 +41,7 @@ def redis_argv(port: int, place: Path) -> list[str]:
     Raises Missing.
     """
     durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
-    return [redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place), *durable]
+    return [redis_program(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place), *durable]
 
 
 @asynccontextmanager

@@ -105,6 +105,20 @@ def test_the_servers_of_the_settings_with_their_token(tmp_path: Path) -> None:
     assert unknown.returncode == 2 and "no server has the id three; there are one, two" in unknown.stderr
 
 
+def test_where_people_sign_in_no_token_is_written(tmp_path: Path) -> None:
+    """Clients find out where by themselves; a variable that is named holds an access token."""
+    auth = {"oauth": {"issuers": [{"issuer": "http://localhost:9"}]}}
+    settings = {**yaml.safe_load(SETTINGS), "core": {"public_base_url": "http://localhost", "auth": auth}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
+    for server, arguments in (("one", ()), ("two", ("--token-variable", "MINE"))):
+        ran = install(tmp_path, "codex", "--config", "config.yaml", "--server", server, *arguments, "--yes")
+        assert ran.returncode == 0, ran.stderr
+    assert tomllib.loads((tmp_path / ".codex/config.toml").read_text())["mcp_servers"] == {
+        "one": {"url": "http://localhost/mcp/one"},
+        "two": {"url": "http://localhost/second", "bearer_token_env_var": "MINE"},
+    }
+
+
 def test_nothing_is_written_unasked(tmp_path: Path) -> None:
     """Neither with ``--print``, nor where nobody can be asked, nor over a file with comments."""
     shown = install(tmp_path, "vscode", "--url", URL, "--print")

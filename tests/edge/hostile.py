@@ -230,6 +230,7 @@ class Scene:
         # What has just changed is not old yet, by the clock of the file system.
         async with asyncio.timeout(5):
             while left := self.on_disk() - await self.recorded():
+                await self.front.app.core.files.tidy_own()
                 await self.front.app.core.files.tidy()
                 await asyncio.sleep(0.01)
         return left

@@ -126,6 +126,18 @@ async def site(place: Path, server: dict[str, Any] | None = None, **more: Any) -
         await found.stop_all()
 
 
+@contextlib.asynccontextmanager
+async def two_replicas(
+    place: Path, server: dict[str, Any] | None = None, **more: Any
+) -> AsyncIterator[tuple[Site, Replica, Replica, RawClient]]:
+    """A site with the replicas a and b, and a client of a with a session; all else as for ``site``."""
+    async with site(place, server, **more) as found:
+        a, b = await found.start("a"), await found.start("b")
+        async with a.client() as first:
+            await first.initialize()
+            yield found, a, b, first
+
+
 # --- messages ---------------------------------------------------------------------------------------------------
 
 

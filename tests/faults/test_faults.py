@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.balancer import nginx
-from tests.e2e.provision import Missing
-from tests.e2e.replicas import redis_server
 from tests.faults.run import run
 from tests.faults.topology import Shape
 
@@ -26,19 +23,11 @@ def seed() -> int:
     return 15 if os.environ.get("CI", "").lower() == "true" else random.SystemRandom().randrange(1 << 32)
 
 
-@pytest.fixture
-def programs() -> None:
-    """nginx and Redis."""
-    try:
-        nginx()
-        redis_server()
-    except Missing as missing:
-        pytest.skip(str(missing))
-
-
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients of the SDK leave connections that broke
 @pytest.mark.parametrize("shape", FAULTS, ids=str)
-async def test_every_promise_is_kept(shape: Shape, programs: None, seed: int, tmp_path: Path) -> None:
+async def test_every_promise_is_kept(
+    shape: Shape, replicas_programs: None, seed: int, tmp_path: Path
+) -> None:
     """Killed, paused and cut off at any moment, the adapter loses nothing, runs nothing twice and mixes nothing up."""
     verdict = await run(shape, FAULTS[shape], seed, tmp_path)
     assert len(verdict.history.faults) == FAULTS[shape]

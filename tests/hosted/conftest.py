@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,29 +10,25 @@ from tests.hosted import databases
 from tests.hosted.databases import Server
 
 
-def _or_skip(serving: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
-    try:
-        with serving() as server:
-            yield server
-    except databases.Missing as missing:
-        pytest.skip(str(missing))
-
-
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    yield from _or_skip(databases.postgres)
+    with databases.postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
-    yield from _or_skip(databases.mariadb)
+    with databases.mariadb() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[Server]:
-    yield from _or_skip(databases.redis)
+    with databases.redis() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mongodb() -> Iterator[Server]:
-    yield from _or_skip(databases.mongodb)
+    with databases.mongodb() as server:
+        yield server

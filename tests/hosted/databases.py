@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests import reaper
+from tests.missing import Missing
 from tests.ports import free_port
 
 START_TIMEOUT = 60.0
@@ -29,10 +30,6 @@ START_TIMEOUT = 60.0
 STOP_TIMEOUT = 15.0
 PASSWORD = "it's p@ss/word"  # needs quoting in a URL and in SQL
 URL_PASSWORD = "it%27s%20p%40ss%2Fword"
-
-
-class Missing(Exception):
-    """A server's program is not on this machine."""
 
 
 def program(name: str, *, patterns: tuple[str, ...] = ()) -> Path:

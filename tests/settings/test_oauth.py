@@ -129,6 +129,7 @@ def test_an_issuer_that_cannot_be_meant_is_refused(file: Path, entry: dict[str, 
             {"leeway_seconds": 301},
             "core.auth.oauth.leeway_seconds: input should be less than or equal to 300",
         ),
+        ({"introspection": {**ENDPOINT, "cache_seconds": 0}}, "cache_seconds: input should be greater than"),
         ({"introspection": {**ENDPOINT, "client_secret": " "}}, "client_secret: must not be empty"),
         ({"introspection": {**ENDPOINT, "url": "http://login.example"}}, "url: must begin with https://"),
         (

@@ -6,25 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hosted.databases import Missing, Server
+from tests.hosted.databases import Server
 from tests.state.redis import servers
 
 
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[list[Server]]:
+def redis_single(redis_server: Server) -> list[Server]:
     """One server."""
-    try:
-        with servers.single() as server:
-            yield [server]
-    except Missing as missing:
-        pytest.skip(str(missing))
+    return [redis_server]
 
 
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[list[Server]]:
     """Three servers that are a cluster."""
-    try:
-        with servers.cluster() as nodes:
-            yield nodes
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with servers.cluster() as nodes:
+        yield nodes

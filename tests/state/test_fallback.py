@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import methodcaller
 
 import pytest
 import structlog
@@ -14,8 +15,8 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import StoreUnavailable
 from adapter.state.fallback import KEY, FallbackStore
 from adapter.state.memory import MemoryStore
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Delete, Put
-from adapter.state.remembered import LOCAL, RememberedRows
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Delete, Put, Row
+from adapter.state.remembered import LOCAL, HeardChanges, RememberedRows, RowId
 from adapter.state.watched import WatchedStore
 from tests.state.shared import ReplicaStore, SharedMemory
 
@@ -55,6 +56,31 @@ class AwayStore(ReplicaStore):
         if self.down:
             raise StoreUnavailable()
         await super().open()
+
+
+class SlowStore(AwayStore):
+    """What it reads is on its way for as long as ``on_its_way`` takes."""
+
+    async def get(self, table: str, key: str) -> Row | None:
+        """See Store."""
+        row = await super().get(table, key)
+        await self.on_its_way(key)
+        return row
+
+    async def scan(
+        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
+    ) -> list[Row]:
+        """See Store."""
+        rows = await super().scan(table, group=group, after=after, limit=limit)
+        await self.on_its_way(rows[-1].key)
+        return rows
+
+    async def on_its_way(self, key: str) -> None:
+        """Another replica writes the row meanwhile, and its word is heard."""
+        await self._memory.rows.put("t", key, b"new")
+        self._memory.replicas[0]._tell_others(methodcaller("row_changed", "t", key))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
 
 class Process:
@@ -362,3 +388,72 @@ async def test_what_was_perhaps_made_in_the_store_is_taken_back_there() -> None:
         await process.store.delete("nonces", "n")
         await process.back()
         assert await process.shared.rows.get("nonces", "n") is None
+
+
+@pytest.mark.parametrize("reads", ["get", "scan"])
+async def test_read_that_a_change_has_overtaken_is_not_remembered(reads: str) -> None:
+    """The word of the change was there before the row as it was; what came with it is known."""
+    shared = SharedMemory()
+    other, inner = shared.replica(), SlowStore(shared)
+    store = FallbackStore(inner, logger(LogCapture()), retry=3600.0)
+    await store.open()
+    for key in ("a", "b"):
+        await other.put("t", key, b"old")
+    if reads == "get":
+        assert await store.get("t", "b") is not None
+    else:
+        assert [row.value for row in await store.scan("t")] == [b"old", b"old"]
+    inner.down = True
+    assert await store.get("t", "b") is None
+    assert (await store.get("t", "a") is not None) == (reads == "scan")
+    await store.close()
+
+
+def test_changes_are_looked_through_up_to_a_bound() -> None:
+    """Where more came in while a row was read, any of them may have been of it."""
+    heard = HeardChanges(most=2)
+    heard.add(RowId("t", "a"))
+    begun = heard.number
+    assert not heard.concern(RowId("t", "a"), begun)
+    heard.add(RowId("t", "b"))
+    heard.add(RowId("t", "c"))
+    assert heard.concern(RowId("t", "b"), begun) and heard.concern(RowId("t", "c"), begun)
+    assert not heard.concern(RowId("t", "a"), begun) and not heard.concern(RowId("u", "b"), begun)
+    heard.add(RowId("t", "c"))
+    assert heard.concern(RowId("t", "a"), begun) and repr(heard) == "<HeardChanges: 4>"
+
+
+async def test_store_that_fails_again_while_it_returns_is_returned_to_once() -> None:
+    """What was to be read again is, when the store is back for the second time; a stop leaves nothing running."""
+    shared = SharedMemory()
+    process = Process(shared)
+    reads = 0
+    failed, done = asyncio.Event(), asyncio.Event()
+
+    async def read_again() -> None:
+        nonlocal reads
+        reads += 1
+        if reads == 1:
+            process.inner.down = True
+            await process.store.get("t", "a")
+            failed.set()
+            # Longer than a second attempt to return takes.
+            for _ in range(3):
+                await asyncio.sleep(SOON)
+            raise StoreUnavailable()
+        done.set()
+
+    process.store.on_return.append(read_again)
+    process.inner.down = True
+    await process.store.open()
+    process.inner.down = False
+    async with asyncio.timeout(10):
+        await failed.wait()
+        process.inner.down = False
+        await done.wait()
+        await process.listener.back.wait()
+    assert (reads, process.store.outage) == (2, None)
+    events = [entry["event"] for entry in process.log.entries]
+    assert events == ["the state store failed; going on in memory", "the state store is back"] * 2
+    await process.store.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -44,7 +44,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         case "sqlite without a log":
             store = SqliteStore(path, wal=False)
         case kind:
-            nodes = request.getfixturevalue("redis_server" if kind == "redis" else "redis_cluster")
+            nodes = request.getfixturevalue("redis_single" if kind == "redis" else "redis_cluster")
             store = RedisStore(dialer(nodes), Layout(f"test:{secrets.token_hex(8)}", 7))
     await store.open()
     yield store

@@ -8,7 +8,7 @@ from adapter.workers.fleet import WorkerProcess
 from adapter.workers.rolling import MOST_FAILURES, Rolling
 from adapter.workers.serve_plan import ServePlan
 
-PLAN = ServePlan(2, "127.0.0.1", 80, 10, "info", False, "", b"")
+PLAN = ServePlan(2, "127.0.0.1", 80, 10, "info", False, "", "", b"")
 
 
 def begun(number: int) -> Rolling:

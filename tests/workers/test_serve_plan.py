@@ -41,6 +41,7 @@ def test_a_plan_comes_back_whole() -> None:
     """The supervisor's own values, and all settings for workers."""
     plan = PlanReading(read_plan, nothing).result()
     assert plan[:7] == (3, "127.0.0.1", 80, 7, "error", False, "")
+    assert plan.state == str(Path("data/state/adapter.sqlite3").absolute())
     assert plan.address == ("127.0.0.1", 80)
     assert pickle.loads(plan.settings).settings.servers[0].id == "one"
 

@@ -1,1 +1,1 @@
-"""The parts of access, wired: what people have authorized at upstreams."""
+"""The parts of access, wired: credentials for upstreams, and what people have authorized there."""

@@ -138,10 +138,9 @@ def _credentials(settings: Settings, options: ExaminationOptions) -> tuple[dict[
     token = next((each.get_secret_value() for each in secrets if each is not None), None)
     if token is not None:
         return authorization(token), None
+    held = "only digests of tokens" if auth.has_static_tokens else "no token, only issuers of tokens"
     return {}, warning(
-        "servers",
-        "not looked at: the settings hold only digests of tokens.",
-        "Pass --token, or set MCP_ADAPTER_TOKEN.",
+        "servers", f"not looked at: the settings hold {held}.", "Pass --token, or set MCP_ADAPTER_TOKEN."
     )
 
 

@@ -24,6 +24,7 @@ from adapter.relay.replies import LIST, is_response
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.stages import Call, CallOrigin, Stages, StageTable, finish, walk_response
 from adapter.rules.access.principals import Scope
+from adapter.state.paging import delete_overdue
 from adapter.state.port import Store
 from adapter.wire.envelope import Envelope, answers, dump, read_envelope
 
@@ -150,9 +151,7 @@ class DeferredAnswers:
 
     async def expire(self) -> None:
         """Delete what was not asked for again in time, also where its session has ended. Raises StoreUnavailable."""
-        while rows := await self._store.overdue(TABLE, self._clock()):
-            for row in rows:
-                await self._store.delete(TABLE, row.key)
+        await delete_overdue(self._store, TABLE, self._clock())
 
     async def forget_expired(self) -> None:
         """Let go of what this process holds, and what was not asked for again in time."""

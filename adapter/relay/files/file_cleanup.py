@@ -13,6 +13,7 @@ from adapter.relay.files.incoming_files import FilePlaces
 from adapter.relay.files.replica_leases import LEASE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, Place, decode, record_key
+from adapter.state.paging import every_row
 from adapter.state.port import Row, Store
 
 PAGES = 20
@@ -139,12 +140,7 @@ class _Known:
         return False
 
     async def _keys(self, scope_id: str) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        after = ""
-        while rows := await self._store.scan(TABLE, group=scope_id, after=after):
-            found |= {row.key: row.value for row in rows}
-            after = rows[-1].key
-        return found
+        return {row.key: row.value async for row in every_row(self._store, TABLE, scope_id)}
 
 
 def _names(value: bytes, place: Place) -> bool:

@@ -171,9 +171,10 @@ class FileRegistry:
         Raises StoreUnavailable, StorageFailed.
         """
         await self.know(scope_id)
-        record = self._index.find(scope_id, kind, file_id)
         if self._scopes.is_shared:
             record = await self._found_elsewhere(scope_id, kind, file_id)
+        else:
+            record = self._index.find(scope_id, kind, file_id)
         if record is not None:
             self._index.touch(record)
         return record
@@ -350,15 +351,18 @@ class FileRegistry:
         """Drop files whose time is over. Raises StoreUnavailable."""
         await self._transactions.put_out_expired()
 
-    async def tidy(self, gone: Callable[[Scope], Awaitable[bool]] | None = None) -> None:
-        """Write down last accesses, and remove expired files, files of scopes that are ``gone``, and files that no
-        record knows. Raises StoreUnavailable, StorageFailed.
-        """
+    async def tidy_own(self) -> None:
+        """Write down last accesses, and forget the scopes that are not used here. Raises StoreUnavailable."""
         await self.write_last_access()
+        self._scopes.drop_unused()
+
+    async def tidy(self, gone: Callable[[Scope], Awaitable[bool]] | None = None) -> None:
+        """Remove expired files, files of scopes that are ``gone``, and files that no record knows. One replica does
+        that for all. Raises StoreUnavailable, StorageFailed.
+        """
         await self.expire()
         if gone is not None:
             await self._cleanup.drop_gone(gone, self.drop_scope)
-        self._scopes.drop_unused()
         if self._limits.sweep_grace is not None:
             await self._cleanup.sweep(self._limits.sweep_grace)
 

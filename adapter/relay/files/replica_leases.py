@@ -1,7 +1,7 @@
 """The leases of replicas that share files: who lives, judged without the clock of any other machine.
 
-Each replica writes its row again and again. Another one takes it for ended when the row is gone, or when its version
-has not changed for the length of a lease by that other one's own clock.
+Each replica writes its row again and again. Another one takes it for ended when the row is gone, or when it has not
+changed for the length of a lease by that other one's own clock; see Sightings.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import orjson
 
+from adapter.rules.access.sightings import Sightings
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store
 
 TABLE = "file_replicas"
@@ -22,8 +24,8 @@ RENEWAL = 5.0
 LEASE = 20.0
 """Seconds without a write after which a replica counts as ended."""
 
-LONGEST_GAP = LEASE / 2
-"""Seconds between two looks at the leases after which what was seen before the gap tells nothing."""
+LOOKS = 3
+"""Looks at a row without a change after which its replica may count as ended."""
 
 MOST_ENDED = 1000
 """Ended replicas that are remembered. One that was forgotten is looked for again where a file names it."""
@@ -67,13 +69,12 @@ class ReplicaLeases:
         self._lost = lost
         self._version = ABSENT
         self._renewed = float("-inf")
-        self._seen: dict[str, tuple[int, float]] = {}
-        self._looked = float("-inf")
+        self._sightings = Sightings[LeaseRow](LOOKS, LEASE)
         self._asked: set[str] = set()
         self._ended: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<ReplicaLeases: {self._key}, {len(self._seen)} replicas seen>"
+        return f"<ReplicaLeases: {self._key}, {len(self._sightings)} replicas seen>"
 
     # --- one's own --------------------------------------------------------------------------------------------
 
@@ -128,47 +129,28 @@ class ReplicaLeases:
             return False
         if key in self._ended:
             return True
-        seen = self._seen.get(key)
-        if seen is None:
+        if self._sightings.get(key) is None:
             self._asked.add(key)
             return False
-        return self._is_over(seen[1])
-
-    def _is_over(self, since: float) -> bool:
-        """Tell whether a row had not changed since then for the length of a lease, when it was looked at last.
-
-        Time without a look does not count: nobody could renew a lease while the store was away.
-        """
-        return self._looked - since >= LEASE
+        return self._sightings.is_silent(key)
 
     async def watch(self) -> dict[str, LeaseRow]:
         """Look at the rows of all replicas: those of the living, this one included. Raises StoreUnavailable."""
-        missed = self._asked | self._seen.keys()
+        # One that is asked for from now on may be about to write its row.
+        missed = set(self._asked)
         rows = await self.rows()
-        now = self.now()
-        # After a gap, of the store or of this process, the others have time for a write of their own.
-        before = self._seen if now - self._looked <= LONGEST_GAP else {}
-        self._looked = now
-        self._seen = {
-            key: known
-            if (known := before.get(key)) is not None and known[0] == row.version
-            else (row.version, now)
-            for key, row in rows.items()
-        }
-        # One that was known before its row was found missing has ended; a new one may be about to write its row.
-        self._ended = (self._ended if len(self._ended) < MOST_ENDED else set()) | missed
+        silent, gone = self._sightings.look(rows, self.now())
+        self._ended = (self._ended if len(self._ended) < MOST_ENDED else set()) | missed.union(gone)
         self._ended -= rows.keys()
         self._asked -= missed
-        return {
-            key: row for key, row in rows.items() if key == self._key or not self._is_over(self._seen[key][1])
-        }
+        return {key: row for key, row in rows.items() if key == self._key or key not in silent}
 
     def dead(self) -> list[Delete]:
         """What deletes the rows of the replicas that have ended."""
         return [
-            Delete(TABLE, key, expected=version)
-            for key, (version, since) in self._seen.items()
-            if self._is_over(since) and key != self._key
+            Delete(TABLE, key, expected=seen.found.version)
+            for key, seen in self._sightings.all().items()
+            if self._sightings.is_silent(key) and key != self._key
         ]
 
     def is_first(self, living: dict[str, LeaseRow]) -> bool:
@@ -177,12 +159,9 @@ class ReplicaLeases:
 
     async def rows(self) -> dict[str, LeaseRow]:
         """The rows of all replicas, also of those that have ended. Raises StoreUnavailable."""
-        found: dict[str, LeaseRow] = {}
-        after = ""
-        while rows := await self._store.scan(TABLE, group=GROUP, after=after):
-            found |= {row.key: LeaseRow(row.version, _state(row)) for row in rows}
-            after = rows[-1].key
-        return found
+        return {
+            row.key: LeaseRow(row.version, _state(row)) async for row in every_row(self._store, TABLE, GROUP)
+        }
 
 
 def _state(row: Row) -> LeaseState:

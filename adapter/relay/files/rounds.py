@@ -31,6 +31,7 @@ from adapter.rules.calls.rounds import (
 )
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.redaction import Redaction
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, Delete, Row, Store
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Replace, edit
@@ -125,7 +126,7 @@ class Rounds:
         """Know the rounds of a scope as they are now, and hold its files for them. Raises StoreUnavailable."""
         if not self._any:
             return
-        rows = await self._rows(scope_id)
+        rows = [row async for row in every_row(self._store, TABLE, scope_id)]
         keys = {row.key for row in rows}
         for waiting in self._index.of_scope(scope_id):
             if waiting.version != ABSENT and waiting.taken_by is None and _key(waiting.pending) not in keys:
@@ -133,12 +134,6 @@ class Rounds:
                 waiting.let_go()
         for row in rows:
             self._adopt(row)
-
-    async def _rows(self, scope_id: str) -> list[Row]:
-        rows: list[Row] = []
-        while page := await self._store.scan(TABLE, group=scope_id, after=rows[-1].key if rows else ""):
-            rows += page
-        return rows
 
     def _adopt(self, row: Row) -> None:
         """Know a round as its row says it is."""
@@ -173,12 +168,15 @@ class Rounds:
             await self.read(scope_id)
 
     async def expire(self) -> None:
-        """Give up what waited too long. Raises StoreUnavailable."""
-        now = self._clock()
-        for row in await self._store.overdue(TABLE, now):
+        """Give up what waited too long, wherever it was last gone on with. Raises StoreUnavailable."""
+        for row in await self._store.overdue(TABLE, self._clock()):
             waiting = self._index.get(row.key.rpartition("/")[2])
             if waiting is None or waiting.taken_by is None:
                 await self._expire(row)
+
+    async def expire_known(self) -> None:
+        """Give up what waited here too long, also what could not be written. Raises StoreUnavailable."""
+        now = self._clock()
         for waiting in self._index.overdue(now):
             row_now = await self._store.get(TABLE, _key(waiting.pending))
             if row_now is not None and waiting.version not in (ABSENT, row_now.version):
@@ -199,7 +197,8 @@ class Rounds:
         for waiting in self._index.of_scope(scope_id):
             await self._forget(waiting)
         if self._any:
-            await self._store.commit([Delete(TABLE, row.key) for row in await self._rows(scope_id)])
+            rows = every_row(self._store, TABLE, scope_id)
+            await self._store.commit([Delete(TABLE, row.key) async for row in rows])
 
     # --- a request that goes on -------------------------------------------------------------------------------
 

@@ -19,9 +19,8 @@ from adapter.relay.files.head_writer import HEADS, TABLE, HeadWriter
 from adapter.rules.files.file_records import FileRecord, decode
 from adapter.rules.files.scope_heads import ScopeHead
 from adapter.rules.files.scope_heads import decode as decode_head
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, Conflict, Row, Store, group_of
-
-PAGE = 500
 
 MOST_SCOPES = 4096
 """Scopes that are known at once, but for those in which something is held."""
@@ -142,16 +141,9 @@ class ScopeCache:
         return scope
 
     async def _rows(self, scope_id: str) -> list[Row]:
-        rows: list[Row] = []
         if self.is_empty(scope_id):
-            return rows
-        while page := await self._store.scan(
-            TABLE, group=scope_id, after=rows[-1].key if rows else "", limit=PAGE
-        ):
-            rows += page
-            if len(page) < PAGE:
-                break
-        return rows
+            return []
+        return [row async for row in every_row(self._store, TABLE, scope_id)]
 
     async def _adopt(self, scope_id: str, head_row: Row | None, rows: list[Row]) -> ScopeFiles:
         head = ScopeHead() if head_row is None else _head(head_row)

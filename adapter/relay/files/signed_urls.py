@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import secrets
 from collections import Counter
@@ -12,6 +11,7 @@ from urllib.parse import quote, urlsplit
 from adapter.errors import CredentialRefused
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.files.file_records import FileRecord
+from adapter.state.paging import delete_overdue
 from adapter.state.port import ABSENT, Conflict, Store
 from adapter.wire.signed_urls import (
     UploadCredential,
@@ -129,8 +129,7 @@ class Credentials:
 
     async def expire(self) -> None:
         """Forget nonces of credentials that have expired anyway. Raises StoreUnavailable."""
-        while rows := await self._store.overdue(TABLE, self._clock()):
-            await asyncio.gather(*(self._store.delete(TABLE, row.key) for row in rows))
+        await delete_overdue(self._store, TABLE, self._clock())
 
 
 DOWNLOADS = "/artifacts"

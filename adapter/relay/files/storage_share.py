@@ -19,6 +19,7 @@ from adapter.relay.files.head_writer import TABLE as FILES
 from adapter.relay.files.replica_leases import GROUP, LeaseRow, LeaseState, ReplicaLeases
 from adapter.rules.files.file_records import size_in
 from adapter.rules.files.quota import Ledger
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store
 
 TABLE = "file_totals"
@@ -211,10 +212,9 @@ class StorageShare:
 
     async def _sum(self) -> int:
         """The bytes of all files that have a row."""
-        found, after = 0, ""
-        while rows := await self._store.scan(FILES, after=after):
-            found += sum(size_in(row.value) for row in rows)
-            after = rows[-1].key
+        found = 0
+        async for row in every_row(self._store, FILES):
+            found += size_in(row.value)
         return found
 
     async def _total(self) -> _Total:

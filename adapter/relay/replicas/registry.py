@@ -17,11 +17,12 @@ from adapter.rules.access.replicas import (
     Challenges,
     Found,
     ReplicaRecord,
-    Sightings,
     decode_replica,
     encode_replica,
     is_replica_id,
 )
+from adapter.rules.access.sightings import Sightings
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
 
 TABLE = "replicas"
@@ -29,7 +30,8 @@ TABLE = "replicas"
 ACCEPTED = 20
 """Challenges of a replica that count at the same time, the last ones: those of a minute."""
 
-_PAGE = 500
+MOST_TOLD = 16
+"""Other settings that are told of while a process runs, each once: a change of settings meets all replicas in turn."""
 
 
 class ReplicaTerms(NamedTuple):
@@ -60,7 +62,8 @@ def replica_id() -> str:
 
 
 class Replicas:
-    """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds.
+    """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds, ``settings``
+    is a digest of the settings that must be equal in all replicas.
 
     A replica that has gone loses its row: whoever deletes it at the version at which it was silent decides that, so
     that a replica which only was slow learns of it when it renews its row. It then calls ``on_displaced``: its
@@ -75,6 +78,7 @@ class Replicas:
         clock: Callable[[], float],
         log: FilteringBoundLogger,
         terms: ReplicaTerms = TERMS,
+        settings: str = "",
     ) -> None:
         self.id = replica
         self.challenges = Challenges(ACCEPTED)
@@ -83,8 +87,9 @@ class Replicas:
         self._store = store
         self._log = log
         self._terms = terms
-        self.sightings = Sightings(terms.looks, terms.lease)
-        self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "")
+        self.sightings = Sightings[Found](terms.looks, terms.lease)
+        self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "", settings=settings)
+        self._told: set[str] = set()
         self._next = secrets.token_hex(16)
         self._version: int | None = None
         self._beat: asyncio.Task[None] | None = None
@@ -222,6 +227,25 @@ class Replicas:
                 gone.append(replica)
         for replica in gone:
             self._forget(replica)
+        self._warn_of_unlike()
+
+    def unlike(self) -> list[OtherReplica]:
+        """The other replicas that answer by different settings, by their ids."""
+        return [other for other in self.others() if self._record.is_unlike(other.record)]
+
+    def _warn_of_unlike(self) -> None:
+        """Log a replica with settings that were not told of before."""
+        for other in self.unlike():
+            if other.record.settings in self._told or len(self._told) >= MOST_TOLD:
+                continue
+            self._told.add(other.record.settings)
+            self._log.warning(
+                "another replica has other settings",
+                replica=other.id,
+                why="the same request may get another answer there; give all replicas the same settings, unless you "
+                "are changing them now",
+                setting="servers",
+            )
 
     def _forget(self, replica: str) -> None:
         self.sightings.forget(replica)
@@ -229,14 +253,11 @@ class Replicas:
             listener(replica)
 
     async def _rows(self) -> dict[str, Found]:
-        found: dict[str, Found] = {}
-        after = ""
-        while True:
-            rows = await self._store.scan(TABLE, after=after, limit=_PAGE)
-            found |= {row.key: Found(record, row.version) for row in rows if (record := _read(row))}
-            if len(rows) < _PAGE:
-                return found
-            after = rows[-1].key
+        return {
+            row.key: Found(record, row.version)
+            async for row in every_row(self._store, TABLE)
+            if (record := _read(row))
+        }
 
 
 def _read(row: Row) -> ReplicaRecord | None:

@@ -6,7 +6,7 @@ A pin is a digest; the catalogue itself is kept once, whoever saw it. What is re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from adapter.relay.tools.catalogue_store import CATALOGUES, Catalogues
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.catalogue import Catalogue, Mode
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, decode_remembered, encode_remembered
+from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
 PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
@@ -124,7 +125,7 @@ class Pins:
     async def count(self, server: str) -> dict[str, int]:
         """The number of scopes that are pinned to each catalogue of a server, by its digest."""
         counts: dict[str, int] = {}
-        async for row in self._rows(PINS, server):
+        async for row in every_row(self._store, PINS, server):
             digest = _pin(row).digest
             counts[digest] = counts.get(digest, 0) + 1
         return counts
@@ -163,9 +164,11 @@ class Pins:
     async def _referred(self) -> set[str]:
         """The catalogues that somebody is pinned to, or an operator may want to look at."""
         digests = {
-            _pin(row).digest for table in (PINS, BASELINES, FIRST, SEEN) async for row in self._rows(table)
+            _pin(row).digest
+            for table in (PINS, BASELINES, FIRST, SEEN)
+            async for row in every_row(self._store, table)
         }
-        async for row in self._rows(DRIFTS):
+        async for row in every_row(self._store, DRIFTS):
             if (remembered := _remembered(row)) is not None:
                 digests.update(each.first.digest for each in remembered.met)
         return digests
@@ -219,13 +222,6 @@ class Pins:
         except Conflict:
             return False
         return True
-
-    async def _rows(self, table: str, group: str | None = None) -> AsyncIterator[Row]:
-        after = ""
-        while rows := await self._store.scan(table, group=group, after=after):
-            for row in rows:
-                yield row
-            after = rows[-1].key
 
 
 def _pin(row: Row) -> Pin:

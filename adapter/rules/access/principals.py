@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from adapter.rules.text.unicode import shown
+
 
 class Scope(NamedTuple):
     """``id`` is public: 32 hex digits that stand in handles and URLs. ``owner`` is not: it names the row of a
@@ -70,6 +72,18 @@ class Principals:
         if principal is not None:
             self._accepted[digest] = principal
         return principal
+
+
+_LONGEST_SHOWN = 128
+
+
+def token_principal(issuer: str, name: str) -> str:
+    """The principal of an access token: ``name@issuer:`` and 16 hex digits of both together.
+
+    So neither two issuers nor a static token have one principal. What is shown of both is bounded and in one line.
+    """
+    digest = hashlib.sha256(f"{issuer}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{shown(name, _LONGEST_SHOWN)}@{shown(issuer, _LONGEST_SHOWN)}:{digest[:16]}"
 
 
 def bearer(value: str | None) -> str | None:

@@ -1,9 +1,8 @@
-"""Replicas of one adapter: the row of each, the silence of one that has gone, and sessions that live in one of them."""
+"""Replicas of one adapter: the row of each, and sessions that live in one of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,7 +38,8 @@ class ReplicaRecord:
     """The row of a replica. ``address`` is the URL at which the others reach it, ``started`` is Unix time by its clock.
 
     ``incarnation`` is another for each process. ``challenge`` is named by requests that are forwarded to it, and
-    changes each time the row is written. ``leaving``: it is about to stop, and takes no more requests.
+    changes each time the row is written. ``leaving``: it is about to stop, and takes no more requests. ``settings`` is
+    a digest of those that must be equal in all replicas, "" where it is not known.
     """
 
     address: str
@@ -48,10 +48,16 @@ class ReplicaRecord:
     incarnation: str
     challenge: str
     leaving: bool = False
+    settings: str = ""
+
+    def is_unlike(self, other: ReplicaRecord) -> bool:
+        """Tell whether both take requests and answer by different settings, as far as that is known."""
+        known = bool(self.settings and other.settings) and not (self.leaving or other.leaving)
+        return known and self.settings != other.settings
 
 
 _FORMAT = 1
-_TEXTS = ("address", "version", "incarnation", "challenge")
+_TEXTS = ("address", "version", "incarnation", "challenge", "settings")
 
 
 def encode_replica(record: ReplicaRecord) -> bytes:
@@ -64,6 +70,7 @@ def encode_replica(record: ReplicaRecord) -> bytes:
         "incarnation": record.incarnation,
         "challenge": record.challenge,
         "leaving": record.leaving,
+        "settings": record.settings,
     }
     return orjson.dumps(fields)
 
@@ -84,78 +91,11 @@ def decode_replica(data: bytes) -> ReplicaRecord:
     return record
 
 
-# --- life and silence -------------------------------------------------------------------------------------------
-
-
 class Found(NamedTuple):
     """A replica's row as it was read, at its version in the store."""
 
     record: ReplicaRecord
     version: int
-
-
-@dataclass(slots=True)
-class Sighting:
-    """A replica as this one sees it. Its row changed last at ``since``, and not in the last ``looks`` looks."""
-
-    found: Found
-    since: float
-    looks: int = 0
-
-
-class Sightings:
-    """The other replicas. One whose row did not change in ``looks`` looks over at least ``lease`` seconds is silent.
-
-    Times are of a clock of this process that never goes back: no time that another machine wrote counts. Only looks
-    that succeeded count, so that nobody seems silent while the store is away.
-    """
-
-    def __init__(self, looks: int, lease: float) -> None:
-        self._looks = looks
-        self._lease = lease
-        self._seen: dict[str, Sighting] = {}
-
-    def __repr__(self) -> str:
-        return f"<Sightings: {len(self._seen)} replicas>"
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-    def get(self, replica: str) -> Sighting | None:
-        """A replica that is known, None for another."""
-        return self._seen.get(replica)
-
-    def all(self) -> dict[str, Sighting]:
-        """The replicas by their ids."""
-        return dict(self._seen)
-
-    def meet(self, replica: str, found: Found, now: float) -> Sighting:
-        """Note a row that was read by itself."""
-        known = self._seen.get(replica)
-        if known is None or known.found != found:
-            known = self._seen[replica] = Sighting(found, now)
-        return known
-
-    def forget(self, replica: str) -> None:
-        """Note that a replica has no row any more."""
-        self._seen.pop(replica, None)
-
-    def look(self, rows: Mapping[str, Found], now: float) -> tuple[list[str], list[str]]:
-        """Note all rows that there are. Returns the replicas that have become silent, and those whose row is gone."""
-        gone = [replica for replica in self._seen if replica not in rows]
-        for replica in gone:
-            del self._seen[replica]
-        for replica, found in rows.items():
-            known = self._seen.get(replica)
-            # Versions begin anew where a row was deleted, so the row itself is compared.
-            if known is not None and known.found == found:
-                known.looks += 1
-            else:
-                self._seen[replica] = Sighting(found, now)
-        return [replica for replica, each in self._seen.items() if self._is_silent(each, now)], gone
-
-    def _is_silent(self, sighting: Sighting, now: float) -> bool:
-        return sighting.looks >= self._looks and now - sighting.since >= self._lease
 
 
 # --- challenges -------------------------------------------------------------------------------------------------

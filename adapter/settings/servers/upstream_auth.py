@@ -223,6 +223,17 @@ def caller_problems(
         yield Problem("core.public_base_url", sentence)
 
 
+def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
+    """Values of ``sessions`` with which callers would share what belongs to one credential."""
+    for key, value in sessions.items():
+        if value == "principal":
+            sentence = (
+                "must not be principal with upstream.auth.type passthrough unless core.auth is enabled: without it all "
+                "callers are one principal, and would share what the upstream gives to one of them"
+            )
+            yield Problem(f"sessions.{key}", sentence)
+
+
 GRANTS_ROUTE = "/authorize"
 """The path below which people authorize the adapter."""
 
@@ -236,17 +247,6 @@ def page_problems(paths: Mapping[str, str], base: str | None) -> Iterator[Proble
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         sentence = "must begin with https:// for upstream.auth.type authorization_code, or name this machine"
         yield Problem("core.public_base_url", sentence)
-
-
-def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
-    """Values of ``sessions`` with which callers would share what belongs to one credential."""
-    for key, value in sessions.items():
-        if value == "principal":
-            sentence = (
-                "must not be principal with upstream.auth.type passthrough unless core.auth is enabled: without it all "
-                "callers are one principal, and would share what the upstream gives to one of them"
-            )
-            yield Problem(f"sessions.{key}", sentence)
 
 
 def auth_cautions(auth: UpstreamAuth, url: str | None, path: str) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ them on one node, and one script may change any of them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
@@ -81,13 +82,20 @@ def encoded_due(due: float | None) -> bytes:
     return repr(float(due)).encode()
 
 
+_CELL = re.compile(rb"([1-9][0-9]*) ([-0-9.e+inf]+) ")
+"""The head of a cell; the scripts go by the same one, so that what is no row to a reader is none to a writer."""
+
+
 def decoded_row(key: bytes, cell: bytes) -> Row:
     """The row of a field: version, due time or a dash, and the value, divided by one space each.
 
     Raises ValueError for bytes that no version of the adapter has written.
     """
-    version, due, value = cell.split(b" ", 2)
-    return Row(key.decode(), value, int(version), None if due == b"-" else float(due))
+    head = _CELL.match(cell)
+    if head is None:
+        raise ValueError("not a row's cell")
+    version, due = head.groups()
+    return Row(key.decode(), cell[head.end() :], int(version), None if due == b"-" else float(due))
 
 
 def group_ranges(group: str) -> list[tuple[bytes, bytes]]:
@@ -100,7 +108,8 @@ def group_ranges(group: str) -> list[tuple[bytes, bytes]]:
 
 def key_ranges(group: str | None, after: str) -> list[tuple[bytes, bytes]]:
     """The ranges of keys above ``after`` of one group, or of all, in order, as Redis writes lexical ranges."""
-    low = after.encode()
+    # A key that is no valid text is no row's, but the scan goes on behind it.
+    low = after.encode(errors="surrogateescape")
     if group is None:
         return [(b"(" + low, b"+")]
     if "/" in group:

@@ -15,6 +15,20 @@ TOGETHER = 16
 """Expired rows that a write removes: more than it adds, so that they never pile up."""
 
 
+CELL = """
+local function cell_of(rows, key)
+  local cell = redis.call('HGET', rows, key)
+  local version, due, from = string.match(cell or '', '^([1-9]%d*) ([-%d.e+inf]+) ()')
+  if not version or due ~= '-' and not tonumber(due) then return 0 end
+  return tonumber(version), due, cell, from
+end
+"""
+"""The version of a row, its due time, its cell and where the value begins in it.
+
+Version 0 and nothing else where there is no row, or bytes that are no row's.
+"""
+
+
 class ServerScript:
     """A script and the digest by which a server that has seen it finds it."""
 
@@ -24,7 +38,8 @@ class ServerScript:
 
 
 COMMIT = ServerScript(
-    """
+    CELL
+    + """
 -- KEYS: the channel, then rows, keys and dues of each table.
 -- ARGV: the word for others, the place of the rows of a table that expires by itself or nothing, then for each change:
 -- place of its table's rows in KEYS, kind, key, value, due, expected version, most rows of the group. Kinds: p put,
@@ -34,8 +49,7 @@ local now, made, done = {}, {}, {}
 local function version_of(place, key)
   local seen = now[place .. ' ' .. key]
   if seen == nil then
-    local cell = redis.call('HGET', KEYS[place], key)
-    seen = cell and tonumber(string.match(cell, '^%d+')) or 0
+    seen = cell_of(KEYS[place], key)
     now[place .. ' ' .. key] = seen
   end
   return seen
@@ -100,21 +114,21 @@ return done
 """.replace("EXPIRED", str(EXPIRED)).replace("TOGETHER", str(TOGETHER))
 )
 
-TOUCH = ServerScript("""
+TOUCH = ServerScript(
+    CELL
+    + """
 -- KEYS: rows and dues of a table. ARGV: key and due time of each row.
 for at = 1, #ARGV, 2 do
   local key, due = ARGV[at], ARGV[at + 1]
-  local cell = redis.call('HGET', KEYS[1], key)
-  if cell then
-    local version, before, value = string.match(cell, '^(%d+) (%S+) (.*)$')
-    if before == '-' or tonumber(before) < tonumber(due) then
-      redis.call('HSET', KEYS[1], key, version .. ' ' .. due .. ' ' .. value)
-      redis.call('ZADD', KEYS[2], due, key)
-    end
+  local version, before, cell, from = cell_of(KEYS[1], key)
+  if version > 0 and (before == '-' or tonumber(before) < tonumber(due)) then
+    redis.call('HSET', KEYS[1], key, string.format('%d ', version) .. due .. ' ' .. string.sub(cell, from))
+    redis.call('ZADD', KEYS[2], due, key)
   end
 end
 return 0
-""")
+"""
+)
 
 SCAN = ServerScript("""
 -- KEYS: rows and keys of a table. ARGV: most rows, then low and high end of each range, in order.

@@ -44,7 +44,8 @@ class RedisStore:
     """A Store that replicas share. What ``put`` has returned is as durable as the server keeps it.
 
     No write is sent twice. All methods belong to the event loop that called ``open``. ``warn`` gets a sentence on
-    settings of the server with which state may be lost, once for each ``open``, and on a server that cannot be heard.
+    settings of the server with which state may be lost, once for each ``open``, on a server that cannot be heard, and
+    once for each table in which something was found that is no row. That counts as absent, for reads and writes.
     Rows of the tables ``expiring`` go by themselves some time after they are due; listeners are not told.
     """
 
@@ -67,6 +68,7 @@ class RedisStore:
         self._origin = secrets.token_urlsafe(9)
         self._nodes: RedisNodes | None = None
         self._refusal = ""
+        self._foreign: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<RedisStore: {'closed' if self._nodes is None else self._nodes}>"
@@ -98,7 +100,7 @@ class RedisStore:
         name = key.encode()
         rows = self._layout.keys_of(table, partition).rows
         cell = await self._open_nodes().ask(partition, b"HGET", rows, name, reads=True)
-        return None if cell is None else _row(name, cell)
+        return None if cell is None else self._row(table, name, cell)
 
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
@@ -208,17 +210,17 @@ class RedisStore:
     async def _scanned(
         self, nodes: RedisNodes, table: str, group: str | None, after: str, read: PartitionRows, most: int
     ) -> tuple[list[bytes], list[Row]]:
-        ranges = key_ranges(group, after if read.last is None else read.last.decode())
+        ranges = key_ranges(group, after if read.last is None else read.last.decode(errors="surrogateescape"))
         keys = self._layout.keys_of(table, read.partition)[:2]
         words = [b"%d" % most, *(end for ends in ranges for end in ends)]
-        return _rows(await nodes.run(read.partition, scripts.SCAN, keys, words, reads=True))
+        return self._rows(table, await nodes.run(read.partition, scripts.SCAN, keys, words, reads=True))
 
     async def _late(
         self, nodes: RedisNodes, table: str, now: bytes, read: PartitionRows, most: int
     ) -> tuple[list[bytes], list[Row]]:
         keys = self._layout.keys_of(table, read.partition)[::2]
         words = (now, b"%d" % read.entries, b"%d" % most)
-        return _rows(await nodes.run(read.partition, scripts.OVERDUE, keys, words, reads=True))
+        return self._rows(table, await nodes.run(read.partition, scripts.OVERDUE, keys, words, reads=True))
 
     async def spend(self, table: str, key: str, most: int, window: float) -> float:
         partition = self._layout.partition_of_key(key)
@@ -264,14 +266,21 @@ class RedisStore:
             raise StoreUnavailable(NOT_OPEN)
         return self._nodes
 
+    def _row(self, table: str, name: bytes, cell: bytes) -> Row | None:
+        """The row of a cell; None for bytes that no adapter has written, so that they harm no other row."""
+        try:
+            return decoded_row(name, cell)
+        except ValueError:
+            if table not in self._foreign:
+                self._foreign.add(table)
+                self._warn(f"Something else than the adapter has written into its table {table!r}.")
+            return None
 
-def _row(name: bytes, cell: bytes) -> Row:
-    try:
-        return decoded_row(name, cell)
-    except ValueError:
-        raise StoreUnavailable("A row in Redis was not written by the adapter.") from None
-
-
-def _rows(answer: Any) -> tuple[list[bytes], list[Row]]:
-    names, cells = answer
-    return names, [_row(name, cell) for name, cell in zip(names, cells, strict=False) if cell is not None]
+    def _rows(self, table: str, answer: Any) -> tuple[list[bytes], list[Row]]:
+        names, cells = answer
+        rows = [
+            row
+            for name, cell in zip(names, cells, strict=False)
+            if cell is not None and (row := self._row(table, name, cell)) is not None
+        ]
+        return names, rows

@@ -29,8 +29,8 @@ def identity() -> str:
 def mark_of(pid: int) -> tuple[str, int] | None:
     """Read the mark of a process of this user: its supervisor and its number; None if it has none."""
     try:
-        # Not pathlib: this runs in the supervisor, and pathlib takes as much memory as all else there.
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+        # pathlib takes as much memory as all else in the supervisor, in which this runs.
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123  (no pathlib here)
             if os.fstat(file.fileno()).st_uid != os.geteuid():
                 return None
             variables = file.read().split(b"\0")

@@ -45,8 +45,8 @@ def child_ids() -> list[int]:
     """The processes whose parent is this one; one that changes its parent meanwhile may be missing. Linux only."""
     pid = os.getpid()
     try:
-        # Not pathlib: it takes as much memory as all else in this process.
-        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123
+        # pathlib takes as much memory as all else in this process.
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123  (no pathlib here)
             return [int(each) for each in file.read().split()]
     except OSError:
         # Systems without this list are slower, not less thorough.

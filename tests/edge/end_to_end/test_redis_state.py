@@ -5,26 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.raw import RawUpstream, call_body, error_of, result
-from tests.hosted.databases import URL_PASSWORD, Missing, Server
-from tests.state.redis import servers
+from tests.hosted.databases import URL_PASSWORD, Server
 
 UNAVAILABLE = -32014
-
-
-@pytest.fixture
-def redis() -> Iterator[Server]:
-    try:
-        with servers.single() as server:
-            yield server
-    except Missing as missing:
-        pytest.skip(str(missing))
 
 
 @contextlib.asynccontextmanager
@@ -51,9 +41,11 @@ async def request(adapter: Adapter, session: str, method: str = "POST") -> tuple
         return head.status, text
 
 
-async def test_session_is_one_on_all(upstream: StartUpstream, adapter: StartAdapter, redis: Server) -> None:
+async def test_session_is_one_on_all(
+    upstream: StartUpstream, adapter: StartAdapter, own_redis: Server
+) -> None:
     """Minted on one, served by another, ended on the third: 404 on all, soon after."""
-    async with upstream() as up, adapters(adapter, up, redis) as (one, two, three):
+    async with upstream() as up, adapters(adapter, up, own_redis) as (one, two, three):
         session = await initialize(one)
         for each in (one, two, three):
             assert await request(each, session) == (200, result(1))
@@ -65,13 +57,13 @@ async def test_session_is_one_on_all(upstream: StartUpstream, adapter: StartAdap
 
 
 async def test_restart_of_redis_loses_no_session(
-    upstream: StartUpstream, adapter: StartAdapter, redis: Server
+    upstream: StartUpstream, adapter: StartAdapter, own_redis: Server
 ) -> None:
     """A kill of Redis costs requests while it is away; then every session is there on every adapter."""
-    async with upstream() as up, adapters(adapter, up, redis) as running:
+    async with upstream() as up, adapters(adapter, up, own_redis) as running:
         sessions = [await initialize(each) for each in running]
-        redis.signal(signal.SIGKILL)
-        redis.restart()
+        own_redis.signal(signal.SIGKILL)
+        own_redis.restart()
         async with asyncio.timeout(10):
             for each in running:
                 for session in sessions:
@@ -82,12 +74,12 @@ async def test_restart_of_redis_loses_no_session(
 
 @pytest.mark.timed
 async def test_frozen_redis_is_told_and_left(
-    upstream: StartUpstream, adapter: StartAdapter, redis: Server
+    upstream: StartUpstream, adapter: StartAdapter, own_redis: Server
 ) -> None:
     """While Redis is frozen a session is refused by the catalogue's error, at once; afterwards all goes on."""
-    async with upstream() as up, adapters(adapter, up, redis) as (one, two, _):
+    async with upstream() as up, adapters(adapter, up, own_redis) as (one, two, _):
         session = await initialize(one)
-        redis.signal(signal.SIGSTOP)
+        own_redis.signal(signal.SIGSTOP)
         async with asyncio.timeout(10):
             while (answer := await request(two, session))[0] == 200 and b"error" not in answer[1]:
                 await asyncio.sleep(0.05)
@@ -96,7 +88,7 @@ async def test_frozen_redis_is_told_and_left(
         for _ in range(10):
             assert error_of((await request(two, session))[1])["code"] == UNAVAILABLE
         assert asyncio.get_running_loop().time() - began < 1
-        redis.signal(signal.SIGCONT)
+        own_redis.signal(signal.SIGCONT)
         async with asyncio.timeout(10):
             while await request(two, session) != (200, result(1)):
                 await asyncio.sleep(0.05)

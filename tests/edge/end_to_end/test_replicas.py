@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from adapter.state.sqlite import SqliteStore
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
 from tests.edge.end_to_end.test_session_streams import KINDS, Listened, ended, listening
 from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, call_body, error_of, result
-from tests.hosted.databases import Missing, Server
 from tests.state.redis import servers
 from tests.state.shared import SharedMemory
 
@@ -68,15 +67,6 @@ async def three(
         yield House([await stack.enter_async_context(start) for start in starts])
 
 
-@pytest.fixture(scope="module")
-def redis() -> Iterator[Server]:
-    try:
-        with servers.single() as server:
-            yield server
-    except Missing as missing:
-        pytest.skip(str(missing))
-
-
 @pytest.fixture(params=["shared memory", "sqlite", "redis"])
 def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> NewStore:
     """Gives each replica its store over the same rows."""
@@ -86,7 +76,7 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> NewStore:
         case "sqlite":
             return partial(SqliteStore, tmp_path / "state.sqlite3", shared=True)
         case _:
-            server = request.getfixturevalue("redis")
+            server = request.getfixturevalue("redis_server")
             layout = Layout(f"replicas-{secrets.token_hex(8)}", 4)
             return partial(RedisStore, servers.dialer([server]), layout)
 
@@ -195,3 +185,16 @@ async def test_stop_leaves_the_cleanup_to_others(upstream: StartUpstream, adapte
             await other.app.core.cleanup.run_once()
             house = House([other])
             assert await house.call(0, client.session) == result(1)
+
+
+@pytest.mark.parametrize(
+    ("core", "told"),
+    [({}, None), ({"replica": {"id": "pod-1"}}, {"id": "pod-1"})],
+    ids=["without a name", "with a name"],
+)
+async def test_health_of_an_adapter_that_shares_nothing(
+    upstream: StartUpstream, adapter: StartAdapter, core: dict[str, Any], told: dict[str, str] | None
+) -> None:
+    """A name that the settings give tells adapters apart; without one there is none to tell."""
+    async with upstream() as up, adapter(up, core=core) as front:
+        assert (await House([front]).health(0)).get("replica") == told

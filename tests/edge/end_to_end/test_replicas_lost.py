@@ -12,46 +12,43 @@ from pathlib import Path
 from adapter.relay.replicas.registry import TABLE
 from adapter.rules.access.replicas import decode_replica, encode_replica
 from tests.edge.raw import error_of, read_chunk
-from tests.edge.replicating import PATIENCE, Replica, call, site, tool
+from tests.edge.replicating import PATIENCE, Replica, call, site, tool, two_replicas
 
 
 async def test_what_waits_for_a_silent_replica_ends(tmp_path: Path) -> None:
     """It took the call and froze: when it counts as gone the call gets an error under its id, and streams end."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first, b.client() as second, b.client() as listener:
-            await first.initialize()
-            second.session = listener.session = first.session
-            await listener.send("GET")
-            await listener.head()
-            await second.send("POST", tool("sleep", 7, seconds=600))
-            await a.exchanges(2)
-            await found.memory.rows.delete(TABLE, "a")
-            await b.registry.look()
-            async with asyncio.timeout(PATIENCE):
-                head = await second.head()
-                error = error_of(await second.reader.readexactly(int(head["content-length"])))
-                assert (head.status, error["id"], error["code"]) == (200, 7, -32011)
-                while await read_chunk(listener.reader):
-                    pass
+    async with (
+        two_replicas(tmp_path) as (found, a, b, first),
+        b.client(first.session) as second,
+        b.client(first.session) as listener,
+    ):
+        await listener.send("GET")
+        await listener.head()
+        await second.send("POST", tool("sleep", 7, seconds=600))
+        await a.exchanges(2)
+        await found.memory.rows.delete(TABLE, "a")
+        await b.registry.look()
+        async with asyncio.timeout(PATIENCE):
+            head = await second.head()
+            error = error_of(await second.reader.readexactly(int(head["content-length"])))
+            assert (head.status, error["id"], error["code"]) == (200, 7, -32011)
+            while await read_chunk(listener.reader):
+                pass
 
 
 async def test_a_replica_that_was_only_slow_lets_go_of_its_sessions(tmp_path: Path) -> None:
     """Others took it for gone and opened its session anew: its own child ends, and it serves through theirs."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first:
-            await first.initialize()
-            before = (await call(first, "who"))["result"]["pid"]
-            await found.memory.rows.delete(TABLE, "a")
-            await b.registry.look()
-            async with b.client(first.session) as second:
-                after = (await call(second, "who"))["result"]["pid"]
-                assert after != before
-            await a.registry.renew()
-            await a.without_processes()
-            assert (await call(first, "who"))["result"]["pid"] == after
-            assert b.processes == 1
+    async with two_replicas(tmp_path) as (found, a, b, first):
+        before = (await call(first, "who"))["result"]["pid"]
+        await found.memory.rows.delete(TABLE, "a")
+        await b.registry.look()
+        async with b.client(first.session) as second:
+            after = (await call(second, "who"))["result"]["pid"]
+            assert after != before
+        await a.registry.renew()
+        await a.without_processes()
+        assert (await call(first, "who"))["result"]["pid"] == after
+        assert b.processes == 1
 
 
 async def test_a_replica_that_comes_back_under_its_id(tmp_path: Path) -> None:
@@ -73,18 +70,15 @@ async def test_a_replica_that_comes_back_under_its_id(tmp_path: Path) -> None:
 
 async def test_an_address_that_is_none_is_one_that_cannot_be_reached(tmp_path: Path) -> None:
     """Its replica may be of another version; its sessions are opened anew."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first:
-            await first.initialize()
-            before = (await call(first, "who"))["result"]["pid"]
-            row = await found.memory.rows.get(TABLE, "a")
-            assert row is not None
-            record = replace(decode_replica(row.value), address="nonsense://[")
-            await found.memory.rows.put(TABLE, "a", encode_replica(record))
-            await b.registry.look()
-            async with b.client(first.session) as second:
-                assert (await call(second, "who"))["result"]["pid"] != before
+    async with two_replicas(tmp_path) as (found, _, b, first):
+        before = (await call(first, "who"))["result"]["pid"]
+        row = await found.memory.rows.get(TABLE, "a")
+        assert row is not None
+        record = replace(decode_replica(row.value), address="nonsense://[")
+        await found.memory.rows.put(TABLE, "a", encode_replica(record))
+        await b.registry.look()
+        async with b.client(first.session) as second:
+            assert (await call(second, "who"))["result"]["pid"] != before
 
 
 COUNTING = """

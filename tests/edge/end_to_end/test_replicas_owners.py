@@ -6,38 +6,34 @@ import asyncio
 from pathlib import Path
 
 from tests.edge.raw import error_of, read_chunk
-from tests.edge.replicating import PATIENCE, call, messages, next_message, site, tool
+from tests.edge.replicating import PATIENCE, call, messages, next_message, site, tool, two_replicas
 
 
 async def test_a_session_is_served_by_the_process_that_has_it(tmp_path: Path) -> None:
     """A session that A opened has the same child through B, and the answers have the same bytes."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first:
-            await first.initialize()
-            async with b.client(first.session) as second:
-                here, there = (
-                    await first.request("POST", tool("who")),
-                    await second.request("POST", tool("who")),
-                )
-                assert here[1] == there[1]
-                assert (await call(second, "who"))["result"]["seen"] == {}
-                fields = [[each for each in head.fields if each[0] != "date"] for head, _ in (here, there)]
-                assert fields[0] == fields[1]
+    async with two_replicas(tmp_path) as (_, _, b, first), b.client(first.session) as second:
+        here, there = (
+            await first.request("POST", tool("who")),
+            await second.request("POST", tool("who")),
+        )
+        assert here[1] == there[1]
+        assert (await call(second, "who"))["result"]["seen"] == {}
+        fields = [[each for each in head.fields if each[0] != "date"] for head, _ in (here, there)]
+        assert fields[0] == fields[1]
 
 
 async def test_a_stream_arrives_as_it_comes(tmp_path: Path) -> None:
     """Notifications of a call through another replica leave before its answer exists."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first, b.client() as second, b.client() as third:
-            await first.initialize()
-            second.session = third.session = first.session
-            await second.send("POST", tool("hold", 5))
-            assert (await second.head()).status == 200
-            assert (await next_message(second))["params"]["data"] == "holding"
-            await call(third, "release", 6)
-            assert (await next_message(second))["result"] == {"released": True}
+    async with (
+        two_replicas(tmp_path) as (_, _, b, first),
+        b.client(first.session) as second,
+        b.client(first.session) as third,
+    ):
+        await second.send("POST", tool("hold", 5))
+        assert (await second.head()).status == 200
+        assert (await next_message(second))["params"]["data"] == "holding"
+        await call(third, "release", 6)
+        assert (await next_message(second))["result"] == {"released": True}
 
 
 async def test_a_question_of_the_server_is_answered_through_another_replica(tmp_path: Path) -> None:
@@ -59,113 +55,96 @@ async def test_a_question_of_the_server_is_answered_through_another_replica(tmp_
 
 async def test_a_stream_of_the_session_is_opened_and_resumed_elsewhere(tmp_path: Path) -> None:
     """What the server says outside of calls is heard through B, and goes on behind the last event that was read."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first:
-            await first.initialize()
-            async with b.client(first.session) as listener:
-                await listener.send("GET")
-                head = await listener.head()
-                assert (head.status, head["content-type"]) == (200, "text/event-stream")
-                await call(first, "tell", 1, method="notifications/one")
-                event = await listener.read_until(1)
-                assert messages(event)[0]["method"] == "notifications/one"
-                last = event.split(b"\n")[0].removeprefix(b"id: ").decode()
-            await call(first, "tell", 2, method="notifications/two")
-            async with b.client(first.session) as listener:
-                await listener.send("GET", last_event_id=last)
-                assert (await listener.head()).status == 200
-                assert (await next_message(listener))["method"] == "notifications/two"
+    async with two_replicas(tmp_path) as (_, _, b, first):
+        async with b.client(first.session) as listener:
+            await listener.send("GET")
+            head = await listener.head()
+            assert (head.status, head["content-type"]) == (200, "text/event-stream")
+            await call(first, "tell", 1, method="notifications/one")
+            event = await listener.read_until(1)
+            assert messages(event)[0]["method"] == "notifications/one"
+            last = event.split(b"\n")[0].removeprefix(b"id: ").decode()
+        await call(first, "tell", 2, method="notifications/two")
+        async with b.client(first.session) as listener:
+            await listener.send("GET", last_event_id=last)
+            assert (await listener.head()).status == 200
+            assert (await next_message(listener))["method"] == "notifications/two"
 
 
 async def test_a_call_is_cancelled_through_another_replica(tmp_path: Path) -> None:
     """The child learns of a cancellation that came through B, and the call on A ends."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first, a.client() as listener:
-            await first.initialize()
-            listener.session = first.session
-            await listener.send("GET")
-            await listener.head()
-            await first.send("POST", tool("hold", 5))
-            assert (await next_message(listener))["params"]["data"] == "holding"
-            async with b.client(first.session) as second:
-                cancelled = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}'
-                assert (await second.request("POST", cancelled))[0].status == 202
-            assert (await next_message(listener))["params"]["data"] == "cancelled 5 known"
-            assert (await first.head()).status == 202
+    async with two_replicas(tmp_path) as (_, a, b, first), a.client(first.session) as listener:
+        await listener.send("GET")
+        await listener.head()
+        await first.send("POST", tool("hold", 5))
+        assert (await next_message(listener))["params"]["data"] == "holding"
+        async with b.client(first.session) as second:
+            cancelled = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}'
+            assert (await second.request("POST", cancelled))[0].status == 202
+        assert (await next_message(listener))["params"]["data"] == "cancelled 5 known"
+        assert (await first.head()).status == 202
 
 
 async def test_a_client_that_goes_ends_the_forwarded_exchange(tmp_path: Path) -> None:
     """The connection between the replicas is closed with that of the client."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first, b.client() as listener:
-            await first.initialize()
-            listener.session = first.session
-            await listener.send("GET")
-            await listener.head()
-            async with b.client(first.session) as second:
-                await second.send("POST", tool("hold", 5))
-                assert (await next_message(listener))["params"]["data"] == "holding"
-                await a.exchanges(2)
-            await a.exchanges(1)
+    async with two_replicas(tmp_path) as (_, a, b, first), b.client(first.session) as listener:
+        await listener.send("GET")
+        await listener.head()
+        async with b.client(first.session) as second:
+            await second.send("POST", tool("hold", 5))
+            assert (await next_message(listener))["params"]["data"] == "holding"
+            await a.exchanges(2)
+        await a.exchanges(1)
 
 
 async def test_the_end_of_a_session_ends_its_process(tmp_path: Path) -> None:
     """DELETE through B ends the child that A has, and the session is unknown everywhere."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first:
-            await first.initialize()
-            await call(first, "who")
-            assert a.processes == 1
-            async with b.client(first.session) as second:
-                assert (await second.request("DELETE"))[0].status == 200
-                assert (await second.call())[0].status == 404
-            await a.without_processes()
+    async with two_replicas(tmp_path) as (_, a, b, first):
+        await call(first, "who")
+        assert a.processes == 1
+        async with b.client(first.session) as second:
+            assert (await second.request("DELETE"))[0].status == 200
+            assert (await second.call())[0].status == 404
+        await a.without_processes()
 
 
 async def test_a_session_of_a_replica_that_died_is_opened_anew(tmp_path: Path) -> None:
     """B opens the session again for the next call; the call that was under way got an error under its id."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first, b.client() as second, b.client() as third:
-            await first.initialize()
-            second.session = third.session = first.session
-            before = (await call(second, "who"))["result"]["pid"]
-            await third.send("POST", tool("hold", 8))
-            await third.head()
-            await next_message(third)
-            await second.send("POST", tool("sleep", 7, seconds=600))
-            await a.exchanges(2)
-            await found.kill("a", a)
-            async with asyncio.timeout(PATIENCE):
-                head = await second.head()
-                assert error_of(await second.reader.readexactly(int(head["content-length"])))["id"] == 7
-                assert (await next_message(third))["id"] == 8
-            async with b.client(first.session) as fourth:
-                after = (await call(fourth, "who"))["result"]["pid"]
-                assert after != before
-                assert (await call(fourth, "who"))["result"]["pid"] == after
+    async with (
+        two_replicas(tmp_path) as (found, a, b, first),
+        b.client(first.session) as second,
+        b.client(first.session) as third,
+    ):
+        before = (await call(second, "who"))["result"]["pid"]
+        await third.send("POST", tool("hold", 8))
+        await third.head()
+        await next_message(third)
+        await second.send("POST", tool("sleep", 7, seconds=600))
+        await a.exchanges(2)
+        await found.kill("a", a)
+        async with asyncio.timeout(PATIENCE):
+            head = await second.head()
+            assert error_of(await second.reader.readexactly(int(head["content-length"])))["id"] == 7
+            assert (await next_message(third))["id"] == 8
+        async with b.client(first.session) as fourth:
+            after = (await call(fourth, "who"))["result"]["pid"]
+            assert after != before
+            assert (await call(fourth, "who"))["result"]["pid"] == after
         assert b.processes == 1
 
 
 async def test_a_replica_that_stops_leaves_its_sessions(tmp_path: Path) -> None:
     """Its streams elsewhere end so that clients come back, and the next call opens the session anew."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first:
-            await first.initialize()
-            async with b.client(first.session) as listener:
-                await listener.send("GET")
-                await listener.head()
-                await found.stop("a")
-                async with asyncio.timeout(PATIENCE):
-                    while await read_chunk(listener.reader):
-                        pass
-            async with b.client(first.session) as second:
-                assert (await call(second, "who"))["result"]["seen"] == {}
+    async with two_replicas(tmp_path) as (found, _, b, first):
+        async with b.client(first.session) as listener:
+            await listener.send("GET")
+            await listener.head()
+            await found.stop("a")
+            async with asyncio.timeout(PATIENCE):
+                while await read_chunk(listener.reader):
+                    pass
+        async with b.client(first.session) as second:
+            assert (await call(second, "who"))["result"]["seen"] == {}
         assert await found.memory.rows.get("replicas", "a") is None
 
 
@@ -186,29 +165,21 @@ async def test_of_two_that_open_a_session_anew_one_keeps_it(tmp_path: Path) -> N
 
 async def test_a_large_message_crosses_both_ways(tmp_path: Path) -> None:
     """Three megabytes of arguments arrive, and come back."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first:
-            await first.initialize()
-            async with b.client(first.session) as second:
-                text = "x" * 3_000_000
-                assert (await call(second, "who", text=text))["result"]["seen"] == {"text": text}
+    async with two_replicas(tmp_path) as (_, _, b, first), b.client(first.session) as second:
+        text = "x" * 3_000_000
+        assert (await call(second, "who", text=text))["result"]["seen"] == {"text": text}
 
 
 async def test_an_owner_that_is_not_known_while_the_store_is_away(tmp_path: Path) -> None:
     """Nobody opens a session anew because the store cannot tell who has it."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with a.client() as first:
-            await first.initialize()
-            async with b.client(first.session) as second:
-                assert b.registry.sightings.get("a") is not None
-                b.registry.sightings.forget("a")
-                await call(second, "who")
-                b.registry.sightings.forget("a")
-                b.store.down = True
-                head, body = await second.request("POST", tool("who", 9))
-                assert head.status == 200
-                assert (error_of(body)["code"], error_of(body)["id"]) == (-32014, 9)
-                b.store.down = False
-                assert "result" in await call(second, "who")
+    async with two_replicas(tmp_path) as (_, _, b, first), b.client(first.session) as second:
+        assert b.registry.sightings.get("a") is not None
+        b.registry.sightings.forget("a")
+        await call(second, "who")
+        b.registry.sightings.forget("a")
+        b.store.down = True
+        head, body = await second.request("POST", tool("who", 9))
+        assert head.status == 200
+        assert (error_of(body)["code"], error_of(body)["id"]) == (-32014, 9)
+        b.store.down = False
+        assert "result" in await call(second, "who")

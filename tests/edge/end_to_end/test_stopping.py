@@ -64,6 +64,17 @@ async def hang(exchange: Exchange) -> None:
     await exchange.gone()
 
 
+class Finishing:
+    """An upstream that answers its calls once ``finish`` is set."""
+
+    def __init__(self) -> None:
+        self.finish = asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        await self.finish.wait()
+        await exchange.json(result(7))
+
+
 async def stream(exchange: Exchange) -> None:
     """Says that it goes on, in one event and a half, then nothing more."""
     await exchange.begin_stream()
@@ -168,12 +179,7 @@ async def test_streams_without_an_end_are_not_waited_for(tmp_path: Path, upstrea
 
 async def test_call_that_ends_within_the_grace(tmp_path: Path, upstream: StartUpstream) -> None:
     """It gets its own answer, and the stop waits no longer than for it."""
-    finish = asyncio.Event()
-
-    async def wait(exchange: Exchange) -> None:
-        await finish.wait()
-        await exchange.json(result(7))
-
+    wait = Finishing()
     async with (
         upstream(wait) as up,
         serving(tmp_path, up, grace=60) as (port, stop),
@@ -184,7 +190,7 @@ async def test_call_that_ends_within_the_grace(tmp_path: Path, upstream: StartUp
         await up.arrived("tools/call")
         stopping = asyncio.create_task(stop())
         await asyncio.sleep(0.05)
-        finish.set()
+        wait.finish.set()
         head = await client.head()
         assert await read_body(client.reader, head) == result(7)
         async with asyncio.timeout(5):
@@ -229,12 +235,7 @@ async def test_idle_connection_is_closed_in_good_order(tmp_path: Path, upstream:
 
 async def test_requests_that_wait_their_turn_are_answered(tmp_path: Path, upstream: StartUpstream) -> None:
     """What was sent behind the call that is under way has arrived, so it is not thrown away."""
-    finish = asyncio.Event()
-
-    async def wait(exchange: Exchange) -> None:
-        await finish.wait()
-        await exchange.json(result(7))
-
+    wait = Finishing()
     async with (
         upstream(wait) as up,
         serving(tmp_path, up, grace=60) as (port, stop),
@@ -247,7 +248,7 @@ async def test_requests_that_wait_their_turn_are_answered(tmp_path: Path, upstre
         await asyncio.sleep(0.05)
         stopping = asyncio.create_task(stop())
         await asyncio.sleep(0.05)
-        finish.set()
+        wait.finish.set()
         heads = []
         for _ in range(2):
             heads.append(await client.head())

@@ -59,12 +59,12 @@ async def test_last_access_is_written_behind() -> None:
     """Finding a file writes nothing; the cleanup's round writes each file that was used once, as touches."""
     filing = Filing()
     [one], [two] = await filing.upload(b"1"), await filing.upload(b"2")
-    await filing.registry.tidy()
+    await filing.registry.tidy_own()
     filing.clock.now += 50
     for _ in range(10):
         await filing.is_found(one)
     written = filing.steps.taken["rows"]
-    await filing.registry.tidy()
+    await filing.registry.tidy_own()
     rows = {row.key: row for row in await filing.store.scan(TABLE)}
     assert rows[one.key].due == filing.clock() + 100
     assert rows[two.key].due == filing.clock() + 50
@@ -80,7 +80,7 @@ async def test_access_that_could_not_be_written_is_written_later() -> None:
     await filing.is_found(record)
     filing.steps.fail("touch", StoreUnavailable())
     with pytest.raises(StoreUnavailable):
-        await filing.registry.tidy()
+        await filing.registry.tidy_own()
     filing.steps.heal("touch")
     await filing.registry.close()
     row = await filing.store.get(TABLE, record.key)
@@ -322,6 +322,7 @@ async def test_restart_gives_the_exact_quota() -> None:
     await filing.begin(b"z" * 400)
     filing.clock.now += 60
     await filing.is_found(one)
+    await filing.registry.tidy_own()
     await filing.registry.tidy()
     await filing.restart()
     assert await filing.held() == [one, artifact] and await filing.held(BOB) == [two]

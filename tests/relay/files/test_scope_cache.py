@@ -225,12 +225,12 @@ async def test_unused_scopes_are_forgotten() -> None:
     [held], [other] = await filing.upload(b"1"), await filing.upload(b"2", scope=BOB)
     release = await filing.registry.hold(held)
     for _ in range(3):
-        await filing.registry.tidy()
+        await filing.registry.tidy_own()
     assert filing.registry.total == 1
     assert await filing.is_found(other) and filing.registry.total == 2
     release()
     for _ in range(3):
-        await filing.registry.tidy()
+        await filing.registry.tidy_own()
     assert filing.registry.total == 0
     assert await filing.held() == [held] and await filing.held(BOB) == [other]
 

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 from structlog import get_logger
+from structlog.testing import capture_logs
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.replicas.registry import TABLE, Replicas, ReplicaTerms, replica_id
+from adapter.relay.replicas.registry import MOST_TOLD, TABLE, Replicas, ReplicaTerms, replica_id
 from adapter.rules.access.replicas import decode_replica
 from adapter.state.fallback import FallbackStore
 from adapter.state.port import Row
@@ -21,8 +22,8 @@ AT_ONCE = ReplicaTerms(interval=3600.0, looks=2, lease=0.0)
 """Whoever stood still at two looks has gone."""
 
 
-def registry(store: ReplicaStore, name: str, terms: ReplicaTerms = NEVER) -> Replicas:
-    return Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), terms)
+def registry(store: ReplicaStore, name: str, terms: ReplicaTerms = NEVER, settings: str = "") -> Replicas:
+    return Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), terms, settings)
 
 
 async def row_of(memory: SharedMemory, name: str) -> Row:
@@ -46,6 +47,35 @@ async def test_replicas_see_each_other() -> None:
     await a.close()
     await b.close()
     assert await memory.rows.scan(TABLE) == []
+
+
+async def test_other_settings_are_told_of_once() -> None:
+    """Each digest once, however many replicas have it and however often it is looked at; a bound holds for all."""
+    memory = SharedMemory()
+    a = registry(memory.replica(), "a", settings="old")
+    with capture_logs() as logged:
+        await a.join("http://a")
+        others = [registry(memory.replica(), f"b{n}", settings="new") for n in range(2)]
+        others.append(registry(memory.replica(), "same", settings="old"))
+        for other in others:
+            await other.join(f"http://{other.id}")
+        await a.look()
+        await a.look()
+    assert [each.id for each in a.unlike()] == ["b0", "b1"]
+    told = [(line["event"], line["replica"]) for line in logged if line["log_level"] == "warning"]
+    # Those that came later have told of the first, each for itself.
+    event = "another replica has other settings"
+    assert told == [(event, "a"), (event, "a"), (event, "b0"), (event, "b0")]
+    await others[0].leave()
+    await a.look()
+    assert [each.id for each in a.unlike()] == ["b1"]
+    with capture_logs() as logged:
+        for number in range(MOST_TOLD + 5):
+            await registry(memory.replica(), f"c{number}", settings=f"new {number}").renew()
+        await a.look()
+    assert len(logged) == MOST_TOLD - 1
+    for each in (a, *others):
+        await each.close()
 
 
 async def test_many_replicas_are_all_seen() -> None:

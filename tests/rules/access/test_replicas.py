@@ -1,4 +1,4 @@
-"""Replicas: the owners of sessions, rows, silence by one's own clock, and challenges that count once."""
+"""Replicas: the owners of sessions, rows, and challenges that count once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from adapter.rules.access import replicas
 from adapter.rules.access.replicas import (
     Challenges,
-    Found,
     ReplicaRecord,
-    Sightings,
     decode_replica,
     encode_replica,
     is_replica_id,
@@ -47,7 +45,7 @@ def test_what_is_no_id_of_a_replica(text: str) -> None:
 @given(st.text(max_size=9), st.floats(0, 1e10), st.booleans())
 def test_a_row_comes_back(text: str, started: float, leaving: bool) -> None:
     """Whatever it holds."""
-    record = ReplicaRecord(text, text, started, text, text, leaving)
+    record = ReplicaRecord(text, text, started, text, text, leaving, text)
     assert decode_replica(encode_replica(record)) == record
 
 
@@ -62,6 +60,7 @@ def test_a_row_comes_back(text: str, started: float, leaving: bool) -> None:
         encode_replica(RECORD).replace(b'"version":"1.0"', b'"version":1'),
         encode_replica(RECORD).replace(b"12.5", b'"x"'),
         encode_replica(RECORD).replace(b'"leaving"', b'"staying"'),
+        encode_replica(RECORD).replace(b'"settings":""', b'"settings":null'),
     ],
 )
 def test_what_is_no_row(data: bytes) -> None:
@@ -70,55 +69,21 @@ def test_what_is_no_row(data: bytes) -> None:
         decode_replica(data)
 
 
-def test_a_replica_is_silent_when_its_row_stands_still() -> None:
-    """So many looks without a change, over so many seconds of the clock here; both have to be."""
-    sightings = Sightings(looks=2, lease=5.0)
-    assert sightings.look({"a": Found(RECORD, 1)}, 0.0) == ([], [])
-    assert sightings.look({"a": Found(RECORD, 1)}, 4.0) == ([], [])
-    assert sightings.look({"a": Found(RECORD, 1)}, 4.9) == ([], [])
-    assert sightings.look({"a": Found(RECORD, 2)}, 9.0) == ([], [])
-    assert sightings.look({"a": Found(RECORD, 2)}, 100.0) == ([], [])
-    assert sightings.look({"a": Found(RECORD, 2)}, 101.0) == (["a"], [])
+def test_settings_of_two_replicas_are_compared() -> None:
+    """Where both are known, and neither is about to stop."""
+    ours, theirs = replace(RECORD, settings="1"), replace(RECORD, settings="2")
+    assert ours.is_unlike(theirs) and theirs.is_unlike(ours)
+    assert not ours.is_unlike(ours)
+    assert not ours.is_unlike(RECORD) and not RECORD.is_unlike(ours)
+    assert not ours.is_unlike(replace(theirs, leaving=True)) and not replace(ours, leaving=True).is_unlike(
+        theirs
+    )
 
 
-def test_looks_that_failed_do_not_count() -> None:
-    """After an hour without the store nobody is silent before it was looked at often enough again."""
-    sightings = Sightings(looks=3, lease=5.0)
-    sightings.look({"a": Found(RECORD, 1)}, 0.0)
-    assert sightings.look({"a": Found(RECORD, 1)}, 3600.0) == ([], [])
-    assert sightings.look({"a": Found(RECORD, 2)}, 3601.0) == ([], [])
-
-
-def test_a_row_that_is_gone_is_told_once() -> None:
-    """By whoever looks next."""
-    sightings = Sightings(looks=2, lease=5.0)
-    sightings.look({"a": Found(RECORD, 1), "b": Found(RECORD, 1)}, 0.0)
-    assert sightings.look({"b": Found(RECORD, 2)}, 1.0) == ([], ["a"])
-    assert sightings.look({"b": Found(RECORD, 3)}, 2.0) == ([], [])
-    assert (len(sightings), list(sightings.all()), sightings.get("a")) == (1, ["b"], None)
-    sightings.forget("b")
-    sightings.forget("b")
-    assert sightings.look({}, 3.0) == ([], [])
-
-
-def test_a_row_that_was_deleted_and_written_again_is_another() -> None:
-    """Its version may be that of before; the replica behind it is not."""
-    sightings = Sightings(looks=1, lease=1.0)
-    sightings.look({"a": Found(RECORD, 1)}, 0.0)
-    again = replace(RECORD, incarnation="j" * 32)
-    assert sightings.meet("a", Found(again, 1), 1.0).found.record == again
-    assert sightings.look({"a": Found(RECORD, 1)}, 2.0) == ([], [])
-
-
-def test_a_row_that_is_read_by_itself() -> None:
-    """A change that was met between two looks counts as one; the same row again changes nothing."""
-    sightings = Sightings(looks=1, lease=2.0)
-    first = sightings.meet("a", Found(RECORD, 1), 0.0)
-    assert sightings.meet("a", Found(RECORD, 1), 1.0) is first
-    assert sightings.meet("a", Found(RECORD, 2), 1.5).since == 1.5
-    assert sightings.look({"a": Found(RECORD, 2)}, 3.0) == ([], [])
-    assert sightings.look({"a": Found(RECORD, 2)}, 3.5) == (["a"], [])
-    assert "1 replicas" in repr(sightings)
+def test_a_row_of_an_earlier_build_tells_no_settings() -> None:
+    """It can be read all the same."""
+    data = encode_replica(RECORD).replace(b',"settings":""', b"")
+    assert b"settings" not in data and decode_replica(data) == RECORD
 
 
 def test_a_nonce_counts_once() -> None:

@@ -134,11 +134,11 @@ def test_secrets_become_variables(server: dict[str, Any], where: tuple[Any, ...]
     [
         {
             "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-filesystem", "/home/me/my-documents"],
+            "args": ["-y", "@modelcontextprotocol/server-filesystem", "/srv/documents"],
         },
         {
             "command": "x",
-            "env": {"LOG_LEVEL": "debug", "MAX_TOKENS": "4096", "DEBUG": "true", "HOME": "/home/me"},
+            "env": {"LOG_LEVEL": "debug", "MAX_TOKENS": "4096", "DEBUG": "true", "HOME": "/srv/me"},
         },
         {"url": "http://u/mcp?version=1", "headers": {"Accept-Language": "de"}},
         {"command": "x", "env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}", "A_KEY": "${OTHER:-none}"}},

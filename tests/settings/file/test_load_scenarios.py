@@ -11,7 +11,7 @@ from adapter.app.build import build
 from adapter.app.run import running
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
-from tests.hosted.databases import Missing
+from adapter.settings.state_consistency import state_cautions
 from tests.state.redis import servers
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -38,7 +38,7 @@ def scenario(
 
 @pytest.mark.parametrize("name", ["local-dev", "distributed-production", "ha-adapter"])
 def test_scenario_loads(tmp_path: Path, name: str) -> None:
-    """Every key is known, and no value asks for what is not there."""
+    """Every key is known, no value asks for what is not there, and none of the state store does nothing."""
     settings = scenario(name, tmp_path)
     state = settings.state_persistence
     assert (state.type, state.unavailable_policy) == {
@@ -46,6 +46,7 @@ def test_scenario_loads(tmp_path: Path, name: str) -> None:
         "distributed-production": ("redis", "fail_closed"),
         "ha-adapter": ("redis", "exit"),
     }[name]
+    assert list(state_cautions(settings)) == []
 
 
 async def test_local_development_starts(tmp_path: Path) -> None:
@@ -70,14 +71,11 @@ async def test_scenario_with_redis_starts(tmp_path: Path, name: str) -> None:
     }
     if name == "distributed-production":
         flags["state_persistence.redis.password"] = password
-    try:
-        with servers.single("--requirepass", password) as server:
-            assert server.port is not None
-            settings = scenario(name, tmp_path, flags, redis_port=server.port, redis_password=password)
-            one, other = build(settings), build(settings)
-            async with running(one) as (_, first), running(other) as (_, second):
-                assert first != second
-                await one.core.store.put("pins", "x", b"1")
-                assert await other.core.store.get("pins", "x") is not None
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with servers.single("--requirepass", password) as server:
+        assert server.port is not None
+        settings = scenario(name, tmp_path, flags, redis_port=server.port, redis_password=password)
+        one, other = build(settings), build(settings)
+        async with running(one) as (_, first), running(other) as (_, second):
+            assert first != second
+            await one.core.store.put("pins", "x", b"1")
+            assert await other.core.store.get("pins", "x") is not None

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from adapter.state.redis.address import RedisAddress, RedisServer
 from adapter.state.redis.dialer import Dialer
-from tests.hosted.databases import PASSWORD, START_TIMEOUT, Missing, Server, folder_for, program, running
+from tests.hosted.databases import PASSWORD, START_TIMEOUT, Server, folder_for, program, running
+from tests.missing import Missing
 from tests.ports import free_port
 
 HOST = "127.0.0.1"
@@ -109,6 +110,22 @@ def until(server: Server, text: str, *words: str, password: str | None = None) -
         if time.monotonic() > deadline:
             raise RuntimeError(f"{words} never has {text} in its answer")
         time.sleep(0.05)
+
+
+def until_copied(primary: Server, replica: Server) -> None:
+    """Wait until a replica has all that its primary has written so far."""
+    written = _offset(primary, "master_repl_offset")
+    deadline = time.monotonic() + START_TIMEOUT
+    while _offset(replica, "slave_repl_offset") < written:
+        if time.monotonic() > deadline:
+            raise RuntimeError("the replica does not follow its primary")
+        time.sleep(0.05)
+
+
+def _offset(server: Server, name: str) -> int:
+    """The position in the log of a primary that the server tells under this name."""
+    lines = command(server, "INFO", "replication", password=None).split()
+    return next(int(line.partition(":")[2]) for line in lines if line.startswith(name))
 
 
 def command(server: Server, *words: str, password: str | None = PASSWORD) -> str:

@@ -16,7 +16,7 @@ from adapter.state.redis.dialer import Dialer, RedisTls
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.nodes import RedisTimes
 from adapter.state.redis.store import RedisStore
-from tests.hosted.databases import PASSWORD, URL_PASSWORD, Missing, Server
+from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server
 from tests.ports import free_port
 from tests.state.redis import certificates, servers
 from tests.state.redis.listening import Ear
@@ -27,16 +27,13 @@ TIMES = RedisTimes(timeout=2.0, cache=0.5)
 @pytest.fixture
 def watched() -> Iterator[tuple[Server, Server, Server]]:
     """A primary, its replica, and a Sentinel that watches them as ``main``."""
-    try:
-        with ExitStack() as stack:
-            login = ("--masterauth", PASSWORD)
-            primary = stack.enter_context(servers.single(*login))
-            following = (*login, "--replicaof", servers.HOST, str(primary.port))
-            replica = stack.enter_context(servers.single(*following))
-            servers.until(replica, "master_link_status:up", "INFO", "replication", password=PASSWORD)
-            yield primary, replica, stack.enter_context(servers.sentinel("main", primary))
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with ExitStack() as stack:
+        login = ("--masterauth", PASSWORD)
+        primary = stack.enter_context(servers.single(*login))
+        following = (*login, "--replicaof", servers.HOST, str(primary.port))
+        replica = stack.enter_context(servers.single(*following))
+        servers.until(replica, "master_link_status:up", "INFO", "replication", password=PASSWORD)
+        yield primary, replica, stack.enter_context(servers.sentinel("main", primary))
 
 
 def store_behind(sentinel: Server, service: str = "main") -> RedisStore:
@@ -94,11 +91,8 @@ def secured(authority: certificates.Authority) -> Iterator[Server]:
         "--tls-ca-cert-file",
         str(authority.path),
     )
-    try:
-        with servers.single(*options, tls=True) as server:
-            yield server
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with servers.single(*options, tls=True) as server:
+        yield server
 
 
 def store_over(server: Server, tls: RedisTls, host: str = "127.0.0.1") -> RedisStore:

@@ -32,7 +32,23 @@ def test_a_cell_holds_a_row(key: str, value: bytes, version: int, due: float | N
     assert decoded_row(key.encode(), cell) == Row(key, value, version, due)
 
 
-@pytest.mark.parametrize("cell", [b"", b"1", b"1 -", b"x - ", b"1 x "])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        b"",
+        b"1",
+        b"1 -",
+        b"x - ",
+        b"1 x ",
+        b"0 - ",
+        b"01 - ",
+        b"1_0 - ",
+        b"1 0x10 ",
+        b"1 1f ",
+        b"1 -- ",
+        b"\xff\x00",
+    ],
+)
 def test_a_foreign_cell_is_refused(cell: bytes) -> None:
     """What no version of the adapter has written is no row."""
     with pytest.raises(ValueError):

@@ -28,7 +28,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "state.md"
 Opening = Callable[[], RedisStore]
 
 
-@pytest.fixture(params=["redis_server", "redis_cluster"])
+@pytest.fixture(params=["redis_single", "redis_cluster"])
 def nodes(request: pytest.FixtureRequest) -> list[Server]:
     found: list[Server] = request.getfixturevalue(request.param)
     return found
@@ -282,15 +282,15 @@ async def test_expired_rows_make_way_for_new_ones(nodes: list[Server], base: str
 # --- one server -----------------------------------------------------------------------------------------------
 
 
-async def test_documented_rights_are_enough(redis_server: list[Server], base: str) -> None:
+async def test_documented_rights_are_enough(redis_single: list[Server], base: str) -> None:
     """A user with just the rights of the documentation, and a password that needs encoding, can do everything."""
     rights = re.search(r"ACL SETUSER adapter (.*?)```", PAGE.read_text(), re.DOTALL)
     assert rights is not None
     words = rights[1].replace("PASSWORD", PASSWORD).replace("mcp_adapter", base).split()
     words = [*words[:1], f">{PASSWORD}", *words[words.index("resetkeys") :]]
-    servers.command(redis_server[0], "ACL", "SETUSER", base, "reset", *words)
+    servers.command(redis_single[0], "ACL", "SETUSER", base, "reset", *words)
     address = parse_address(
-        f"redis://{base.replace(':', '%3A')}:{URL_PASSWORD}@127.0.0.1:{redis_server[0].port}/3"
+        f"redis://{base.replace(':', '%3A')}:{URL_PASSWORD}@127.0.0.1:{redis_single[0].port}/3"
     )
     warnings: list[str] = []
     stores = [RedisStore(Dialer(address, 5.0), Layout(base, 4), None, warnings.append) for _ in range(2)]
@@ -312,12 +312,12 @@ async def test_documented_rights_are_enough(redis_server: list[Server], base: st
     await one.close()
 
 
-async def test_a_missing_right_is_told(redis_server: list[Server], base: str) -> None:
+async def test_a_missing_right_is_told(redis_single: list[Server], base: str) -> None:
     """The sentence names the page with the rights; it names neither key nor user."""
     servers.command(
-        redis_server[0], "ACL", "SETUSER", base, "reset", "on", f">{PASSWORD}", "~*", "+set", "+get"
+        redis_single[0], "ACL", "SETUSER", base, "reset", "on", f">{PASSWORD}", "~*", "+set", "+get"
     )
-    address = replace(servers.dialer(redis_server).address, username=base)
+    address = replace(servers.dialer(redis_single).address, username=base)
     with pytest.raises(
         StoreUnavailable, match=r"may not do what the adapter needs: see the rights in docs/state\.md"
     ) as told:
@@ -328,11 +328,11 @@ async def test_a_missing_right_is_told(redis_server: list[Server], base: str) ->
     await store.close()
 
 
-async def test_a_right_to_hear_that_is_missing_is_told(redis_server: list[Server], base: str) -> None:
+async def test_a_right_to_hear_that_is_missing_is_told(redis_single: list[Server], base: str) -> None:
     """It is told once, and rows count as unknown again and again."""
     rights = ("~*", "&*", "+@all", "-ssubscribe")
-    servers.command(redis_server[0], "ACL", "SETUSER", base, "reset", "on", f">{PASSWORD}", *rights)
-    address = replace(servers.dialer(redis_server).address, username=base)
+    servers.command(redis_single[0], "ACL", "SETUSER", base, "reset", "on", f">{PASSWORD}", *rights)
+    address = replace(servers.dialer(redis_single).address, username=base)
     warnings: list[str] = []
     store = RedisStore(Dialer(address, 5.0), Layout(base, 4), RedisTimes(cache=0.05), warnings.append)
     ear = Ear()
@@ -358,16 +358,16 @@ async def test_a_node_of_a_cluster_is_told(redis_cluster: list[Server], base: st
     await store.close()
 
 
-async def test_a_server_that_is_no_cluster_is_told(redis_server: list[Server], base: str) -> None:
+async def test_a_server_that_is_no_cluster_is_told(redis_single: list[Server], base: str) -> None:
     """An address of one server that is called a cluster."""
-    address = replace(servers.dialer(redis_server).address, cluster=True)
+    address = replace(servers.dialer(redis_single).address, cluster=True)
     with pytest.raises(StoreUnavailable, match="is not a node of a cluster"):
         await RedisStore(Dialer(address, 5.0), Layout(base, 4)).open()
 
 
-async def test_a_wrong_password_is_told(redis_server: list[Server], base: str) -> None:
+async def test_a_wrong_password_is_told(redis_single: list[Server], base: str) -> None:
     """It is told as a refused login, without the password."""
-    address = replace(servers.dialer(redis_server).address, password="s3cret-s3cret")
+    address = replace(servers.dialer(redis_single).address, password="s3cret-s3cret")
     with pytest.raises(StoreUnavailable, match="refuses the login") as told:
         await RedisStore(Dialer(address, 5.0), Layout(base, 4)).open()
     assert "s3cret" not in f"{told.value} {told.value.__cause__} {address!r}"

@@ -70,12 +70,12 @@ async def outcome(store: Store, operation: Sequence[Any]) -> object:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(OPERATIONS, max_size=30))
-def test_redis_does_what_memory_does(redis_server: list[Server], operations: list[Sequence[Any]]) -> None:
+def test_redis_does_what_memory_does(redis_single: list[Server], operations: list[Sequence[Any]]) -> None:
     """Rows, versions, due times, orders, counts and refusals are the same after each step."""
 
     async def compare() -> None:
         memory = MemoryStore()
-        redis = RedisStore(servers.dialer(redis_server), Layout(f"test:{secrets.token_hex(8)}", 3))
+        redis = RedisStore(servers.dialer(redis_single), Layout(f"test:{secrets.token_hex(8)}", 3))
         await redis.open()
         try:
             for operation in operations:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,7 +15,7 @@ from adapter.state.port import ABSENT, Conflict
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.nodes import RedisTimes
 from adapter.state.redis.store import RedisStore
-from tests.hosted.databases import Missing, Server
+from tests.hosted.databases import Server
 from tests.state.redis import servers
 from tests.state.redis.listening import Ear
 
@@ -23,18 +23,8 @@ TIMES = RedisTimes(timeout=1.0, cache=0.5, ping=0.5)
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    """A server of the test's own, that it may stop."""
-    try:
-        with servers.single() as server:
-            yield server
-    except Missing as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture
-async def store(server: Server) -> AsyncIterator[RedisStore]:
-    store = store_on(server)
+async def store(own_redis: Server) -> AsyncIterator[RedisStore]:
+    store = store_on(own_redis)
     await store.open()
     yield store
     await store.close()
@@ -55,7 +45,7 @@ async def until_written(store: RedisStore) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_rows_outlive_a_kill_of_the_server(server: Server, store: RedisStore) -> None:
+async def test_rows_outlive_a_kill_of_the_server(own_redis: Server, store: RedisStore) -> None:
     """With a log synced at every write, each write that was answered is there after kill -9; none is told twice."""
     answered: list[str] = []
 
@@ -68,10 +58,10 @@ async def test_rows_outlive_a_kill_of_the_server(server: Server, store: RedisSto
     writing = [asyncio.ensure_future(write(writer)) for writer in range(8)]
     while len(answered) < 500:
         await asyncio.sleep(0)
-    server.signal(signal.SIGKILL)
+    own_redis.signal(signal.SIGKILL)
     outcomes = await asyncio.gather(*writing, return_exceptions=True)
     assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
-    server.restart()
+    own_redis.restart()
     await until_written(store)
     rows = {row.key: row for row in await store.scan("sessions", limit=100_000)}
     assert [key for key in answered if key not in rows] == []
@@ -79,10 +69,10 @@ async def test_rows_outlive_a_kill_of_the_server(server: Server, store: RedisSto
 
 
 @pytest.mark.timed
-async def test_a_stopped_server_costs_one_wait(server: Server, store: RedisStore) -> None:
+async def test_a_stopped_server_costs_one_wait(own_redis: Server, store: RedisStore) -> None:
     """Who was asking when the server froze waits as long as an answer may take; all later callers fail at once."""
     await until_written(store)
-    server.signal(signal.SIGSTOP)
+    own_redis.signal(signal.SIGSTOP)
     began = time.monotonic()
     with pytest.raises(StoreUnavailable, match="does not answer within"):
         await store.put("sessions", "a", b"1", expected=ABSENT)
@@ -92,55 +82,55 @@ async def test_a_stopped_server_costs_one_wait(server: Server, store: RedisStore
         with pytest.raises(StoreUnavailable):
             await store.get("sessions", "a")
     assert time.monotonic() - began < 0.5
-    server.signal(signal.SIGCONT)
+    own_redis.signal(signal.SIGCONT)
     await until_written(store)
     # It had the command all the same, and does it when it runs again: a write that failed may be done.
     with pytest.raises(Conflict):
         await store.put("sessions", "a", b"2", expected=ABSENT)
 
 
-async def test_a_write_in_doubt_is_told(server: Server, store: RedisStore) -> None:
+async def test_a_write_in_doubt_is_told(own_redis: Server, store: RedisStore) -> None:
     """A write that failed, or whose caller left, may be done later: the replica hears of it as of any other's."""
     ear = Ear()
     store.listeners.append(ear)
-    await ear.until_hearing(store_on(server))
+    await ear.until_hearing(store_on(own_redis))
     await store.put("sessions", "a", b"1")
     assert ("sessions", "a") not in ear.rows
-    server.signal(signal.SIGSTOP)
+    own_redis.signal(signal.SIGSTOP)
     leaving = asyncio.ensure_future(store.put("sessions", "left", b""))
     await asyncio.sleep(0)
     leaving.cancel()
     with pytest.raises(StoreUnavailable, match="does not answer within"):
         await store.put("sessions", "a", b"2")
     assert [*ear.rows[-2:]] == [("sessions", "left"), ("sessions", "a")]
-    server.signal(signal.SIGCONT)
-    await ear.until_hearing(store_on(server))
+    own_redis.signal(signal.SIGCONT)
+    await ear.until_hearing(store_on(own_redis))
     assert [row.value for row in await store.scan("sessions") if row.key == "a"] in ([b"1"], [b"2"])
 
 
 @pytest.mark.timed
-async def test_silence_is_noticed_without_a_call(server: Server, store: RedisStore) -> None:
+async def test_silence_is_noticed_without_a_call(own_redis: Server, store: RedisStore) -> None:
     """A server that freezes is noticed by the subscription, and rows count as unknown from then on."""
     ear = Ear()
     store.listeners.append(ear)
-    await ear.until_hearing(store_on(server))
+    await ear.until_hearing(store_on(own_redis))
     unknown = ear.unknown
-    server.signal(signal.SIGSTOP)
+    own_redis.signal(signal.SIGSTOP)
     began = time.monotonic()
     async with asyncio.timeout(5):
         while ear.unknown < unknown + 3:
             await ear.changed()
     assert time.monotonic() - began < 4 * TIMES.cache
-    server.signal(signal.SIGCONT)
-    await ear.until_hearing(store_on(server))
+    own_redis.signal(signal.SIGCONT)
+    await ear.until_hearing(store_on(own_redis))
 
 
-async def test_a_cut_connection_is_opened_again(server: Server, store: RedisStore) -> None:
+async def test_a_cut_connection_is_opened_again(own_redis: Server, store: RedisStore) -> None:
     """A connection that the server closes is replaced before anybody needs it; what is asked meanwhile waits."""
     await store.put("sessions", "a", b"1")
     for _ in range(3):
-        servers.command(server, "CLIENT", "KILL", "TYPE", "normal")
-        servers.command(server, "CLIENT", "KILL", "TYPE", "pubsub")
+        servers.command(own_redis, "CLIENT", "KILL", "TYPE", "normal")
+        servers.command(own_redis, "CLIENT", "KILL", "TYPE", "pubsub")
         await asyncio.sleep(0.05)
         row = await store.get("sessions", "a")
         assert row is not None
@@ -149,38 +139,38 @@ async def test_a_cut_connection_is_opened_again(server: Server, store: RedisStor
         ).version == row.version + 1
 
 
-async def test_changes_that_were_missed_are_unknown(server: Server, store: RedisStore) -> None:
+async def test_changes_that_were_missed_are_unknown(own_redis: Server, store: RedisStore) -> None:
     """After a restart of the server the listener is told once that rows are unknown, and hears changes again."""
     ear = Ear()
     store.listeners.append(ear)
-    other = store_on(server)
+    other = store_on(own_redis)
     await ear.until_hearing(other)
     unknown = ear.unknown
-    server.restart()
+    own_redis.restart()
     await ear.until_hearing(other)
     assert ear.unknown > unknown
 
 
-async def test_reads_survive_a_lost_connection(server: Server, store: RedisStore) -> None:
+async def test_reads_survive_a_lost_connection(own_redis: Server, store: RedisStore) -> None:
     """A read that was under way when its connection broke is asked again over the next one."""
     await store.put("sessions", "a", b"1")
     for _ in range(10):
         reading = [asyncio.ensure_future(store.get("sessions", "a")) for _ in range(50)]
         await asyncio.sleep(0)
-        servers.command(server, "CLIENT", "KILL", "TYPE", "normal")
+        servers.command(own_redis, "CLIENT", "KILL", "TYPE", "normal")
         assert [row.value for row in await asyncio.gather(*reading) if row is not None] == [b"1"] * 50
         await until_written(store)
 
 
-async def test_a_server_that_is_not_there_is_told_at_once(server: Server) -> None:
+async def test_a_server_that_is_not_there_is_told_at_once(own_redis: Server) -> None:
     """Opening without a server fails with a sentence that has neither address nor password in it."""
-    server.stop()
-    store = store_on(server)
+    own_redis.stop()
+    store = store_on(own_redis)
     with pytest.raises(StoreUnavailable) as refused:
         await store.open()
     assert str(refused.value).startswith("Redis cannot be reached")
-    assert str(server.port) not in str(refused.value)
-    server.start()
+    assert str(own_redis.port) not in str(refused.value)
+    own_redis.start()
     await store.open()
     await store.put("sessions", "a", b"1")
     await store.close()

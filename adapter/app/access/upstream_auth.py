@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.app.access.grants import sealed_rows
 from adapter.oauth.client_authentication import (
     ClientProof,
     SignedProof,
@@ -19,7 +20,6 @@ from adapter.oauth.client_authentication import (
 )
 from adapter.oauth.grants.http import GrantHttp
 from adapter.oauth.grants.port import DocumentHttp
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.token_endpoint import EndpointFinder, TokenEndpoint, TokenPurpose
 from adapter.oauth.upstream_credentials import (
@@ -30,7 +30,6 @@ from adapter.oauth.upstream_credentials import (
     TokenTerms,
 )
 from adapter.oauth.upstream_metadata import UpstreamMetadata
-from adapter.relay.files.scopes import kept_secret
 from adapter.relay.lease import Lease
 from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below
 from adapter.settings.root import Settings
@@ -40,9 +39,6 @@ from adapter.settings.servers.upstream_auth import UpstreamAuth
 from adapter.state.port import Store
 from adapter.upstream.authorized import AuthorizedUpstream, Refusal, challenged_by, passed_on, refusal_by
 from adapter.upstream.port import Upstream
-
-SECRET = "upstream_tokens"  # noqa: S105 (the name of a secret, not the secret)
-"""The name of the secret in the store that seals tokens, where the settings have none."""
 
 LEAD = 15.0
 """Seconds after which another replica asks for a token that one was about to ask for."""
@@ -125,15 +121,8 @@ def _shared(around: Surroundings, entry: ServerSettings) -> SharedTokens | None:
     secret = "" if auth.client_secret is None else auth.client_secret.get_secret_value()
     named = f"{auth.model_dump_json()}\n{secret}"
     name = f"{entry.id}:{hashlib.sha256(named.encode()).hexdigest()[:32]}"
-    rows = SealedRows(store, partial(_secret, around.settings, store))
+    rows = sealed_rows(around.settings, store)
     return SharedTokens(rows, lambda lease: Lease(store, lease, LEAD), name)
-
-
-async def _secret(settings: Settings, store: Store) -> bytes:
-    configured = settings.core.auth.signing_secret or settings.core.auth.token
-    if configured is None:
-        return await kept_secret(store, SECRET)
-    return hashlib.sha256(configured.get_secret_value().encode()).digest()
 
 
 # --- metadata -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,67 @@
+"""The verification of access tokens, out of ``core.auth.oauth``. Import it late: it loads cryptography."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.oauth.discovery import Discovery
+from adapter.oauth.http import IssuerHttp
+from adapter.oauth.introspection import IntrospectionEndpoint, OpaqueTokens
+from adapter.oauth.issuer import LIFE, Issuer, fetch_keys
+from adapter.oauth.port import TokenVerifier
+from adapter.oauth.token_cache import TokenCache
+from adapter.oauth.verified_tokens import VerifiedTokens
+from adapter.pipeline.key_set import KeySet
+from adapter.rules.access.issuer_trust import IssuerTrust
+from adapter.settings.oauth import Introspection, OAuth, OAuthIssuer
+
+
+class Clocks(NamedTuple):
+    """``now`` gives Unix seconds, ``elapsed`` seconds that never go back."""
+
+    now: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.monotonic
+
+
+USUAL_CLOCKS = Clocks()
+
+
+def build_verifier(
+    oauth: OAuth, logger: FilteringBoundLogger, clocks: Clocks = USUAL_CLOCKS
+) -> TokenVerifier:
+    """Build the verifier of the tokens of all issuers. None of them is asked yet."""
+    http = IssuerHttp()
+    discovery, cache = Discovery(http, clocks.elapsed), TokenCache(clocks.now)
+    issuers = {}
+    for entry in oauth.issuers:
+        fetch = fetch_keys(http, discovery, entry.jwks_url)
+        log = logger.bind(issuer=entry.issuer)
+        keys = KeySet(entry.issuer, fetch, log, clocks.elapsed, LIFE, cache.withdraw)
+        issuers[entry.issuer] = Issuer(_trust(entry, oauth), keys, clocks.now)
+    if (asked := oauth.introspection) is None:
+        return VerifiedTokens(issuers, cache)
+    endpoint = introspection_endpoint(asked)
+    trust = _trust(oauth.introspected_issuer, oauth)
+    log = logger.bind(issuer=trust.issuer)
+    return VerifiedTokens(issuers, cache, OpaqueTokens(endpoint, trust, http, log, clocks.now))
+
+
+def introspection_endpoint(settings: Introspection) -> IntrospectionEndpoint:
+    """The endpoint of ``core.auth.oauth.introspection``."""
+    secret = settings.client_secret.get_secret_value()
+    return IntrospectionEndpoint(settings.url, settings.client_id, secret, settings.cache_seconds)
+
+
+def _trust(entry: OAuthIssuer, oauth: OAuth) -> IssuerTrust:
+    return IssuerTrust(
+        issuer=entry.issuer,
+        audience=entry.audience,
+        algorithms=frozenset(entry.algorithms),
+        principal_claim=entry.principal_claim,
+        required_scopes=tuple(entry.required_scopes),
+        leeway=oauth.leeway_seconds,
+    )

@@ -1,0 +1,87 @@
+"""Metadata of authorization servers, asked from their well-known places and cached."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.oauth.http import IssuerHttp
+from adapter.rules.access.issuer_metadata import IssuerMetadata, metadata_urls, read_metadata
+
+FRESH = 3600.0
+"""Seconds for which metadata is used without asking again."""
+
+PAUSE = 30.0
+"""Seconds after which metadata that could not be had is asked for again, where there is an older one."""
+
+MOST_ISSUERS = 64
+"""Issuers of which metadata is kept."""
+
+
+class Discovery:
+    """Finds the metadata of issuers. ``clock`` gives seconds that never go back."""
+
+    def __init__(self, http: IssuerHttp, clock: Callable[[], float] = time.monotonic) -> None:
+        self._http = http
+        self._clock = clock
+        self._found: OrderedDict[str, tuple[IssuerMetadata, float]] = OrderedDict()
+        self._asking: dict[str, asyncio.Future[IssuerMetadata]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Discovery: {len(self._found)} issuers>"
+
+    async def metadata(self, issuer: str) -> IssuerMetadata:
+        """The metadata of ``issuer``; older metadata where no newer can be had.
+
+        All callers wait for the same requests. Raises UpstreamUnreachable, UpstreamSilent and UpstreamBroken.
+        """
+        known = self._found.get(issuer)
+        if known is not None and self._clock() - known[1] < FRESH:
+            return known[0]
+        try:
+            return await asyncio.shield(self._asked(issuer))
+        except AdapterError:
+            if known is None:
+                raise
+            self._found[issuer] = known[0], self._clock() - FRESH + PAUSE
+            return known[0]
+
+    def outdate(self, issuer: str) -> None:
+        """Ask again when the metadata is wanted next: an endpoint that it named has failed."""
+        if (known := self._found.get(issuer)) is not None:
+            self._found[issuer] = known[0], -math.inf
+
+    def _asked(self, issuer: str) -> asyncio.Future[IssuerMetadata]:
+        if (asking := self._asking.get(issuer)) is None:
+            asking = self._asking[issuer] = asyncio.ensure_future(self._ask(issuer))
+            asking.add_done_callback(lambda done: self._settle(issuer, done))
+        return asking
+
+    def _settle(self, issuer: str, done: asyncio.Future[IssuerMetadata]) -> None:
+        del self._asking[issuer]
+        # Callers may all have left, and nobody else would look at a failure.
+        if done.cancelled() or done.exception() is not None:
+            return
+        self._found[issuer] = done.result(), self._clock()
+        self._found.move_to_end(issuer)
+        if len(self._found) > MOST_ISSUERS:
+            self._found.popitem(last=False)
+
+    async def _ask(self, issuer: str) -> IssuerMetadata:
+        reasons: list[str] = []
+        for url in metadata_urls(issuer):
+            try:
+                document = await self._http.document(url)
+            except UpstreamBroken as error:
+                reasons.append(str(error))
+                continue
+            try:
+                return read_metadata(document, issuer)
+            except ValueError as error:
+                # A document that was found tells more than places without one.
+                reasons.insert(0, str(error))
+        raise UpstreamBroken(f"The issuer's metadata cannot be used: {reasons[0]}")

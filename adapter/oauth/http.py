@@ -1,0 +1,70 @@
+"""Requests to authorization servers: bounded in time and size, without redirects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from adapter.errors import UpstreamBroken
+
+if TYPE_CHECKING:
+    from adapter.upstream.outgoing import OutgoingHttp
+
+TIMEOUT = 5.0
+"""Seconds of a request, its connection and its answer together."""
+
+LARGEST = 1 << 20
+"""Bytes of an answer. Sets of keys may be as large; other documents are bounded by their values too."""
+
+_HEADERS = {
+    "Accept": "application/json, application/jwk-set+json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "mcp-file-adapter",
+}
+
+
+class IssuerHttp:
+    """Asks authorization servers. Its failures are those of ``OutgoingHttp``, whose sentences hold no URL."""
+
+    def __init__(self, *, timeout: float = TIMEOUT) -> None:
+        self._timeout = timeout
+        self._making: asyncio.Future[OutgoingHttp] | None = None
+
+    def __repr__(self) -> str:
+        return f"<IssuerHttp of {self._timeout:g} s>"
+
+    async def document(self, url: str) -> bytes:
+        """The document at ``url``.
+
+        Raises UpstreamUnreachable; UpstreamSilent; UpstreamBroken for any answer but 200, and for one that is too
+        large; ValueError for what is no such URL.
+        """
+        status, document = await (await self._client()).get(url, _HEADERS)
+        if status != 200:
+            raise UpstreamBroken(f"The answer has status {status} instead of the document.")
+        return document
+
+    async def form(
+        self, url: str, fields: Mapping[str, str], headers: Mapping[str, str] = {}
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer to a form. Raises as ``document``, but for no status."""
+        body = urlencode(fields).encode()
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        return await (await self._client()).post(url, body, {**_HEADERS, **kind, **headers})
+
+    async def _client(self) -> OutgoingHttp:
+        if self._making is None:
+            # In a thread: to load the library and to read the certificates takes longer than a call may wait.
+            self._making = asyncio.ensure_future(asyncio.to_thread(self._make))
+        try:
+            return await asyncio.shield(self._making)
+        except Exception:
+            self._making = None
+            raise
+
+    def _make(self) -> OutgoingHttp:
+        from adapter.upstream.outgoing import OutgoingHttp
+
+        return OutgoingHttp(timeout=self._timeout, limit=LARGEST)

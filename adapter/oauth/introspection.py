@@ -1,0 +1,212 @@
+"""Introspection of tokens that only their issuer can read (RFC 7662)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
+from adapter.oauth.http import IssuerHttp
+from adapter.oauth.issuer import refused
+from adapter.oauth.token_cache import Verification, digest_of
+from adapter.rules.access.issuer_trust import IssuerTrust
+from adapter.rules.access.token_claims import read_object
+
+AT_ONCE = 16
+"""Requests to the endpoint at one time."""
+
+MOST_WAITING = 256
+"""Tokens that wait for one of these; of more, the callers are to come again."""
+
+LARGEST = 64 * 1024
+"""Bytes of an answer."""
+
+REFUSAL_SECONDS = 10.0
+"""Time for which a token that was refused is refused without asking; a client that sends it again is none the wiser."""
+
+MOST_REFUSED = 10_000
+"""Refused tokens that are remembered, and tokens that were good and are to be asked about in any case."""
+
+MOST_REFUSALS = 500
+"""Refusals in REFUSAL_WINDOW after which only tokens that were good before are asked about: somebody makes them up."""
+
+REFUSAL_WINDOW = 10.0
+
+PAUSE = 2.0
+"""Seconds without a request after one that failed, so that callers do not all wait for an endpoint that is away."""
+
+
+class IntrospectionEndpoint(NamedTuple):
+    """The endpoint, and the adapter as its client. An answer is used for ``longest`` seconds."""
+
+    url: str
+    client_id: str
+    client_secret: str
+    longest: float = 60.0
+
+    def __repr__(self) -> str:
+        return f"<IntrospectionEndpoint {self.url!r}>"
+
+    @property
+    def authorization(self) -> str:
+        """The value of the Authorization field: client_secret_basic (RFC 6749 §2.3.1)."""
+        pair = f"{quote_plus(self.client_id)}:{quote_plus(self.client_secret)}"
+        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+async def introspected(
+    http: IssuerHttp, endpoint: IntrospectionEndpoint, token: str
+) -> tuple[dict[str, Any], int]:
+    """Ask the endpoint about a token: its answer, and the bytes of it.
+
+    Raises AdapterError and ValueError, with sentences that hold neither URL nor token.
+    """
+    fields = {"token": token, "token_type_hint": "access_token"}
+    headers = {"Authorization": endpoint.authorization}
+    status, answer = await http.form(endpoint.url, fields, headers)
+    if status in (401, 403):
+        raise ValueError("it refused the adapter's client_id and client_secret")
+    if status != 200:
+        raise ValueError(f"its answer has status {status}")
+    if len(answer) > LARGEST:
+        raise ValueError(f"its answer is larger than {LARGEST} bytes")
+    return read_object(answer), len(answer)
+
+
+class OpaqueTokens:
+    """Checks tokens by asking the endpoint of their issuer. ``clock`` gives Unix seconds.
+
+    All callers of one token wait for one request, and it goes on when they leave.
+    """
+
+    def __init__(
+        self,
+        endpoint: IntrospectionEndpoint,
+        trust: IssuerTrust,
+        http: IssuerHttp,
+        log: FilteringBoundLogger,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._endpoint = endpoint
+        self._trust = trust
+        self._http = http
+        self._log = log
+        self._clock = clock
+        self._asking: dict[bytes, asyncio.Future[Verification]] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._refusals = Refusals()
+        self._failed = 0.0
+
+    def __repr__(self) -> str:
+        return f"<OpaqueTokens of {self._trust.issuer!r}: {len(self._asking)} asked about>"
+
+    async def check(self, token: str) -> Verification:
+        """See TokenCheck."""
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise Unauthorized("The access token has characters that no token has.")
+        digest = digest_of(token)
+        asking = self._asking.get(digest)
+        if asking is None:
+            self._admit(digest)
+            asking = self._asking[digest] = asyncio.ensure_future(self._ask(token))
+            asking.add_done_callback(lambda done: self._settle(digest, done))
+        try:
+            return await asyncio.shield(asking)
+        except ValueError as why:
+            raise refused(why) from None
+        except IssuerUnavailable as failure:
+            # Each caller raises an error of its own: what handles one may add to it.
+            raise IssuerUnavailable(retry_after=failure.retry_after) from None
+
+    def _admit(self, digest: bytes) -> None:
+        """Raises IssuerUnavailable where the endpoint must not be asked now, and Unauthorized for a token that was
+        refused a moment ago.
+        """
+        now = self._clock()
+        if (why := self._refusals.reason(digest, now)) is not None:
+            raise refused(ValueError(why))
+        wait = max(self._refusals.pause(digest, now), self._pause(now))
+        if wait <= 0 and len(self._asking) >= AT_ONCE + MOST_WAITING:
+            wait = 1.0
+        if wait > 0:
+            raise IssuerUnavailable(retry_after=wait)
+
+    def _pause(self, now: float) -> float:
+        passed = now - self._failed
+        return PAUSE - passed if 0 <= passed < PAUSE else 0.0
+
+    def _settle(self, digest: bytes, done: asyncio.Future[Verification]) -> None:
+        del self._asking[digest]
+        if done.cancelled():
+            return
+        # Looked at here too, since all callers may have left.
+        failure = done.exception()
+        if failure is None:
+            self._refusals.remember_good(digest)
+        elif isinstance(failure, ValueError):
+            self._refusals.add(digest, str(failure), self._clock())
+
+    async def _ask(self, token: str) -> Verification:
+        async with self._slots:
+            # While it waited for its turn, others may have found that nobody answers.
+            if (wait := self._pause(self._clock())) > 0:
+                raise IssuerUnavailable(retry_after=wait)
+            answer, size = await self._answer(token)
+        now = self._clock()
+        verified = self._trust.introspected(answer, now, self._endpoint.longest)
+        return Verification(verified, min(verified.expires, now + self._endpoint.longest), size)
+
+    async def _answer(self, token: str) -> tuple[dict[str, Any], int]:
+        try:
+            return await introspected(self._http, self._endpoint, token)
+        except (AdapterError, ValueError) as error:
+            self._failed = self._clock()
+            self._log.warning("a token could not be introspected", why=str(error))
+            raise IssuerUnavailable(retry_after=PAUSE) from None
+
+
+class Refusals:
+    """Remembers refused tokens for a while, and notices when there are more of them than people mistype."""
+
+    def __init__(self) -> None:
+        self._reasons: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._good: OrderedDict[bytes, None] = OrderedDict()
+        self._moments: deque[float] = deque(maxlen=MOST_REFUSALS)
+
+    def __repr__(self) -> str:
+        return f"<Refusals: {len(self._reasons)} tokens>"
+
+    def reason(self, digest: bytes, now: float) -> str | None:
+        """Why this token was refused a moment ago; None: it was not."""
+        why, moment = self._reasons.get(digest, (None, 0.0))
+        return why if 0 <= now - moment < REFUSAL_SECONDS else None
+
+    def pause(self, digest: bytes, now: float) -> float:
+        """Seconds until this token may be asked about; 0 for one that was good."""
+        if len(self._moments) < MOST_REFUSALS or digest in self._good:
+            return 0.0
+        passed = now - self._moments[0]
+        return REFUSAL_WINDOW - passed if 0 <= passed < REFUSAL_WINDOW else 0.0
+
+    def add(self, digest: bytes, why: str, now: float) -> None:
+        """Remember a refusal."""
+        self._good.pop(digest, None)
+        self._moments.append(now)
+        self._reasons[digest] = why, now
+        self._reasons.move_to_end(digest)
+        if len(self._reasons) > MOST_REFUSED:
+            self._reasons.popitem(last=False)
+
+    def remember_good(self, digest: bytes) -> None:
+        """Remember that a token was good."""
+        self._good[digest] = None
+        self._good.move_to_end(digest)
+        if len(self._good) > MOST_REFUSED:
+            self._good.popitem(last=False)

@@ -1,0 +1,81 @@
+"""Access tokens that were verified, by their digests, until they have to be looked at again."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from adapter.pipeline.key_set import SigningKey
+from adapter.rules.access.verified_tokens import VerifiedToken
+
+MOST_TOKENS = 10_000
+MOST_BYTES = 16 << 20
+"""Of the texts out of which all their claims were read; the claims take several times as much."""
+
+
+class Verification(NamedTuple):
+    """A token that holds ``until`` (Unix seconds) without another look at its issuer; never longer than it is valid.
+
+    ``key`` has signed it, None where its issuer was asked about it. ``size`` are the bytes out of which it was read.
+    """
+
+    token: VerifiedToken
+    until: float
+    size: int
+    key: SigningKey | None = None
+
+
+def digest_of(token: str) -> bytes:
+    """The key of a token in caches, which hold no tokens: 32 bytes."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+class TokenCache:
+    """Holds the tokens that were used last. ``clock`` gives Unix seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._entries: OrderedDict[bytes, Verification] = OrderedDict()
+        self._size = 0
+
+    def __repr__(self) -> str:
+        return f"<TokenCache: {len(self._entries)} tokens>"
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def known(self, token: str) -> VerifiedToken | None:
+        """See TokenVerifier."""
+        digest = digest_of(token)
+        found = self._entries.get(digest)
+        if found is None:
+            return None
+        if self._clock() >= found.until:
+            self._drop(digest)
+            return None
+        self._entries.move_to_end(digest)
+        return found.token
+
+    def keep(self, token: str, verification: Verification) -> None:
+        """Remember a token, and forget the one that was used longest ago where there are too many."""
+        if verification.until <= self._clock():
+            return
+        digest = digest_of(token)
+        self._drop(digest)
+        self._entries[digest] = verification
+        self._size += verification.size
+        while len(self._entries) > MOST_TOKENS or self._size > MOST_BYTES:
+            self._drop(next(iter(self._entries)))
+
+    def withdraw(self, keys: Collection[SigningKey]) -> None:
+        """Forget the tokens that these keys have signed."""
+        withdrawn = [digest for digest, found in self._entries.items() if found.key in keys]
+        for digest in withdrawn:
+            self._drop(digest)
+
+    def _drop(self, digest: bytes) -> None:
+        if (dropped := self._entries.pop(digest, None)) is not None:
+            self._size -= dropped.size

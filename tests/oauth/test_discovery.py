@@ -1,0 +1,156 @@
+"""Metadata of issuers over sockets: where it is looked for, how long it holds, and that one issuer is not another."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
+from adapter.oauth.discovery import FRESH, MOST_ISSUERS, PAUSE, Discovery
+from adapter.oauth.http import LARGEST, IssuerHttp
+from tests.oauth.authorization_server import (
+    KEYS,
+    OAUTH,
+    OPENID,
+    Answer,
+    AuthorizationServer,
+    authorization_server,
+)
+from tests.pipeline.issuer import Clock
+
+
+@pytest.fixture
+def seconds() -> Clock:
+    return Clock(0.0)
+
+
+@pytest.fixture
+def discovery(seconds: Clock) -> Discovery:
+    return Discovery(IssuerHttp(), seconds)
+
+
+async def test_metadata_is_where_rfc_8414_puts_it(server: AuthorizationServer, discovery: Discovery) -> None:
+    """It is asked for once."""
+    found = [await discovery.metadata(server.issuer) for _ in range(3)]
+    assert found[0].url("jwks_uri") == server.url(KEYS)
+    assert found[0] is found[2]
+    assert server.asked == [OAUTH]
+
+
+@pytest.mark.parametrize(
+    ("place", "asked"),
+    [
+        (f"{OAUTH}/realms/a", 1),
+        (f"{OPENID}/realms/a", 2),
+        (f"/realms/a{OPENID}", 3),
+    ],
+)
+async def test_each_place_is_asked_in_turn(discovery: Discovery, place: str, asked: int) -> None:
+    """For an issuer with a path there are three."""
+    async with authorization_server("/realms/a") as server:
+        said = server.answers.pop(f"{OAUTH}/realms/a")
+        server.answers[place] = said
+        assert (await discovery.metadata(server.issuer)).issuer == server.issuer
+        assert len(server.asked) == asked
+        assert server.asked[-1] == place
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (404, "The answer has status 404 instead of the document."),
+        (302, "The answer has status 302 instead of the document."),
+        (b"<html>", "the document is not JSON"),
+        (b"[]", "the document is not a JSON object"),
+        (b'{"issuer": "https://other.example"}', "the metadata names another issuer"),
+        (b"{}", "the metadata names another issuer"),
+        (b'{"issuer": ["x"]}', "the metadata names another issuer"),
+        (b'{"a": [' + b"1," * 5000 + b"1]}", "the document has more than 4096 values"),
+        (b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}", "the document is nested too deep"),
+        (b"[" * 5000, "the document has more than 4096 values"),
+        (b" " * (LARGEST + 1), f"The document is larger than {LARGEST} bytes."),
+    ],
+)
+async def test_what_is_no_metadata_of_this_issuer_is_not_used(
+    server: AuthorizationServer, discovery: Discovery, answer: Answer, why: str
+) -> None:
+    """Whatever stands there instead, the next place is asked; without one the last reason is told."""
+    server.answers[OAUTH] = answer
+    server.answers[OPENID] = {"issuer": server.issuer, "jwks_uri": server.url(KEYS)}
+    assert (await discovery.metadata(server.issuer)).issuer == server.issuer
+    server.answers[OPENID] = answer
+    with pytest.raises(UpstreamBroken) as refused:
+        await Discovery(IssuerHttp()).metadata(server.issuer)
+    assert str(refused.value).startswith(f"The issuer's metadata cannot be used: {why}")
+
+
+async def test_a_final_slash_is_another_issuer(server: AuthorizationServer, discovery: Discovery) -> None:
+    """Identifiers are compared to the last character (RFC 8414 §3.3)."""
+    with pytest.raises(UpstreamBroken, match="to the last character"):
+        await discovery.metadata(f"{server.issuer}/")
+
+
+async def test_an_issuer_that_is_away_is_asked_once(server: AuthorizationServer) -> None:
+    """The other places of it are away too."""
+    closed = server.issuer
+    async with authorization_server() as other:
+        closed = other.issuer
+    with pytest.raises(UpstreamUnreachable) as refused:
+        await Discovery(IssuerHttp()).metadata(closed)
+    assert closed not in str(refused.value)
+    server.go.clear()
+    with pytest.raises(UpstreamSilent):
+        await Discovery(IssuerHttp(timeout=0.05)).metadata(server.issuer)
+    assert server.asked == [OAUTH]
+    server.go.set()
+
+
+async def test_all_wait_for_one_answer(server: AuthorizationServer, discovery: Discovery) -> None:
+    """However many ask, and whoever of them leaves."""
+    server.go.clear()
+    asking = [asyncio.ensure_future(discovery.metadata(server.issuer)) for _ in range(9)]
+    await server.begun.wait()
+    asking.pop().cancel()
+    server.go.set()
+    assert len({id(found) for found in await asyncio.gather(*asking)}) == 1
+    assert server.asked == [OAUTH]
+
+
+async def test_metadata_is_asked_for_again_after_an_hour(
+    server: AuthorizationServer, discovery: Discovery, seconds: Clock
+) -> None:
+    """And used on where no newer can be had; a failure is not repeated at once."""
+    first = await discovery.metadata(server.issuer)
+    seconds.now = FRESH
+    server.answers[OAUTH] = 500
+    assert await discovery.metadata(server.issuer) is first
+    assert await discovery.metadata(server.issuer) is first
+    assert server.asked == [OAUTH, OAUTH, OPENID]
+    seconds.now += PAUSE
+    server.answers[OAUTH] = {"issuer": server.issuer, "jwks_uri": server.url("/new")}
+    assert (await discovery.metadata(server.issuer)).url("jwks_uri") == server.url("/new")
+
+
+async def test_metadata_can_be_outdated(server: AuthorizationServer, discovery: Discovery) -> None:
+    """When an endpoint that it names has failed."""
+    await discovery.metadata(server.issuer)
+    discovery.outdate(server.issuer)
+    discovery.outdate("https://unknown.example")
+    await discovery.metadata(server.issuer)
+    assert server.asked == [OAUTH, OAUTH]
+
+
+async def test_a_bounded_number_of_issuers_is_kept(server: AuthorizationServer, discovery: Discovery) -> None:
+    """Of more, those that were asked last."""
+    for number in range(MOST_ISSUERS + 3):
+        issuer = f"{server.issuer}/{number}"
+        server.answers[f"{OAUTH}/{number}"] = {"issuer": issuer}
+        await discovery.metadata(issuer)
+    assert repr(discovery) == f"<Discovery: {MOST_ISSUERS} issuers>"
+
+
+async def test_failures_are_of_the_catalogue(server: AuthorizationServer, discovery: Discovery) -> None:
+    """So that whoever asks can tell them from defects."""
+    with pytest.raises(AdapterError):
+        await discovery.metadata(f"{server.issuer}/none")

@@ -1,0 +1,159 @@
+"""Access tokens of several issuers over sockets: who checks which, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+import pytest
+import structlog
+
+from adapter.app.oauth import Clocks, build_verifier
+from adapter.errors import Unauthorized
+from adapter.oauth.port import TokenVerifier
+from adapter.oauth.verified_tokens import LONGEST_TOKEN
+from adapter.settings.oauth import OAuth
+from tests.oauth.authorization_server import KEYS, OAUTH, AuthorizationServer, authorization_server
+from tests.pipeline.issuer import NOW, Clock, jwk, rsa_key, token
+
+Refusal = Callable[[str], Awaitable[str]]
+
+
+def verifier_of(clock: Clock, *issuers: Mapping[str, object]) -> TokenVerifier:
+    clocks = Clocks(clock, clock)
+    return build_verifier(OAuth.model_validate({"issuers": issuers}), structlog.get_logger(), clocks)
+
+
+@pytest.fixture
+async def other() -> AsyncIterator[AuthorizationServer]:
+    async with authorization_server() as running:
+        running.keys(jwk(rsa_key("second"), "k1"))
+        yield running
+
+
+@pytest.fixture
+def verifier(server: AuthorizationServer, other: AuthorizationServer, clock: Clock) -> TokenVerifier:
+    first = {"issuer": server.issuer, "audience": "adapter", "required_scopes": ["mcp"]}
+    return verifier_of(clock, first, {"issuer": other.issuer, "principal_claim": "email"})
+
+
+@pytest.fixture
+def refusal(verifier: TokenVerifier) -> Refusal:
+    async def of(sent: str) -> str:
+        with pytest.raises(Unauthorized) as refused:
+            await verifier.verify(sent)
+        assert verifier.known(sent) is None
+        return str(refused.value)
+
+    return of
+
+
+async def test_a_token_is_known_once_it_was_verified(
+    server: AuthorizationServer, verifier: TokenVerifier, clock: Clock
+) -> None:
+    """The same object, with what the settings demand of its issuer, until it expires."""
+    sent = server.token(exp=int(NOW) + 60)
+    assert verifier.known(sent) is None
+    verified = await verifier.verify(sent)
+    assert verifier.known(sent) is verified
+    assert await verifier.verify(sent) is verified
+    assert (verified.audience, verified.required_scopes) == ("adapter", ("mcp",))
+    clock.now = NOW + 60 + 30 - 1
+    assert verifier.known(sent) is verified
+    clock.now = NOW + 60 + 30
+    assert verifier.known(sent) is None
+    with pytest.raises(Unauthorized, match="has expired"):
+        await verifier.verify(sent)
+
+
+async def test_the_same_person_of_two_issuers_is_two(
+    server: AuthorizationServer, other: AuthorizationServer, verifier: TokenVerifier
+) -> None:
+    """Each issuer names people by the claim that it is trusted with, and is asked for its own keys only."""
+    one = await verifier.verify(server.token(sub="ann"))
+    two = await verifier.verify(other.token(rsa_key("second"), email="ann"))
+    assert one.principal != two.principal
+    assert two.audience is None
+    assert server.asked == other.asked == [OAUTH, KEYS]
+
+
+async def test_no_issuer_vouches_for_another(
+    server: AuthorizationServer, other: AuthorizationServer, refusal: Refusal
+) -> None:
+    """The keys of one are no keys of the other, under whatever id."""
+    mixed = token(rsa_key("second"), "RS256", server.claims(), kid="k1")
+    assert await refusal(mixed) == "The access token's signature is not valid."
+    assert other.asked == []
+
+
+async def test_an_issuer_that_points_at_the_keys_of_another_gains_nothing(
+    server: AuthorizationServer, clock: Clock
+) -> None:
+    """Its tokens are its own people's, whoever holds the keys."""
+    async with authorization_server() as evil:
+        evil.answers[OAUTH] = {"issuer": evil.issuer, "jwks_uri": server.url(KEYS)}
+        verifier = verifier_of(clock, {"issuer": server.issuer}, {"issuer": evil.issuer})
+        honest = await verifier.verify(server.token())
+        theirs = await verifier.verify(token(rsa_key("first"), "RS256", evil.claims(), kid="k1"))
+        assert honest.principal != theirs.principal
+
+
+@pytest.mark.parametrize(
+    ("sent", "sentence"),
+    [
+        ("", "The access token is not a valid JWT."),
+        ("opaque", "The access token is not a valid JWT."),
+        ("a.b", "The access token is not a valid JWT."),
+        ("a.b.c", "The access token is not a valid JWT."),
+        ("a.b.c.d.e", "The access token is not a valid JWT."),
+        ("ü.ü.ü", "The access token is not a valid JWT."),
+        ("\udcff", "The access token is not a valid JWT."),
+        ("." * 100, "The access token is not a valid JWT."),
+        ("e30.e30.", "The access token is of another issuer."),
+        ("a" * (LONGEST_TOKEN + 1), f"The access token has more than {LONGEST_TOKEN} characters."),
+    ],
+)
+async def test_what_is_no_token_of_theirs_is_refused(
+    server: AuthorizationServer, refusal: Refusal, sent: str, sentence: str
+) -> None:
+    """Without asking anybody."""
+    assert await refusal(sent) == sentence
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("iss", ["https://other.example", "", None, 7, ["x"], {"a": 1}])
+async def test_a_token_of_another_issuer_is_refused(
+    server: AuthorizationServer, refusal: Refusal, iss: object
+) -> None:
+    """Nobody asks there for keys."""
+    assert await refusal(server.token(iss=iss)) == "The access token is of another issuer."
+
+
+async def test_a_token_as_long_as_it_may_be_is_verified(
+    server: AuthorizationServer, verifier: TokenVerifier
+) -> None:
+    """A person may be in many groups."""
+    sent = server.token(groups=["g" * 30] * 300)
+    assert 12_000 < len(sent) < LONGEST_TOKEN
+    assert (await verifier.verify(sent)).claims["groups"]
+
+
+async def test_a_key_that_is_withdrawn_takes_known_tokens_with_it(
+    server: AuthorizationServer, clock: Clock
+) -> None:
+    """As soon as the adapter has the new set."""
+    verifier = verifier_of(clock, {"issuer": server.issuer, "jwks_url": server.url(KEYS)})
+    sent = server.token()
+    await verifier.verify(sent)
+    clock.now += 60
+    server.keys(jwk(rsa_key("second"), "k2"))
+    assert verifier.known(sent) is not None
+    await verifier.verify(server.token(rsa_key("second"), "k2"))
+    assert verifier.known(sent) is None
+
+
+async def test_neither_token_nor_claims_stand_in_a_repr(
+    server: AuthorizationServer, verifier: TokenVerifier
+) -> None:
+    """A repr ends in logs."""
+    await verifier.verify(server.token())
+    assert repr(verifier) == "<VerifiedTokens of 2 issuers: <TokenCache: 1 tokens>>"

@@ -1,0 +1,63 @@
+"""The lock of a state file: one adapter at a time, until it and all that it forked have ended."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from adapter.state.lock_file import LockFile, StateLock, StateTaken, lock_path
+
+
+def test_one_adapter_at_a_time(tmp_path: Path) -> None:
+    """The sentence names the file and the ways to have several processes; another file is free."""
+    state = tmp_path / "state" / "adapter.sqlite3"
+    lock = StateLock(state, 0)
+    with pytest.raises(StateTaken, match="another adapter uses") as taken:
+        StateLock(state, 0)
+    assert str(state) in str(taken.value) and "core.workers" in str(taken.value)
+    StateLock(tmp_path / "state" / "other.sqlite3", 0).close()
+    lock.close()
+    lock.close()
+    StateLock(state, 0).close()
+    assert not state.exists()
+
+
+def test_one_that_ends_is_waited_for(tmp_path: Path) -> None:
+    """As where an adapter is replaced by another."""
+    lock = StateLock(tmp_path / "s", 0)
+    ending = threading.Timer(0.2, lock.close)
+    ending.start()
+    StateLock(tmp_path / "s", 30).close()
+    ending.join()
+
+
+def test_it_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    """A worker that still runs may still write."""
+    lock = StateLock(tmp_path / "s", 0)
+    reader, writer = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    lock.close()
+    with pytest.raises(StateTaken):
+        StateLock(tmp_path / "s", 0)
+    os.close(writer)
+    os.waitpid(worker, 0)
+    os.close(reader)
+    StateLock(tmp_path / "s", 0).close()
+
+
+def test_a_place_without_locks_keeps_nobody_out(tmp_path: Path) -> None:
+    """Opening the state there tells what is wrong. A link in place of the lock is not followed."""
+    (tmp_path / "file").touch()
+    StateLock(tmp_path / "file" / "s", 0).close()
+    lock_path(tmp_path / "s").symlink_to(tmp_path / "elsewhere")
+    StateLock(tmp_path / "s", 0).close()
+    assert not (tmp_path / "elsewhere").exists()
+    with pytest.raises(OSError, match="-lock"):
+        LockFile(lock_path(tmp_path / "s"))
