@@ -120,7 +120,7 @@ def build(
         relay,
         tools.pin_review,
         None if replicas is None else replicas.replicas,
-        verifier,
+        verifier or build_verifier(settings, runtime),
     )
     console = build_console(
         settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door, grants)
@@ -193,6 +193,17 @@ def build_grants(settings: Settings, store: Store, runtime: Runtime) -> GrantPar
     from adapter.app.access.grants import GrantParts
 
     return GrantParts(settings, store, runtime)
+
+
+def build_verifier(settings: Settings, runtime: Runtime) -> TokenVerifier | None:
+    """Build the verifier of access tokens; None where none are accepted."""
+    auth = settings.core.auth
+    if auth.oauth is None or not auth.enabled:
+        return None
+    # Late: it loads cryptography.
+    from adapter.app import oauth
+
+    return oauth.build_verifier(auth.oauth, runtime.log)
 
 
 def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> ReplicaParts | None:

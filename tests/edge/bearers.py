@@ -1,4 +1,4 @@
-"""Access tokens of a scripted issuer, and the settings of an adapter that trusts it."""
+"""Access tokens of scripted issuers, and the settings of an adapter that trusts one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter.errors import AdapterError, Unauthorized
-from adapter.rules.access.verified_tokens import VerifiedToken
+from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
+from tests.oauth.authorization_server import AuthorizationServer
 
 BASE = "https://tools.example.org"
 ISSUER = "https://login.example.org"
@@ -17,9 +18,9 @@ ASKS = f'Bearer resource_metadata="{AT}/mcp", scope="mcp"'
 """The challenge of the mount for a request without a token."""
 
 
-def core(**auth: Any) -> dict[str, Any]:
+def core(issuer: str = ISSUER, **auth: Any) -> dict[str, Any]:
     """The ``core`` settings of an adapter that trusts the issuer; ``auth`` are more settings of ``core.auth``."""
-    oauth = {"issuers": [{"issuer": ISSUER, "required_scopes": ["mcp"]}]}
+    oauth = {"issuers": [{"issuer": issuer, "required_scopes": ["mcp"]}]}
     return {"public_base_url": BASE, "auth": {"oauth": oauth, **auth}}
 
 
@@ -28,10 +29,17 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
+def signed(server: AuthorizationServer, resource: str = MOUNT, **more: Any) -> dict[str, str]:
+    """The header field with a token that ``server`` signed for a resource."""
+    now = int(time.time())
+    said = {"aud": resource, "exp": now + 600, "iat": now, "nbf": now, "scope": "mcp", **more}
+    return bearer(server.token(**said))
+
+
 class ScriptedVerifier:
     """A TokenVerifier that knows the tokens which were issued, and writes down those that it is asked to verify.
 
-    ``failure`` is raised for every token while it is set. ``now`` gives Unix time in seconds.
+    ``failure`` is raised for every token while it is set. ``later`` is how much later it is for it, in seconds.
     """
 
     def __init__(self) -> None:
@@ -39,7 +47,7 @@ class ScriptedVerifier:
         self.asked: list[str] = []
         self.failure: AdapterError | None = None
         self.later = 0.0
-        self._known: dict[str, VerifiedToken] = {}
+        self._known: dict[bytes, VerifiedToken] = {}
 
     def issue(
         self,
@@ -64,7 +72,7 @@ class ScriptedVerifier:
     def revoke(self, token: str) -> None:
         """Let a token be good no more, and have the cache notice it."""
         del self.issued[token]
-        self._known.pop(token, None)
+        self._known.pop(digest_of(token), None)
 
     def forget(self) -> None:
         """Empty the cache."""
@@ -72,7 +80,11 @@ class ScriptedVerifier:
 
     def known(self, token: str) -> VerifiedToken | None:
         """See TokenVerifier."""
-        found = self._known.get(token)
+        return self.recall(digest_of(token))
+
+    def recall(self, digest: bytes) -> VerifiedToken | None:
+        """See TokenVerifier."""
+        found = self._known.get(digest)
         return found if found is not None and found.expires > time.time() + self.later else None
 
     async def verify(self, token: str) -> VerifiedToken:
@@ -85,5 +97,5 @@ class ScriptedVerifier:
             raise Unauthorized('The token is not one of "ours".\r\nX-Injected: yes')
         if found.expires <= time.time() + self.later:
             raise Unauthorized("The access token has expired.")
-        self._known[token] = found
+        self._known[digest_of(token)] = found
         return found

@@ -157,6 +157,7 @@ RESOURCE = Operation(
         ),
         400: json("The address of the resource is missing.", ref("Error")),
         401: json("The token is missing or wrong.", ref("Error")),
+        403: json("The token has too few scopes.", ref("Error")),
         404: json("There is no such resource.", ref("Error")),
         429: json("Too many requests are running.", ref("Error")),
         502: json("The upstream server did not answer.", ref("Error")),

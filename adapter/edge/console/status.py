@@ -72,7 +72,9 @@ class Viewers:
         self._guard.check_place(headers)
         identity = self._guard.identify(headers, CONSOLE)
         principal = identity.principal
-        operator = principal == ANONYMOUS or name_of(principal) in self._operators
+        # The name of a person comes from an issuer, and may be that of a token.
+        named = identity.expires is None and name_of(principal) in self._operators
+        operator = principal == ANONYMOUS or named
         return Viewer(principal, operator, identity.expires)
 
 

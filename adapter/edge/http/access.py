@@ -97,7 +97,9 @@ class Guard:
 
     def _access_token(self, headers: Fields) -> str | None:
         """The access token of a head; None for one with a static token, or without any."""
-        token = bearer(headers.get(CARRIER)) if headers.get(self._token_header) is None else None
+        if CARRIER not in self._withhold and headers.get(self._token_header) is not None:
+            return None
+        token = bearer(headers.get(CARRIER))
         return None if token is None or self._static(token) is not None else token
 
     def identify(self, headers: Mapping[str, str], resource: str) -> Identity:

@@ -10,7 +10,7 @@ from adapter.errors import InsufficientScope, Unauthorized
 from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.principals import Identity
 from adapter.rules.access.resources import ProtectedResource, challenge, refusal_of
-from adapter.rules.access.verified_tokens import VerifiedToken
+from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
 
 CARRIER = "authorization"
 """The field, in lower case, that carries an access token (RFC 6750 §2.1); tokens in queries and bodies are none."""
@@ -19,12 +19,12 @@ _FOREIGN = "The access token is not for this resource."
 
 
 class SeenToken(NamedTuple):
-    """The access token of a head, None for a head without one, and what came of it.
+    """The access token of a head by its digest, None for a head without one, and what came of it.
 
     A token that was refused is not ``verified``; ``reason`` is the sentence about it.
     """
 
-    token: str | None
+    digest: bytes | None
     verified: VerifiedToken | None = None
     reason: str | None = None
 
@@ -48,22 +48,22 @@ class AccessTokens:
         seen: SeenToken | None = headers.shared.get(self)
         if seen is None:
             return False
-        token, verified, _ = seen
-        return token is None or (verified is not None and self._verifier.known(token) is verified)
+        digest, verified, _ = seen
+        return digest is None or (verified is not None and self._verifier.recall(digest) is verified)
 
     async def see(self, headers: Fields, token: str | None) -> None:
         """Verify the token of a head that has none which is current. Raises AdapterError, but not Unauthorized."""
-        seen = SeenToken(None) if token is None else await self._verified(token)
         if self in headers.shared:
             headers.forget()
-        headers.shared[self] = seen
+        headers.shared[self] = SeenToken(None) if token is None else await self._verified(token)
 
     async def _verified(self, token: str) -> SeenToken:
         try:
-            return SeenToken(token, self._verifier.known(token) or await self._verifier.verify(token))
+            verified = self._verifier.known(token) or await self._verifier.verify(token)
+            return SeenToken(digest_of(token), verified)
         except Unauthorized as error:
             # Not the error itself, for it keeps the frames that it went through.
-            return SeenToken(token, reason=str(error))
+            return SeenToken(digest_of(token), reason=str(error))
 
     def identity(self, headers: Fields, resource: str, withheld: frozenset[str], *, sent: bool) -> Identity:
         """The bearer of this head's token. ``sent``: the head has a credential, which is no static token.

@@ -272,7 +272,7 @@ class Endpoint:
             if self.guard.access_tokens is not None:
                 await self.guard.verify(request.headers)
             return self.guard.identify(request.headers, server.id)
-        except Unauthorized:
+        except AdapterError:
             # A stranger's body is not waited for; a short one that is here already lets the refusal carry its id.
             if visit.rpc and request.body.complete and request.body.size <= READ_AT_ONCE:
                 with contextlib.suppress(AdapterError):

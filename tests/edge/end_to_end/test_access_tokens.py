@@ -10,12 +10,13 @@ import orjson
 import pytest
 
 from adapter.edge.http.access_tokens import SeenToken
-from adapter.errors import LimitReached
+from adapter.errors import IssuerUnavailable
 from tests.edge.bearers import ASKS, AT, BASE, ISSUER, ScriptedVerifier, bearer, core
 from tests.edge.conftest import StartAdapter, StartUpstream, done
 from tests.edge.file_tools import FORM, TOOLS
 from tests.edge.raw import (
     INITIALIZE,
+    MODERN_VERSION,
     Exchange,
     call_body,
     error_of,
@@ -25,7 +26,7 @@ from tests.edge.raw import (
 )
 
 STATIC = {"token": "static-secret-of-the-operator"}
-CONSOLE: dict[str, Any] = {"enabled": True, "allow_execute": True, "operators": ["default"]}
+CONSOLE: dict[str, Any] = {"enabled": True, "allow_execute": True}
 
 
 @pytest.fixture
@@ -74,11 +75,12 @@ async def test_strangers_are_told_where_to_sign_in(
 async def test_a_token_of_the_mount_gets_in_and_goes_no_further(
     upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
 ) -> None:
-    """It is verified once, and no upstream ever sees it."""
+    """It is verified once, and no upstream ever sees it, not even one that is given the field of other callers."""
     token = verifier.issue("good")
+    passing = {"upstream": {"client_headers": {"passthrough": ["Authorization"]}}}
     async with (
         upstream() as up,
-        adapter(up, core=core(), verifier=verifier) as front,
+        adapter(up, core=core(), verifier=verifier, server=passing) as front,
         front.client() as client,
     ):
         await client.initialize(**token)
@@ -127,6 +129,21 @@ async def test_static_tokens_count_beside_access_tokens(
         wrong = token | {"x_mcp_adapter_auth_token": "wrong"}
         head, _ = await client.request("POST", INITIALIZE, **wrong)
         assert head.status == 401 and 'error="invalid_token"' in head["www-authenticate"]
+        await client.initialize(**token)
+        assert verifier.asked == ["good"]
+
+
+async def test_the_header_of_static_tokens_may_be_authorization(
+    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+) -> None:
+    """A static token stands there as it is, and an access token behind its scheme."""
+    token, settings = verifier.issue("good"), core(**STATIC, header_name="Authorization")
+    async with (
+        upstream() as up,
+        adapter(up, core=settings, verifier=verifier) as front,
+        front.client() as client,
+    ):
+        await client.initialize(authorization=STATIC["token"])
         await client.initialize(**token)
         assert verifier.asked == ["good"]
 
@@ -247,14 +264,16 @@ async def test_an_issuer_that_cannot_be_asked_is_no_refusal(
     upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
 ) -> None:
     """Clients keep their token then and try again; health stays as it is, without details."""
-    verifier.failure = LimitReached("Too many tokens are being verified.", retry_after=1)
+    verifier.failure = IssuerUnavailable()
     async with (
         upstream() as up,
         adapter(up, core=core(), verifier=verifier) as front,
         front.client() as client,
     ):
-        head, text = await client.request("POST", modern_body(), **modern_fields(), **bearer("any"))
-        assert head.status == 429 and head.get("www-authenticate") is None, text
+        for body, fields, status in ((INITIALIZE, {}, 200), (modern_body(number=0), modern_fields(), 503)):
+            head, text = await client.request("POST", body, **fields, **bearer("any"))
+            assert head.status == status and head.get("www-authenticate") is None
+            assert error_of(text)["code"] == IssuerUnavailable.rpc and error_of(text)["id"] == 0
         head, _ = await client.request("GET", b"", "/healthz", **bearer("any"))
         assert head.status == 200
 
@@ -372,18 +391,41 @@ async def test_made_up_tokens_leave_nothing_behind(
 # --- streams ----------------------------------------------------------------------------------------------------
 
 
+LISTEN = orjson.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "subscriptions/listen",
+        "params": {"_meta": orjson.loads(modern_body())["params"]["_meta"]},
+    }
+)
+LISTENS = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/listen"}
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "more", "last"),
+    [("GET", b"", {}, b"retry:"), ("POST", LISTEN, LISTENS, b'"id":7')],
+    ids=["legacy", "modern"],
+)
 async def test_a_stream_ends_when_its_token_expires(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    upstream: StartUpstream,
+    adapter: StartAdapter,
+    verifier: ScriptedVerifier,
+    method: str,
+    body: bytes,
+    more: dict[str, str],
+    last: bytes,
 ) -> None:
-    """Nobody listens longer than their token lets them; the stream ends in good order, to be opened again."""
-    long = verifier.issue("long")
+    """Nobody listens longer than their token lets them; the stream ends in good order here and upstream."""
+    long, left = verifier.issue("long"), asyncio.Event()
 
     async def streaming(exchange: Exchange) -> None:
-        if exchange.head.method != "GET":
+        if exchange.message.get("method") == "tools/call":
             return await done(exchange)
         await exchange.begin_stream()
         await exchange.chunk(b'data: {"jsonrpc":"2.0","method":"notifications/message"}\n\n')
-        return await exchange.gone()
+        await exchange.gone()
+        return left.set()
 
     async with (
         upstream(streaming) as up,
@@ -393,16 +435,17 @@ async def test_a_stream_ends_when_its_token_expires(
     ):
         await stays.initialize(**long)
         ends.session = stays.session
-        short = verifier.issue("short", seconds=1.0)
+        short = verifier.issue("short", seconds=2.0)
         for client, fields in ((stays, long), (ends, short)):
-            await client.send("GET", b"", **fields)
+            await client.send(method, body, **fields, **more)
             assert (await client.head()).status == 200
             assert b"notifications/message" in await read_chunk(client.reader)
         async with asyncio.timeout(10):
             got = b""
             while chunk := await read_chunk(ends.reader):
                 got += chunk
-        assert b"retry:" in got
+            await left.wait()
+        assert last in got
         assert (await ends.request("POST", call_body(), **short))[0].status == 401
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -433,6 +476,10 @@ async def test_health_tells_details_to_bearers_of_good_tokens(
             _, body = await client.request("GET", b"", "/healthz", **fields)
             detailed += [name] if "counters" in orjson.loads(body)["servers"][0] else []
         assert detailed == ["good"]
+        verifier.forget()
+        verifier.failure = IssuerUnavailable()
+        _, body = await client.request("GET", b"", "/healthz", **good)
+        assert b"counters" not in body
 
 
 async def test_the_console_knows_people_and_shows_no_token(

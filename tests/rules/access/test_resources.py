@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from adapter.rules.access.resources import (
     ANY,
     CONSOLE,
+    WELL_KNOWN,
     ProtectedResource,
     canonical,
     challenge,
+    metadata_paths,
     refusal_of,
     resources_below,
 )
@@ -73,6 +75,36 @@ def test_the_well_known_part_stands_before_the_path(
     """RFC 9728 §3.1, also where the public URL of the adapter has a path; nothing in it ends a quoted string."""
     found = resources_below(base, {"a": path}, ())["a"]
     assert (found.url, found.metadata_url) == (url, metadata_url)
+
+
+@pytest.mark.parametrize(
+    ("base", "servers", "paths"),
+    [
+        (BASE, {"a": "/a"}, {"": "a", "/a": "a", "/console": CONSOLE}),
+        (
+            f"{BASE}/x%20y",
+            {"a": "/a"},
+            {
+                **{"": "a", "/a": "a", "/console": CONSOLE},
+                **{"/x y": "a", "/x y/a": "a", "/x y/console": CONSOLE},
+            },
+        ),
+        (BASE, {"a": "/a", "b": "/b/é"}, {"/a": "a", "/b/é": "b", "/console": CONSOLE}),
+        (
+            f"{BASE}/a",
+            {"a": "/b", "b": "/a/b"},
+            {
+                **{"/a/b": "a", "/b": "a", "/a/a/b": "b"},
+                **{"/console": CONSOLE, "/a/console": CONSOLE},
+            },
+        ),
+    ],
+)
+def test_the_paths_of_the_metadata(base: str, servers: dict[str, str], paths: dict[str, str]) -> None:
+    """With the path of the base and without; the only server also where nothing follows. What was told counts most."""
+    resources = resources_below(base, {**servers, CONSOLE: "/console"}, ())
+    found = metadata_paths(base, resources)
+    assert found == {WELL_KNOWN + path: resources[name] for path, name in paths.items()}
 
 
 # --- audiences --------------------------------------------------------------------------------------------------
