@@ -87,7 +87,8 @@ class GrantRoutes:
 
     async def _show(self, request: Request, flow: GrantFlow, link: str, extra: list[tuple[str, str]]) -> None:
         consent = await flow.consent(link)
-        if self._browsers is not None:
+        signs_in = self._signs_in(consent)
+        if signs_in and self._browsers is not None:
             signed_in = await self._browsers.principal(request)
             if signed_in is None:
                 target = self._browsers.sign_in(f"{PREFIX}/{flow.terms.server}/{link}")
@@ -101,7 +102,7 @@ class GrantRoutes:
             _host(consent.source.endpoints.authorization),
             consent.source.scopes,
             _confirmation(browser, link),
-            asks_token=self._browsers is None and self._tokens is not None,
+            asks_token=not signs_in and self._tokens is not None,
         )
         _send(request, 200, body, [*extra, ("Set-Cookie", _set_cookie(flow, link, browser))])
 
@@ -129,10 +130,17 @@ class GrantRoutes:
 
         MCP 2025-11-25, "Elicitation", "Phishing": else one could have another one's account.
         """
-        if self._browsers is not None:
+        if self._browsers is not None and self._signs_in(consent):
             _require_same(await self._browsers.principal(request), consent)
         elif self._tokens is not None:
             _require_same(await self._tokens.principal_of_token(form.get("token", "")), consent)
+
+    def _signs_in(self, consent: Consent) -> bool:
+        """Tell whether the person can show by signing in that the grant is theirs.
+
+        Those with a static token cannot: theirs is no name of an issuer, which stands behind an ``@``.
+        """
+        return self._browsers is not None and "@http" in name_of(consent.link.principal)
 
     # --- the way back -----------------------------------------------------------------------------------------
 
