@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from adapter.commands.client_flags import add_client_commands
 from adapter.commands.command_parser import CommandParser, Commands
-from adapter.commands.grants_flags import add_grants
+from adapter.commands.grants.flags import add_grants
 from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.pins_flags import add_pins
 from adapter.commands.settings_flags import add_settings_flags, load_settings
@@ -294,7 +294,7 @@ def _pins(arguments: argparse.Namespace) -> int:
 
 def _grants(arguments: argparse.Namespace) -> int:
     settings = load_settings(arguments)
-    from adapter.commands import grants as granting
+    from adapter.commands.grants import command as granting
 
     options = granting.GrantsOptions(arguments.topic, arguments.server, arguments.grant, arguments.json)
     return granting.run(settings, options)

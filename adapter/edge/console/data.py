@@ -133,6 +133,7 @@ class ConsoleData:
             "allow_execute": self._facts.allow_execute,
             "version": self._facts.version,
             "auth": viewer.authenticated,
+            **({} if self._grants is None else {"grants": True}),
         }
 
     # --- pins -------------------------------------------------------------------------------------------------

@@ -51,34 +51,46 @@ def text_of(value: str) -> str:
 
 
 def consent_page(
-    server: str, principal: str, issuer_host: str, scopes: Sequence[str], confirm: str, *, asks_token: bool
+    server: str,
+    principal: str | None,
+    issuer_host: str,
+    scopes: Sequence[str],
+    confirm: str,
+    *,
+    asks_token: bool,
 ) -> bytes:
     """The first page: who asks for what, and a button.
 
-    ``confirm`` goes back with the form. ``asks_token``: the person shows by a token of the adapter's that it is them.
+    ``principal`` is None where callers are not told apart. ``confirm`` goes back with the form. ``asks_token``: the
+    person shows by a token of the adapter's that it is them.
     """
-    listed = (
-        ", ".join(f"<code>{text_of(scope)}</code>" for scope in scopes[:MOST_SCOPES])
-        or "those it gives by itself"
-    )
+    listed = ", ".join(f"<code>{text_of(scope)}</code>" for scope in scopes[:MOST_SCOPES])
     more = f" and {len(scopes) - MOST_SCOPES} more" if len(scopes) > MOST_SCOPES else ""
-    token = (
-        "<label>Your token for this adapter, so that nobody else gives this grant in your name"
-        '<input type="password" name="token" autocomplete="off" required></label>'
-        if asks_token
-        else ""
-    )
+    if principal is None:
+        whose = everybody = "everybody who can use this adapter"
+        note = "Go on only if all of them may use your account."
+    else:
+        whose = f"<b>{text_of(principal)}</b>"
+        everybody = f"{text_of(principal)}, and to nobody else"
+        note = (
+            f"Go on only if you are {whose} and have just used this server. If somebody sent you this link, close the "
+            "page: your account would be theirs to use."
+        )
     return _page(
         "Give access?",
-        f"<p>This adapter (mcp-file-adapter) wants to use the server <b>{text_of(server)}</b> on behalf of "
-        f"<b>{text_of(principal)}</b>.</p><dl><dt>You will sign in at</dt><dd>{text_of(issuer_host)}</dd>"
-        f"<dt>It will be asked for these scopes</dt><dd>{listed}{more}</dd>"
-        f"<dt>The access will belong to</dt><dd>{text_of(principal)}, and to nobody else</dd></dl>"
-        f'<p class="note">Go on only if you are <b>{text_of(principal)}</b> and have just used this server. '
-        "If somebody sent you this link, close the page: your account would be theirs to use.</p>"
-        f'<form method="post"><input type="hidden" name="confirm" value="{text_of(confirm)}">{token}'
-        "<button>Continue</button></form>",
+        f"<p>This adapter (mcp-file-adapter) wants to use the server <b>{text_of(server)}</b> on behalf of {whose}."
+        f"</p><dl><dt>You will sign in at</dt><dd>{text_of(issuer_host)}</dd>"
+        f"<dt>It will be asked for these scopes</dt><dd>{listed or 'those it gives by itself'}{more}</dd>"
+        f'<dt>The access will belong to</dt><dd>{everybody}</dd></dl><p class="note">{note}</p>'
+        f'<form method="post"><input type="hidden" name="confirm" value="{text_of(confirm)}">'
+        f"{_TOKEN if asks_token else ''}<button>Continue</button></form>",
     )
+
+
+_TOKEN = (
+    "<label>Your token for this adapter, so that nobody else gives this grant in your name"  # noqa: S105 (a label)
+    '<input type="password" name="token" autocomplete="off" required></label>'
+)
 
 
 def leaving_page(url: str, issuer_host: str) -> bytes:
@@ -96,11 +108,12 @@ def leaving_page(url: str, issuer_host: str) -> bytes:
     )
 
 
-def granted_page(server: str, principal: str) -> bytes:
-    """The page at the end."""
+def granted_page(server: str, principal: str | None) -> bytes:
+    """The page at the end; ``principal`` as on the first one."""
+    whose = "everybody who can use it" if principal is None else f"<b>{text_of(principal)}</b>"
     return _page(
         "Access given",
-        f"<p>The adapter can now use <b>{text_of(server)}</b> on behalf of <b>{text_of(principal)}</b>.</p>"
+        f"<p>The adapter can now use <b>{text_of(server)}</b> on behalf of {whose}.</p>"
         "<p>You can close this page and go back to your client. If it does not go on by itself, call the tool "
         "again.</p>",
     )

@@ -15,7 +15,7 @@ from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
 from adapter.oauth.grants.grant_requests import VALID
 from adapter.oauth.grants.terms import PREFIX
 from adapter.rules.access.host_and_origin_check import NOSNIFF
-from adapter.rules.access.principals import name_of
+from adapter.rules.access.principals import ANONYMOUS, name_of
 from adapter.wire.envelope import dump
 from adapter.wire.signed_urls import parameters
 
@@ -87,7 +87,8 @@ class GrantRoutes:
 
     async def _show(self, request: Request, flow: GrantFlow, link: str, extra: list[tuple[str, str]]) -> None:
         consent = await flow.consent(link)
-        if self._browsers is not None:
+        signs_in = self._signs_in(consent)
+        if signs_in and self._browsers is not None:
             signed_in = await self._browsers.principal(request)
             if signed_in is None:
                 target = self._browsers.sign_in(f"{PREFIX}/{flow.terms.server}/{link}")
@@ -97,11 +98,11 @@ class GrantRoutes:
         browser = _cookie(request, _cookie_name(flow, link)) or secrets.token_urlsafe(32)
         body = pages.consent_page(
             flow.terms.server,
-            name_of(consent.link.principal),
+            _name(consent.link.principal),
             _host(consent.source.endpoints.authorization),
             consent.source.scopes,
             _confirmation(browser, link),
-            asks_token=self._browsers is None and self._tokens is not None,
+            asks_token=not signs_in and self._tokens is not None,
         )
         _send(request, 200, body, [*extra, ("Set-Cookie", _set_cookie(flow, link, browser))])
 
@@ -129,10 +130,17 @@ class GrantRoutes:
 
         MCP 2025-11-25, "Elicitation", "Phishing": else one could have another one's account.
         """
-        if self._browsers is not None:
+        if self._browsers is not None and self._signs_in(consent):
             _require_same(await self._browsers.principal(request), consent)
         elif self._tokens is not None:
             _require_same(await self._tokens.principal_of_token(form.get("token", "")), consent)
+
+    def _signs_in(self, consent: Consent) -> bool:
+        """Tell whether the person can show by signing in that the grant is theirs.
+
+        Those with a static token cannot: theirs is no name of an issuer, which stands behind an ``@``.
+        """
+        return self._browsers is not None and "@http" in name_of(consent.link.principal)
 
     # --- the way back -----------------------------------------------------------------------------------------
 
@@ -148,7 +156,7 @@ class GrantRoutes:
 
         grant = await flow.finish(query, cookie_of)
         fields = [*extra, *(("Set-Cookie", _set_cookie(flow, link, "", age=0)) for link in used)]
-        _send(request, 200, pages.granted_page(flow.terms.server, name_of(grant.principal)), fields)
+        _send(request, 200, pages.granted_page(flow.terms.server, _name(grant.principal)), fields)
 
 
 def _require_same(principal: str | None, consent: Consent) -> None:
@@ -159,6 +167,10 @@ def _require_same(principal: str | None, consent: Consent) -> None:
             "You are not the one for whom this link was made, so no access was given: "
             "use the server yourself, and open the link that you get."
         )
+
+
+def _name(principal: str) -> str | None:
+    return None if principal == ANONYMOUS else name_of(principal)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class ScriptedIssuer:
     """``metadata`` replaces members of its document; None takes one away. ``requests`` are those to the token endpoint.
 
     Refresh tokens are used once; one that comes again ends its whole family, as RFC 9700 demands. ``held``: token
-    answers wait for it. ``life`` is in seconds.
+    answers wait for it. ``life`` is in seconds. ``person`` is who comes to its page with a browser.
     """
 
     port: int = 0
@@ -40,6 +40,8 @@ class ScriptedIssuer:
     fetched: list[str] = field(default_factory=list)
     held: asyncio.Event | None = None
     life: int = 3600
+    person: str = "alice"
+    host: str = "127.0.0.1"
     reuses: int = 0
     tokens: dict[str, str] = field(default_factory=dict)
     """People by their access tokens that are good."""
@@ -51,7 +53,7 @@ class ScriptedIssuer:
 
     @property
     def issuer(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -117,6 +119,7 @@ class ScriptedIssuer:
                     f"HTTP/1.1 {status} X",
                     "Content-Type: application/json",
                     f"Content-Length: {len(body)}",
+                    *([f"Location: {answer}"] if status == 302 else []),
                 ]
                 writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
                 await writer.drain()
@@ -131,6 +134,9 @@ class ScriptedIssuer:
         self.fetched.append(path)
         if path == "/.well-known/oauth-authorization-server":
             return 200, self.document()
+        if path.startswith("/authorize?"):
+            # Whoever comes is ``person``, has signed in, and agrees.
+            return 302, self.consent(path, self.person)
         if path == "/register":
             self.registered.append(orjson.loads(body))
             return 201, {**self.registered[-1], "client_id": f"registered-{len(self.registered)}"}

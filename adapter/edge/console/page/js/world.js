@@ -14,6 +14,7 @@ export const me = {
   /** Whether readers can sign in here, and whether this one has. */
   signIn: false,
   signedIn: false,
+  grants: false,
 };
 
 const POLL = 5000;
@@ -49,7 +50,7 @@ export const toolPath = (id, name) => `${toolsPath(id)}/${encodeURIComponent(nam
 export async function meet() {
   catalogues.clear();
   try {
-    Object.assign(me, await get('-/me'), { hosted: true });
+    Object.assign(me, { grants: false }, await get('-/me'), { hosted: true });
   } catch (refusal) {
     if (!(refusal instanceof Refused)) throw refusal;
     if (refusal.status === 404) await meetHost();
