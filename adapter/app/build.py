@@ -105,6 +105,7 @@ def build(
     servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}))
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
+    files.parts.trail = relay.trail
     door = build_door(
         settings, watched, relay, tools.pin_review, None if replicas is None else replicas.replicas
     )
