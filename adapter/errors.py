@@ -80,8 +80,18 @@ class UnsupportedMediaType(AdapterError):
 
 
 class Unauthorized(AdapterError):
+    """``challenge`` is the value of WWW-Authenticate in its answer."""
+
     code, rpc, http = "unauthorized", -32600, 401
     hint = "A valid token is required: send it as a Bearer token or in the adapter's token header."
+    challenge: str = 'Bearer realm="mcp-file-adapter"'
+
+
+class InsufficientScope(Unauthorized):
+    """The ``challenge`` names the scopes that are needed (RFC 6750 §3.1)."""
+
+    code, rpc, http = "insufficient_scope", -32600, 403
+    hint = "The access token has too few scopes: sign in again with those that WWW-Authenticate names."
 
 
 class HostRefused(AdapterError):

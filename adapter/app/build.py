@@ -27,6 +27,7 @@ from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.router import Front
+from adapter.oauth.port import TokenVerifier
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server
@@ -83,11 +84,15 @@ class App:
 
 
 def build(
-    settings: Settings, tables: Mapping[str, StageTable] | None = None, store: Store | None = None
+    settings: Settings,
+    tables: Mapping[str, StageTable] | None = None,
+    store: Store | None = None,
+    verifier: TokenVerifier | None = None,
 ) -> App:
     """Build the adapter. ``tables`` are the stages of servers by their ids, in place of those that settings ask for.
 
-    ``store`` takes the place of the one that ``state_persistence`` describes. Raises SettingsError for a lock file, a
+    ``store`` takes the place of the one that ``state_persistence`` describes, and ``verifier`` that of the one that
+    ``core.auth.oauth`` describes. Raises SettingsError for a lock file, a
     statement or a script that cannot be used, and for telemetry that cannot be had.
     """
     runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks())
@@ -107,7 +112,12 @@ def build(
     relay = build_relay(settings, watched, runtime, sessions, servers)
     files.parts.trail = relay.trail
     door = build_door(
-        settings, watched, relay, tools.pin_review, None if replicas is None else replicas.replicas
+        settings,
+        watched,
+        relay,
+        tools.pin_review,
+        None if replicas is None else replicas.replicas,
+        verifier or build_verifier(settings, runtime),
     )
     console = build_console(
         settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door)
@@ -164,6 +174,17 @@ def build_plans(
     from adapter.app.tool_plans import compiled
 
     return compiled(settings, runtime.log, observation.of_plans(), checks, shared=shared)
+
+
+def build_verifier(settings: Settings, runtime: Runtime) -> TokenVerifier | None:
+    """Build the verifier of access tokens; None where none are accepted."""
+    auth = settings.core.auth
+    if auth.oauth is None or not auth.enabled:
+        return None
+    # Late: it loads cryptography.
+    from adapter.app import oauth
+
+    return oauth.build_verifier(auth.oauth, runtime.log)
 
 
 def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> ReplicaParts | None:

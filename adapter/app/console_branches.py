@@ -28,6 +28,7 @@ from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.sessions.health_probe import HealthMonitor
+from adapter.rules.access.resources import CONSOLE
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
@@ -42,14 +43,16 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     if recent is None:
         return BuiltConsole()
     path = settings.console.path
-    callers = Callers(door.guard, door.bases, frozenset({settings.core.auth.header_name.lower()}))
+    credentials = frozenset({settings.core.auth.header_name.lower()})
+    viewers = Callers(door.guard, door.bases, credentials, CONSOLE)
+    callers = {server: Callers(door.guard, door.bases, credentials, server) for server in relay.servers.by_id}
     sessions = _sessions(around.runtime, relay)
     apis = _apis(settings, around, sessions, callers)
     records = ExchangeRecords(door.guard, observation.calls, recent)
     routes = ServerRoutes(path, apis, _document(settings, files), records, observation.tracing)
 
     async def look(request: Request, server: str) -> None:
-        await sessions[server].tools(callers.of(request))
+        await sessions[server].tools(viewers.of(request))
 
     data = ConsoleData(
         _facts(settings),
@@ -84,7 +87,7 @@ def _apis(
     settings: Settings,
     around: ConsoleSurroundings,
     sessions: Mapping[str, HttpSessions],
-    callers: Callers,
+    callers: Mapping[str, Callers],
 ) -> dict[str, ServerApi]:
     console = settings.console
     hook = _hook(console.auth_hook, around)
@@ -98,17 +101,17 @@ def _apis(
     )
     apis = {}
     for server, http_sessions in sessions.items():
-        tools = ServerTools(server, http_sessions, callers)
+        tools = ServerTools(server, http_sessions, callers[server])
         api = ToolApi(
             tools,
             options,
             around.runtime.log,
-            authenticate=callers.authenticate,
+            authenticate=callers[server].authenticate,
             hook=hook,
             view=tools.view,
             checks=around.checks.checks,
         )
-        apis[server] = ServerApi(api, Previews(http_sessions, callers))
+        apis[server] = ServerApi(api, Previews(http_sessions, callers[server]))
     return apis
 
 

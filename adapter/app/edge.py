@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
 
 from adapter import log
 from adapter.app.relay import RelayParts, Runtime
 from adapter.edge.health import Health, HealthTerms
-from adapter.edge.http.access import Bases, Cors, Guard
+from adapter.edge.http.access import Guard
+from adapter.edge.http.access_tokens import AccessTokens
+from adapter.edge.http.bases import Bases
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
+from adapter.edge.http.cors import Cors
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.landing import landing_page
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
+from adapter.edge.resource_metadata import metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
+from adapter.oauth.port import TokenVerifier
 from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.principals import Principals
 from adapter.rules.access.rate_limit import Floor
+from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_paths, resources_below
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.core import CorsSettings
 from adapter.settings.root import Settings
@@ -117,10 +125,14 @@ def build_door(
     relay: RelayParts,
     pin_review: PinReview,
     replicas: Replicas | None,
+    verifier: TokenVerifier | None = None,
 ) -> Door:
-    """Build the parts that decide about requests before the relay sees them."""
+    """Build the parts that decide about requests before the relay sees them.
+
+    ``verifier`` checks OAuth access tokens; None accepts none.
+    """
     core = settings.core
-    guard = build_guard(settings)
+    guard = build_guard(settings, verifier)
     health = Health(
         list(relay.servers.by_id.values()),
         relay.servers.monitors,
@@ -164,7 +176,7 @@ def build_front(
         routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
         guard=door.guard,
         log=runtime.log,
-        branches=(*branches, landing_page(_places(settings))),
+        branches=(*branches, *_metadata(settings), landing_page(_places(settings))),
         records=observation.records(door.guard),
     )
 
@@ -208,9 +220,12 @@ def build_patience(settings: Settings) -> Patience:
 # --- access -----------------------------------------------------------------------------------------------------
 
 
-def build_guard(settings: Settings) -> Guard:
+def build_guard(settings: Settings, verifier: TokenVerifier | None = None) -> Guard:
     """Build the check of Host, Origin and token."""
     core = settings.core
+    tokens = None
+    if verifier is not None and core.auth.enabled:
+        tokens = AccessTokens(verifier, _resources(settings))
     return Guard(
         bound_to_loopback=is_loopback(core.host),
         hosts=core.allowed_hosts,
@@ -218,7 +233,33 @@ def build_guard(settings: Settings) -> Guard:
         principals=_principals(core.auth) if core.auth.enabled else None,
         token_header=core.auth.header_name,
         cors=_cors(core.cors) if core.cors.enabled else None,
+        access_tokens=tokens,
     )
+
+
+def _resources(settings: Settings) -> Mapping[str, ProtectedResource]:
+    """The protected resources: every mount, and the console."""
+    oauth, base = settings.core.auth.oauth, settings.core.public_base_url
+    assert oauth is not None and base is not None, "settings refuse one without the other"
+    paths = {server.id: server.mount_path for server in settings.servers}
+    if settings.console.enabled:
+        paths[CONSOLE] = settings.console.path
+    scopes = dict.fromkeys(scope for issuer in oauth.issuers for scope in issuer.required_scopes)
+    return resources_below(base, paths, tuple(scopes))
+
+
+def _metadata(settings: Settings) -> Sequence[Branch]:
+    """The metadata of the protected resources, where access tokens are accepted."""
+    auth = settings.core.auth
+    if auth.oauth is None or not auth.enabled:
+        return ()
+    issuers = [entry.issuer for entry in auth.oauth.issuers]
+    places = metadata_paths(settings.core.public_base_url or "", _resources(settings))
+    documents = {
+        path: orjson.dumps(resource.metadata(issuers, auth.oauth.documentation))
+        for path, resource in places.items()
+    }
+    return (metadata_branch(documents),)
 
 
 def _cors(cors: CorsSettings) -> Cors:

@@ -6,6 +6,7 @@ Files are served on branches: paths that begin with a prefix and hold names behi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -79,6 +80,7 @@ class ExchangeRecords:
         method, name = (message.method, message.name) if isinstance(message, Envelope) else ("", None)
         self.write(
             request,
+            server,
             {
                 "at": time.time(),
                 "event": "exchange",
@@ -94,12 +96,12 @@ class ExchangeRecords:
             },
         )
 
-    def write(self, request: Request, line: dict[str, object]) -> None:
+    def write(self, request: Request, server: str, line: dict[str, object]) -> None:
         """Record the exchange of ``request``; ``line`` has the members that ``end`` writes."""
         if self._calls is not None:
             self._calls.write(line)
         if self._recent is not None:
-            self._recent.end(line, self._guard.principal_of(request.headers))
+            self._recent.end(line, self._guard.principal_of(request.headers, server))
 
     def close(self) -> None:
         """End the streams of all who watch."""
@@ -201,6 +203,10 @@ class Front:
         if request.method not in ("GET", "HEAD"):
             extra.append(("Allow", "GET, HEAD"))
             raise MethodNotAllowed()
+        if self._guard.access_tokens is not None:
+            # An issuer that cannot be asked makes nobody's health worse.
+            with contextlib.suppress(AdapterError):
+                await self._guard.verify(request.headers)
         status, body = await route(request)
         fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
         request.reply.send(status, fields, body)
@@ -237,6 +243,8 @@ class Front:
             check = self._guard.check_host if branch.public else self._guard.check_place
             check(request.headers)
         if branch.sealed or request.method in branch.methods:
+            if self._guard.access_tokens is not None and not (branch.sealed or branch.public):
+                await self._guard.verify(request.headers)
             await self._serve(request, branch, names, extra)
             return
         allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))

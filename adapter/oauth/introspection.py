@@ -15,9 +15,10 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.issuer import refused
-from adapter.oauth.token_cache import Verification, digest_of
+from adapter.oauth.token_cache import Verification
 from adapter.rules.access.issuer_trust import IssuerTrust
 from adapter.rules.access.token_claims import read_object
+from adapter.rules.access.verified_tokens import digest_of
 
 AT_ONCE = 16
 """Requests to the endpoint at one time."""

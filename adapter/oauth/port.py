@@ -13,5 +13,8 @@ class TokenVerifier(Protocol):
     def known(self, token: str) -> VerifiedToken | None:
         """The token, if it was verified before and has not expired."""
 
+    def recall(self, digest: bytes) -> VerifiedToken | None:
+        """As ``known``, for the SHA-256 of a token: to find that takes longer than the look into a table."""
+
     async def verify(self, token: str) -> VerifiedToken:
         """Check a token, asking its issuer where necessary. Raises Unauthorized, with a sentence that tells why."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from adapter.pipeline.key_set import SigningKey
-from adapter.rules.access.verified_tokens import VerifiedToken
+from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
 
 MOST_TOKENS = 10_000
 MOST_BYTES = 16 << 20
@@ -28,11 +27,6 @@ class Verification(NamedTuple):
     key: SigningKey | None = None
 
 
-def digest_of(token: str) -> bytes:
-    """The key of a token in caches, which hold no tokens: 32 bytes."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-
-
 class TokenCache:
     """Holds the tokens that were used last. ``clock`` gives Unix seconds."""
 
@@ -49,7 +43,10 @@ class TokenCache:
 
     def known(self, token: str) -> VerifiedToken | None:
         """See TokenVerifier."""
-        digest = digest_of(token)
+        return self.recall(digest_of(token))
+
+    def recall(self, digest: bytes) -> VerifiedToken | None:
+        """See TokenVerifier."""
         found = self._entries.get(digest)
         if found is None:
             return None

@@ -41,6 +41,10 @@ class VerifiedTokens:
         """See TokenVerifier."""
         return self._cache.known(token)
 
+    def recall(self, digest: bytes) -> VerifiedToken | None:
+        """See TokenVerifier."""
+        return self._cache.recall(digest)
+
     async def verify(self, token: str) -> VerifiedToken:
         """See TokenVerifier. Raises IssuerUnavailable too, where nobody can tell now."""
         if (known := self._cache.known(token)) is not None:

@@ -156,7 +156,8 @@ def _console(settings: Settings) -> Iterator[Problem]:
 HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
 ARTIFACTS_ROUTE = "/artifacts"
 REPLICA_ROUTE = "/_replica"
-OWN_ROUTES = (*HEALTH_ROUTES, ARTIFACTS_ROUTE, REPLICA_ROUTE)
+METADATA_ROUTE = "/.well-known/oauth-protected-resource"
+OWN_ROUTES = (*HEALTH_ROUTES, ARTIFACTS_ROUTE, REPLICA_ROUTE, METADATA_ROUTE)
 
 
 def inconsistencies(settings: Settings) -> Iterator[Problem]:
@@ -192,7 +193,7 @@ def _mount_clashes(settings: Settings) -> Iterator[Problem]:
     for index, server in enumerate(settings.servers):
         path, mount = f"servers[{index}].mount_path", server.mount_path
         if mount in HEALTH_ROUTES or any(
-            _at_or_below(mount, route) for route in (ARTIFACTS_ROUTE, REPLICA_ROUTE)
+            _at_or_below(mount, route) for route in (ARTIFACTS_ROUTE, REPLICA_ROUTE, METADATA_ROUTE)
         ):
             yield Problem(path, f"{mount} is a route of the adapter itself")
         elif _at_or_below(mount, upload):

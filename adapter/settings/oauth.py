@@ -153,6 +153,10 @@ class OAuth(Section):
         default=None,
         description="Introspection of tokens that are not JWTs of one of `issuers`; null refuses such tokens.",
     )
+    documentation: Annotated[HttpUrl | None, BlankIsNull] = Field(
+        default=None,
+        description="URL of a page for developers, told in the metadata of each mount.",
+    )
     leeway_seconds: Annotated[SecondsOrZero, Field(le=LONGEST_LEEWAY)] = Field(
         default=30,
         description=f"Difference of the clocks of issuer and adapter that is allowed, at most {LONGEST_LEEWAY}.",

@@ -11,7 +11,8 @@ import hmac
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from adapter.errors import AdapterError, InternalError, UpstreamBroken
 
@@ -23,6 +24,8 @@ SEAL, MARK = "adapter-replica-seal", "adapter-replica-answer"
 
 LONGEST_HEAD = 1 << 20
 """Bytes of a forwarded head: the fields of a client's request twice, and what stands around them."""
+
+_OF_TOKENS = ("scopes", "claims")
 
 REPLICA_ID = r"[A-Za-z0-9._-]{1,64}"
 
@@ -39,13 +42,16 @@ _SEAL = re.compile(
 class ForwardedCaller(NamedTuple):
     """The caller of a request, as the first replica has authenticated it.
 
-    The fields that carried the adapter's own token or the id of a session are there in disguise.
+    The fields that carried the adapter's own token or the id of a session are there in disguise. ``scopes`` and
+    ``claims`` are those of its OAuth access token.
     """
 
     principal: str
     entrance: str
     fields: dict[str, str]
     withheld: list[str]
+    scopes: tuple[str, ...] = ()
+    claims: Mapping[str, Any] = MappingProxyType({})
 
 
 class ForwardedHead(NamedTuple):
@@ -71,7 +77,9 @@ def disguised(key: bytes, value: str) -> str:
 
 def encode_head(head: ForwardedHead) -> bytes:
     """The head as JSON in ASCII: header text may hold surrogates, which UTF-8 cannot."""
-    return json.dumps(head._replace(caller=head.caller._asdict())._asdict(), separators=(",", ":")).encode()  # type: ignore[arg-type]  # spelled as JSON
+    # What is empty is left out: replicas of the version before do not know it.
+    caller = {name: value for name, value in head.caller._asdict().items() if value or name not in _OF_TOKENS}
+    return json.dumps(head._replace(caller=caller)._asdict(), separators=(",", ":")).encode()  # type: ignore[arg-type]  # spelled as JSON
 
 
 def decode_head(data: bytes) -> ForwardedHead:
@@ -79,12 +87,13 @@ def decode_head(data: bytes) -> ForwardedHead:
     try:
         members = json.loads(data)
         caller = members.pop("caller")
-        head = ForwardedHead(**members, caller=ForwardedCaller(**caller))
+        scopes = caller.pop("scopes", [])
+        head = ForwardedHead(**members, caller=ForwardedCaller(**caller, scopes=tuple(scopes)))
         pairs = [(name, value) for name, value in head.headers]
     except (TypeError, AttributeError, KeyError, RecursionError) as error:
         raise ValueError("not a forwarded request") from error
     head = head._replace(headers=pairs)
-    if not _is_well_typed(head):
+    if not (isinstance(scopes, list) and _is_well_typed(head)):
         raise ValueError("not a forwarded request")
     return head
 
@@ -100,6 +109,8 @@ def _is_well_typed(head: ForwardedHead) -> bool:
         and all(isinstance(value, str) for value in caller.fields.values())
         and isinstance(caller.withheld, list)
         and all(isinstance(name, str) for name in caller.withheld)
+        and all(isinstance(scope, str) for scope in caller.scopes)
+        and isinstance(caller.claims, Mapping)
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from adapter.app import App, build, running
+from adapter.oauth.port import TokenVerifier
 from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
 from adapter.state.port import Store
@@ -74,6 +75,7 @@ def adapter(tmp_path: Path) -> StartAdapter:
         stages: StageTable | None = None,
         server: Mapping[str, Any] | None = None,
         store: Store | None = None,
+        verifier: TokenVerifier | None = None,
         **more: Any,
     ) -> AsyncIterator[Adapter]:
         entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
@@ -89,7 +91,10 @@ def adapter(tmp_path: Path) -> StartAdapter:
             "servers": [entry],
         }
         app = build(
-            Settings.model_validate(merged(settings, more)), {"raw": stages} if stages else None, store
+            Settings.model_validate(merged(settings, more)),
+            {"raw": stages} if stages else None,
+            store,
+            verifier,
         )
         async with running(app) as (_, port):
             yield Adapter(app, port)

@@ -16,7 +16,8 @@ import orjson
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
 from adapter.edge.files.uploads import UploadLimits, UploadRoute
-from adapter.edge.http.access import Cors, Guard
+from adapter.edge.http.access import Guard
+from adapter.edge.http.cors import Cors
 from adapter.edge.http.listener import Listener
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.router import Front

@@ -14,7 +14,8 @@ from adapter.edge.api.auth_hook import AuthHook, Hook
 from adapter.edge.api.routes import ServerApi, ServerRoutes, document
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
-from adapter.edge.http.access import Bases, Guard
+from adapter.edge.http.access import Guard
+from adapter.edge.http.bases import Bases
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint
@@ -97,7 +98,7 @@ async def serving(
     relaying.server.timeouts = Timeouts(10, 10)
     guard, recent = guard_of(tokens), Recent()
     bases = Bases(None, guard)
-    callers = Callers(guard, bases, frozenset({"x-adapter-token"}))
+    callers = Callers(guard, bases, frozenset({"x-adapter-token"}), "one")
     sessions = HttpSessions(relaying.relay, relaying.server, relaying.background, relaying.clock)
     provider = ServerTools("one", sessions, callers)
     api = ToolApi(

@@ -42,6 +42,8 @@ CALLER = st.builds(
     entrance=TEXT,
     fields=st.dictionaries(TEXT, TEXT, max_size=3),
     withheld=st.lists(TEXT, max_size=3),
+    scopes=st.lists(TEXT, max_size=3).map(tuple),
+    claims=st.dictionaries(TEXT, st.none() | TEXT | st.integers() | st.lists(TEXT, max_size=2), max_size=3),
 )
 HEAD = st.builds(
     ForwardedHead,
@@ -89,6 +91,9 @@ def test_any_head_comes_back(head: ForwardedHead) -> None:
         encode_head(PLAIN).replace(b'"fields":{}', b'"fields":{"a":1}'),
         encode_head(PLAIN).replace(b'"withheld":[]', b'"withheld":"a"'),
         encode_head(PLAIN).replace(b'"withheld":[]', b'"withheld":[1]'),
+        encode_head(PLAIN).replace(b'"withheld":[]', b'"withheld":[],"scopes":"mcp"'),
+        encode_head(PLAIN).replace(b'"withheld":[]', b'"withheld":[],"scopes":[1]'),
+        encode_head(PLAIN).replace(b'"withheld":[]', b'"withheld":[],"claims":[]'),
         encode_head(PLAIN).replace(b'"query"', b'"other"'),
     ],
 )

@@ -121,6 +121,7 @@ _FAILED: Schema = {"anyOf": [ref("Failed"), _ERROR]}
 _FAILED_TO_LOOK = {
     400: json("The request has no header that the server requires.", _ERROR),
     401: json("The list requires a token.", _ERROR),
+    403: json("The token has too few scopes.", _ERROR),
     409: json("The server's tools changed since this caller first saw them.", _ERROR),
     429: json("Too many requests are running.", _ERROR),
     500: json("The tools could not be listed.", _ERROR),
@@ -159,7 +160,7 @@ CALL = Operation(
         **_BODY,
         400: json("The body is not an object of arguments.", _ERROR),
         401: json("The token is missing or wrong.", _ERROR),
-        403: json("Execution is disabled.", _ERROR),
+        403: json("Execution is disabled, or the token has too few scopes.", _ERROR),
         500: json("The tool failed (see its result), or the tools could not be listed.", _FAILED),
     },
     Takes((_TAB,), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
@@ -325,7 +326,7 @@ class ServerRoutes:
             "ms": int(seconds * 100_000) / 100,
             "entrance": "http",
         }
-        self._records.write(request, line)
+        self._records.write(request, names[0], line)
 
     async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
         api = self._apis.get(names[0])

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from adapter.edge.api.tool_api import ApiResult, Tell
-from adapter.edge.http.access import Bases, Guard
+from adapter.edge.api.tool_api import ApiResult, Tell, refusal_of
+from adapter.edge.http.access import Guard
+from adapter.edge.http.bases import Bases
 from adapter.edge.http.request import Request, query_of
 from adapter.edge.http.response import Extra, send
 from adapter.edge.openapi import Operation, RequestShape, Says, Takes, json, ref
@@ -18,8 +19,8 @@ from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthori
 from adapter.pipeline.call import AuthRequest
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
-from adapter.rules.access.principals import ANONYMOUS
-from adapter.rules.calls.tool_api import UNAUTHORIZED, refused
+from adapter.rules.access.principals import ANONYMOUS, Identity
+from adapter.rules.calls.tool_api import refused
 from adapter.rules.files.filenames import content_disposition
 from adapter.rules.results.outcomes import ERROR_KEY, text_block
 
@@ -29,19 +30,22 @@ _TAB = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Callers:
-    """Finds the caller of a request. ``credentials`` are the fields (lower case) that may carry the adapter's own.
+    """Finds the caller of a request for ``resource``, which is the id of a server or CONSOLE.
+
+    ``credentials`` are the fields (lower case) that may carry the adapter's own.
 
     Requests on one connection share a head as long as it stays the same, so its caller is looked up once.
     """
 
-    def __init__(self, guard: Guard, bases: Bases, credentials: frozenset[str]) -> None:
+    def __init__(self, guard: Guard, bases: Bases, credentials: frozenset[str], resource: str) -> None:
         self._guard = guard
+        self._resource = resource
         self._bases = bases
         self._credentials = credentials | {"authorization"}
 
     def authenticate(self, request: Request) -> None:
         """Raises Unauthorized."""
-        self._guard.principal(request.headers)
+        self._guard.identify(request.headers, self._resource)
 
     def of(self, request: Request) -> Who:
         """The caller; a stranger has no tab, for all strangers share one session. Raises BadRequest."""
@@ -56,11 +60,12 @@ class Callers:
         if tab is not None and _TAB.fullmatch(tab) is None:
             raise BadRequest(f"{TAB_FIELD} must be up to 64 letters, digits, - and _.")
         try:
-            principal, withhold = self._guard.principal(headers)
+            identity = self._guard.identify(headers, self._resource)
         except Unauthorized:
             # What it sent may be meant for the adapter alone, so none of it may reach a server.
-            principal, withhold, tab = ANONYMOUS, self._credentials, None
-        return Who(principal, tab, headers, self._bases.of(request), withhold)
+            identity, tab = Identity(ANONYMOUS, self._credentials), None
+        principal, withheld, scopes, claims, _ = identity
+        return Who(principal, tab, headers, self._bases.of(request), withheld, scopes, claims)
 
 
 class ServerTools:
@@ -152,6 +157,7 @@ RESOURCE = Operation(
         ),
         400: json("The address of the resource is missing.", ref("Error")),
         401: json("The token is missing or wrong.", ref("Error")),
+        403: json("The token has too few scopes.", ref("Error")),
         404: json("There is no such resource.", ref("Error")),
         429: json("Too many requests are running.", ref("Error")),
         502: json("The upstream server did not answer.", ref("Error")),
@@ -201,9 +207,10 @@ class Previews:
         except ToolRefused as error:
             status = 404 if error.code in _NO_SUCH_RESOURCE else 502
             send(request, refused(status, f"The resource cannot be read: {error}"), extra)
+        except Unauthorized as error:
+            send(request, refusal_of(error), extra)
         except AdapterError as error:
-            answered = UNAUTHORIZED if error.http == 401 else refused(max(error.http, 400), str(error))
-            send(request, answered, extra)
+            send(request, refused(max(error.http, 400), str(error)), extra)
         else:
             preview = preview_of(contents, uri)
             if preview is None:

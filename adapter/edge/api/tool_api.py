@@ -16,7 +16,7 @@ from adapter.edge.api.auth_hook import AuthHook, HookRefused
 from adapter.edge.http.request import ClientGone, Request
 from adapter.edge.http.response import CallStream, Extra, send, wants_stream
 from adapter.edge.mcp.ingress import Ingress
-from adapter.errors import AdapterError, CatalogueDrifted, MessageTooLong, Unauthorized
+from adapter.errors import AdapterError, CatalogueDrifted, InsufficientScope, MessageTooLong, Unauthorized
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.relay.background import in_turns
 from adapter.rules.access.host_and_origin_check import is_json_type
@@ -223,8 +223,8 @@ class ToolApi:
         """Return the answer of ``act``, once credential and hook let the caller in. Raises what ``act`` raises."""
         try:
             self._authenticated(request)
-        except Unauthorized:
-            return UNAUTHORIZED
+        except Unauthorized as error:
+            return refusal_of(error)
         if self._hook is None:
             return await act()
         try:
@@ -323,10 +323,16 @@ class ToolApi:
 
     def _failed_to_look(self, error: Exception) -> HttpOutcome:
         if isinstance(error, Unauthorized):
-            return UNAUTHORIZED
+            return refusal_of(error)
         if isinstance(error, AdapterError):
             # Drift is nobody's failure, and a success of JSON-RPC: the tools are not those the caller agreed to.
             status = 409 if isinstance(error, CatalogueDrifted) else error.http
             return refused(status if status >= 400 else 500, str(error))
         self._log.exception("the tools could not be listed")
         return refused(500, exposed(error, expose=self._options.expose))
+
+
+def refusal_of(error: Unauthorized) -> HttpOutcome:
+    """The answer to a caller whose credential does not do."""
+    answered = refused(error.http, str(error)) if error.http == InsufficientScope.http else UNAUTHORIZED
+    return answered._replace(challenge=error.challenge)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -201,13 +202,16 @@ async def stream(
 ) -> None:
     """Send exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.
 
-    Events are ``exchange`` with one exchange as data, and ``lost`` with the number that a slow client missed.
+    Events are ``exchange`` with one exchange as data, and ``lost`` with the number that a slow client missed. The
+    stream of a viewer whose access token expires ends at the next event or heartbeat.
     """
     watcher = recent.subscribe(viewer.whose)
     try:
         begin_stream(request, extra)
         await request.reply.write(b": exchanges\n\n")
         while (news := await watcher.next_news(heartbeat)) is not None:
+            if viewer.expires is not None and viewer.expires <= time.time():
+                break
             await request.reply.write(_events(news))
             if news.exchanges:
                 await asyncio.sleep(PACE)

@@ -146,7 +146,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
 }
 
-_STRANGER = {401: json("A token is needed.", _DETAIL)}
+_STRANGER = {401: json("A token is needed.", _DETAIL), 403: json("The token has too few scopes.", _DETAIL)}
 _UNKNOWN = {404: json("There is no such server.", _DETAIL)}
 _STORE = {503: json("The adapter's state store is unavailable.", _DETAIL)}
 _NAMED = {"server": "The server's id."}
@@ -220,7 +220,7 @@ OPERATIONS = (
             200: json("They do.", ref("Pins")),
             400: json("The body has no digest.", _DETAIL),
             **_STRANGER,
-            403: json("The caller is not an operator.", _DETAIL),
+            403: json("The caller is not an operator, or the token has too few scopes.", _DETAIL),
             **_UNKNOWN,
             409: json("The tools have changed again, or the server has a lock file.", _DETAIL),
             413: json("The body is too large.", _DETAIL),

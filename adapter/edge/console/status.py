@@ -14,6 +14,7 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.server import Server
 from adapter.rules.access.principals import ANONYMOUS, name_of
+from adapter.rules.access.resources import CONSOLE
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.wire.eras import Era
 from adapter.wire.signed_urls import artifact_uri, upload_handle
@@ -25,10 +26,14 @@ class OperatorsOnly(AdapterError):
 
 
 class Viewer(NamedTuple):
-    """The caller. An operator also sees sessions and files of others, and may accept changed tools."""
+    """The caller. An operator also sees sessions and files of others, and may accept changed tools.
+
+    ``expires`` is the Unix time at which its access token expires, None for any other credential.
+    """
 
     principal: str
     operator: bool
+    expires: float | None = None
 
     @property
     def authenticated(self) -> bool:
@@ -65,8 +70,12 @@ class Viewers:
     def of(self, headers: Mapping[str, str]) -> Viewer:
         """Return the viewer that asks. Raises HostRefused, OriginRefused, Unauthorized."""
         self._guard.check_place(headers)
-        principal, _ = self._guard.principal(headers)
-        return Viewer(principal, principal == ANONYMOUS or name_of(principal) in self._operators)
+        identity = self._guard.identify(headers, CONSOLE)
+        principal = identity.principal
+        # The name of a person comes from an issuer, and may be that of a token.
+        named = identity.expires is None and name_of(principal) in self._operators
+        operator = principal == ANONYMOUS or named
+        return Viewer(principal, operator, identity.expires)
 
 
 MOST_SESSIONS = 1000

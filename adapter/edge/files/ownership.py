@@ -31,7 +31,7 @@ class Claims:
         Raises Unauthorized, and CredentialRefused where the id is not one of this principal and server, or where
         nothing says who asks.
         """
-        principal, _ = self._guard.principal(headers)
+        principal = self._guard.identify(headers, server).principal
         session_id = headers.get(SESSION_FIELD)
         if session_id is None and principal == ANONYMOUS:
             raise CredentialRefused(_NO_CLAIM)
@@ -47,7 +47,7 @@ class Claims:
         """Raises Unauthorized or CredentialRefused where nothing valid says who asks, FileGone where that is known and
         the scope is neither the session's nor the principal's.
         """
-        principal, _ = self._guard.principal(headers)
+        principal = self._guard.identify(headers, server).principal
         if principal != ANONYMOUS and _same(self._scopes.of(None, principal).id, scope_id):
             return
         try:

@@ -1,46 +1,26 @@
-"""The check of Host, Origin and token, the answers to browsers about it, and the base of URLs that are handed out."""
+"""The check of Host, Origin and credentials, and the answers to browsers about it."""
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network
 
-from adapter.edge.http.request import Fields, Request
+from adapter.edge.http.access_tokens import CARRIER, AccessTokens
+from adapter.edge.http.cors import Cors
+from adapter.edge.http.request import Fields
 from adapter.errors import BadRequest, HostRefused, NavigationRefused, OriginRefused, Unauthorized
 from adapter.rules.access.headers import ambiguous
 from adapter.rules.access.host_and_origin_check import host_allowed, navigates, origin_allowed
-from adapter.rules.access.principals import ANONYMOUS, Principals, bearer
+from adapter.rules.access.principals import ANONYMOUS, Identity, Principals, bearer
+from adapter.rules.access.resources import ANY
 
 MCP_METHODS = "GET, POST, DELETE, OPTIONS"
 
 
-@dataclass(frozen=True, slots=True)
-class Cors:
-    """``origins`` may hold ``*``, but not with ``credentials``: whether browsers may send theirs along.
-
-    ``headers`` are what clients may send beside MCP's own, ``max_age`` is in seconds.
-    """
-
-    origins: tuple[str, ...]
-    methods: tuple[str, ...]
-    headers: tuple[str, ...]
-    credentials: bool
-    max_age: int
-
-
-_ALLOWED_HEADERS = (
-    "Accept, Authorization, Content-Type, Last-Event-ID, "
-    "Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version"
-)
-_FILE_HEADERS = "Authorization, Content-Type, If-None-Match, If-Range, Mcp-Session-Id, Range"
-_EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
-
-
 class Guard:
-    """Decides from headers alone. Without ``principals`` no token is needed."""
+    """Decides from headers alone.
+
+    ``principals`` are the static tokens, and ``access_tokens`` judges those of OAuth; with neither no token is needed.
+    """
 
     def __init__(
         self,
@@ -51,6 +31,7 @@ class Guard:
         principals: Principals | None,
         token_header: str,
         cors: Cors | None,
+        access_tokens: AccessTokens | None = None,
     ) -> None:
         self._loopback = bound_to_loopback
         self._hosts = hosts
@@ -61,7 +42,12 @@ class Guard:
         """Whether another session id may be another principal's token."""
         self._cors = cors
         self._withhold = frozenset({token_header.lower()})
-        self._withhold_bearer = self._withhold | {"authorization"}
+        self._withhold_bearer = self._withhold | {CARRIER}
+        self.access_tokens = access_tokens
+        """Judges OAuth access tokens; None where none is accepted."""
+        self._anonymous: Identity | None = None
+        if principals is None and access_tokens is None:
+            self._anonymous = Identity(ANONYMOUS, self._withhold)
 
     def check_mount(self, headers: Mapping[str, str]) -> None:
         """Check a request to a mount, which no browser opens as a page. Raises as ``check_place``, and
@@ -99,42 +85,64 @@ class Guard:
         """
         return host_allowed(host, bound_to_loopback=self._loopback and not forwarded, allowed=self._hosts)
 
-    def principal(self, headers: Mapping[str, str]) -> tuple[str, frozenset[str]]:
-        """The principal that asks, and the fields (lower case) that carried the adapter's own credential.
+    # --- credentials ------------------------------------------------------------------------------------------
 
-        Raises Unauthorized. The token header counts before ``Authorization: Bearer``.
+    async def verify(self, headers: Fields) -> None:
+        """Verify the access token of a head, if it has one; needed once for each request, before ``identify``.
+
+        Raises AdapterError where that is impossible now. A bad token raises nothing here.
         """
-        if self._principals is None:
-            return ANONYMOUS, self._withhold
+        if self.access_tokens is not None and not self.access_tokens.is_current(headers):
+            await self.access_tokens.see(headers, self._access_token(headers))
+
+    def _access_token(self, headers: Fields) -> str | None:
+        """The access token of a head; None for one with a static token, or without any."""
+        if CARRIER not in self._withhold and headers.get(self._token_header) is not None:
+            return None
+        token = bearer(headers.get(CARRIER))
+        return None if token is None or self._static(token) is not None else token
+
+    def identify(self, headers: Mapping[str, str], resource: str) -> Identity:
+        """The one who asks for ``resource``: the id of a server, CONSOLE or ANY.
+
+        Raises Unauthorized and InsufficientScope. The token header counts before ``Authorization: Bearer``, and static
+        tokens count before access tokens.
+        """
+        if self._anonymous is not None:
+            return self._anonymous
         if not isinstance(headers, Fields):
-            return self._found(self._principals, headers)
+            return self._found(headers, resource)
         # Requests on one connection share a head as long as it stays the same, and several here ask whose it is.
-        found: tuple[str, frozenset[str]] | None = headers.derived.get(self)
+        found: Identity | None = headers.derived.get((self, resource))
         if found is None:
-            found = headers.derived[self] = self._found(self._principals, headers)
+            found = headers.derived[self, resource] = self._found(headers, resource)
         return found
 
-    def _found(self, principals: Principals, headers: Mapping[str, str]) -> tuple[str, frozenset[str]]:
-        token = headers.get(self._token_header)
-        withhold = self._withhold
+    def _found(self, headers: Mapping[str, str], resource: str) -> Identity:
+        token, withheld = headers.get(self._token_header), self._withhold
         if token is None:
-            token = bearer(headers.get("Authorization"))
-            withhold = self._withhold_bearer
-        principal = principals.accept(token) if token is not None else None
-        if principal is None:
+            token, withheld = bearer(headers.get(CARRIER)), self._withhold_bearer
+        principal = None if token is None else self._static(token)
+        if principal is not None:
+            return Identity(principal, withheld)
+        if self.access_tokens is None or not isinstance(headers, Fields):
             raise Unauthorized()
-        return principal, withhold
+        return self.access_tokens.identity(headers, resource, withheld, sent=token is not None)
 
-    def principal_of(self, headers: Mapping[str, str]) -> str | None:
+    def _static(self, token: str) -> str | None:
+        """The principal of a static token, None for any other."""
+        return None if self._principals is None else self._principals.accept(token)
+
+    def principal_of(self, headers: Mapping[str, str], resource: str) -> str | None:
         """The principal that asks; None for a stranger."""
         try:
-            return self.principal(headers)[0]
+            return self.identify(headers, resource).principal
         except Unauthorized:
             return None
 
     def known(self, headers: Mapping[str, str]) -> bool:
         """Tell whether the request may see details: it carries a good token, or no token is asked for."""
-        return self.principal_of(headers) is not None
+        return self.principal_of(headers, ANY) is not None
 
     # --- browsers ---------------------------------------------------------------------------------------------
 
@@ -143,19 +151,7 @@ class Guard:
 
         ``exposed`` are the fields of the route's own that the page may read, besides those of every answer.
         """
-        if self._cors is None:
-            return []
-        origin = headers.get("Origin")
-        if origin is None or not self._cors_allows(origin, headers.get("Host")):
-            return []
-        fields = [
-            ("Access-Control-Allow-Origin", origin),
-            ("Access-Control-Expose-Headers", ", ".join((_EXPOSED_HEADERS, *exposed))),
-            ("Vary", "Origin"),
-        ]
-        if self._cors.credentials:
-            fields.append(("Access-Control-Allow-Credentials", "true"))
-        return fields
+        return [] if self._cors is None else self._cors.fields(headers, exposed)
 
     def preflight_fields(
         self, headers: Mapping[str, str], methods: Sequence[str] | None = None
@@ -164,90 +160,6 @@ class Guard:
 
         ``methods`` are those of a file route; without them it is a mount that is asked about.
         """
-        fields = self.cors_fields(headers)
-        if self._cors is None or not fields or "Access-Control-Request-Method" not in headers:
-            return None
-        requested = headers.get("Access-Control-Request-Headers")
-        own = _ALLOWED_HEADERS if methods is None else _FILE_HEADERS
-        allowed = ", ".join((own, self._token_header, *self._cors.headers))
-        if requested is not None and "*" in self._cors.headers:
-            # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
-            allowed = requested
-        return [
-            *fields,
-            ("Access-Control-Allow-Methods", ", ".join(methods or self._cors.methods)),
-            ("Access-Control-Allow-Headers", allowed),
-            ("Access-Control-Max-Age", str(self._cors.max_age)),
-        ]
-
-    def _cors_allows(self, origin: str, host: str | None) -> bool:
-        assert self._cors is not None
-        return origin_allowed(origin, host, allowed=self._cors.origins)
-
-
-# --- the base of URLs ------------------------------------------------------------------------------------------
-
-_SCHEMES = ("http", "https")
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
-"""A Host as it may stand in a URL: people paste those into shells, so nothing else may come in with it."""
-
-_BASE = object()
-
-
-class Bases:
-    """``public_base_url`` counts for every request, where there is one.
-
-    Otherwise it is what the client itself said: a base that it can reach, and none that somebody else could
-    have chosen, since only Hosts that ``guard`` serves count. ``X-Forwarded-Proto`` and ``X-Forwarded-Host``
-    count when they come from a peer in ``trusted_proxies``.
-    """
-
-    def __init__(
-        self,
-        public_base_url: str | None,
-        guard: Guard,
-        trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
-    ) -> None:
-        self._public = public_base_url.rstrip("/") if public_base_url else None
-        self._guard = guard
-        self._proxies = tuple(trusted_proxies)
-
-    def __repr__(self) -> str:
-        return f"<Bases: {self._public or 'as the client says'}, {len(self._proxies)} proxy networks>"
-
-    def of(self, request: Request) -> str:
-        """``scheme://host`` without a final slash; empty if the client named no host that may stand in a URL, so that
-        URLs are relative then.
-        """
-        if self._public is not None:
-            return self._public
-        # Requests on one connection share a head as long as it stays the same, and all of them their peer.
-        base: str | None = request.headers.shared.get(_BASE)
-        if base is None:
-            base = request.headers.shared[_BASE] = self._said_by(request)
-        return base
-
-    def _said_by(self, request: Request) -> str:
-        scheme, host, forwarded = "http", request.headers.get("Host", ""), ""
-        if self._proxies and self._trusted(request.peer):
-            forwarded_scheme = _last(request.headers, "x-forwarded-proto").lower()
-            scheme = forwarded_scheme if forwarded_scheme in _SCHEMES else scheme
-            forwarded = _last(request.headers, "x-forwarded-host")
-        host = forwarded or host
-        if _HOST.fullmatch(host) is None or not self._guard.serves(host, forwarded=bool(forwarded)):
-            return ""
-        return f"{scheme}://{host}"
-
-    def _trusted(self, peer: str | None) -> bool:
-        if peer is None:
-            return False
-        address = ipaddress.ip_address(peer.partition("%")[0])
-        # A socket that takes both families shows IPv4 peers as ::ffff:a.b.c.d.
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        return any((mapped or address) in network for network in self._proxies)
-
-
-def _last(headers: Fields, name: str) -> str:
-    """The value that the nearest proxy added, which is the last one. Earlier values may come from anybody."""
-    values = [value for field, value in headers.pairs if field.lower() == name]
-    return values[-1].rpartition(",")[2].strip() if values else ""
+        return (
+            None if self._cors is None else self._cors.preflight_fields(headers, methods, self._token_header)
+        )

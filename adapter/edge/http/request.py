@@ -54,6 +54,11 @@ class Fields(Mapping[str, str]):
                 break
         return other
 
+    def forget(self) -> None:
+        """Drop everything that was found out, because a fact outside of the fields has changed."""
+        self.derived.clear()
+        self.shared.clear()
+
     def get(self, name: str, default: Any = None) -> Any:
         # Mapping's own get goes through an exception for each field that is not there, ten times a call.
         return self.lower.get(name.lower(), default)

@@ -324,8 +324,8 @@ _FIELDS = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 def send(request: Request, answered: HttpOutcome, extra: Extra) -> None:
     """Send a JSON answer."""
     fields = [("Content-Type", "application/json"), *_FIELDS, *extra]
-    if answered.status == Unauthorized.http:
-        fields.append(("WWW-Authenticate", 'Bearer realm="mcp-file-adapter"'))
+    if answered.challenge is not None or answered.status == Unauthorized.http:
+        fields.append(("WWW-Authenticate", answered.challenge or Unauthorized.challenge))
     request.reply.send(answered.status, fields, answered.body)
 
 

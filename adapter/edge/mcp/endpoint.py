@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.edge.http.access import MCP_METHODS, Bases, Guard
+from adapter.edge.http.access import MCP_METHODS, Guard
+from adapter.edge.http.bases import Bases
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.request import ClientGone, Reply, Request
 from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
@@ -33,6 +35,7 @@ from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access import host_and_origin_check
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
+from adapter.rules.access.principals import Identity
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import LEGACY, MODERN, Era
@@ -42,10 +45,6 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
-
-_ADMITTED = object()
-"""The key of a head's admission among what sessions share: Host, Origin and token do not change with them."""
-
 
 NO_SPAN: AbstractContextManager[object] = contextlib.nullcontext()
 """A block that nobody traces."""
@@ -67,7 +66,8 @@ class Asker:
 class InboundRequest:
     """One request on its way in, as far as it has been understood: what a failure is rendered from.
 
-    ``listens``: it is a GET.
+    ``listens``: it is a GET. ``expires``: the Unix time at which the access token of its sender expires, None for any
+    other sender.
     """
 
     era: Era
@@ -75,6 +75,7 @@ class InboundRequest:
     listens: bool = False
     envelope: Envelope | Batch | None = None
     outcome: str = "ok"
+    expires: float | None = None
 
     @property
     def asker(self) -> Asker:
@@ -124,6 +125,8 @@ class Endpoint:
                 fields = _fields_of(answer, extra)
                 if isinstance(answer.body, bytes):
                     request.reply.send(answer.status, fields, answer.body)
+                elif visit.expires is not None and visit.endless:
+                    await self._send_until_expiry(request.reply, answer, answer.body, fields, visit)
                 else:
                     await send_pieces(request.reply, answer, answer.body, fields)
         except AdapterError as error:
@@ -175,45 +178,70 @@ class Endpoint:
     ) -> None:
         """Tell the client of a cancelled exchange that the adapter stops: in an answer, or at the end of its stream."""
         error = AdapterStopping()
-        if reply.status is not None and answer is not None and answer.last_words is not None:
-            reply.put(await answer.last_words(error))
-            reply.end()
-        else:
+        if reply.status is None or answer is None or not await _last_words(reply, answer, error):
             self._fail(reply, error, visit, extra)
 
+    async def _send_until_expiry(
+        self,
+        reply: Reply,
+        answer: ClientResponse,
+        pieces: AsyncGenerator[bytes, None],
+        fields: list[tuple[str, str]],
+        visit: InboundRequest,
+    ) -> None:
+        """Send an endless stream until the token of its listener expires. Its client comes back with a new one.
+
+        Raises as ``send_pieces``.
+        """
+        assert visit.expires is not None
+        try:
+            async with asyncio.timeout(max(0.0, visit.expires - time.time())) as limit:
+                await send_pieces(reply, answer, pieces, fields)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            visit.outcome = Unauthorized.code
+            if not await _last_words(reply, answer, Unauthorized("The access token has expired.")):
+                reply.abort()
+
     async def _ask(self, request: Request, server: Server, visit: InboundRequest) -> ClientRequest:
-        admitted = request.headers.shared.get(_ADMITTED)
-        if admitted is None:
-            admitted = await self._admit(request, visit)
+        # Host, Origin and token do not change with the session.
+        headers, tokens = request.headers, self.guard.access_tokens
+        admitted: tuple[Identity, bool] | None = headers.shared.get(server.mount)
+        if admitted is None or (admitted[0].expires and tokens and not tokens.is_current(headers)):
+            admitted = await self._admit(request, server, visit)
             if not self.guard.reads_session_id:
-                request.headers.shared[_ADMITTED] = admitted
-        principal, withhold, sends_json = admitted
+                headers.shared[server.mount] = admitted
+        identity, sends_json = admitted
+        visit.expires = identity.expires
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint accepts {MCP_METHODS}.")
         if not visit.rpc:
-            return ask_of(request, server, visit.era, (principal, withhold), self.bases)
+            return ask_of(request, server, visit.era, identity, self.bases)
         if not sends_json:
             raise UnsupportedMediaType()
         body, encoded = await self._read(request, visit)
         assert visit.envelope is not None
         if visit.era is MODERN:
             check_head(visit.envelope, request)
-        ask = ask_of(request, server, visit.era, (principal, withhold), self.bases)
+        ask = ask_of(request, server, visit.era, identity, self.bases)
         ask.envelope, ask.body, ask.encoded = visit.envelope, body, encoded
         if request.body.held is not None:
             ask.sent = partial(_let_go, request.body, visit.envelope)
         return ask
 
-    async def _admit(self, request: Request, visit: InboundRequest) -> tuple[str, frozenset[str], bool]:
-        """Check the head. Returns the principal, the fields that must not travel, and True if a body is JSON."""
+    async def _admit(self, request: Request, server: Server, visit: InboundRequest) -> tuple[Identity, bool]:
+        """Check the head. Returns who sends it, and True if a body is JSON."""
         self.guard.check_mount(request.headers)
-        principal, withhold = await self._authenticate(request, visit)
-        return principal, withhold, is_json_type(request.headers.get("Content-Type"))
+        identity = await self._authenticate(request, server, visit)
+        return identity, is_json_type(request.headers.get("Content-Type"))
 
-    async def _authenticate(self, request: Request, visit: InboundRequest) -> tuple[str, frozenset[str]]:
+    async def _authenticate(self, request: Request, server: Server, visit: InboundRequest) -> Identity:
         try:
-            return self.guard.principal(request.headers)
-        except Unauthorized:
+            if self.guard.access_tokens is not None:
+                await self.guard.verify(request.headers)
+            return self.guard.identify(request.headers, server.id)
+        except AdapterError:
             # A stranger's body is not waited for; a short one that is here already lets the refusal carry its id.
             if visit.rpc and request.body.complete and request.body.size <= READ_AT_ONCE:
                 with contextlib.suppress(AdapterError):
@@ -264,8 +292,9 @@ def send_failure(
     fields = [_JSON, NOSNIFF, *extra]
     if error.retry_after is not None and status in (429, 503):
         fields.append(("Retry-After", str(math.ceil(error.retry_after))))
-    if status == Unauthorized.http:
-        fields.append(("WWW-Authenticate", 'Bearer realm="mcp-file-adapter"'))
+    if status == Unauthorized.http or isinstance(error, Unauthorized):
+        challenge = error.challenge if isinstance(error, Unauthorized) else Unauthorized.challenge
+        fields.append(("WWW-Authenticate", challenge))
     detail = {"detail": str(error)}
     body = failure(error, asker.id_bytes or b"null") if asker.rpc else orjson.dumps(detail)
     reply.send(status, fields, body)
@@ -294,6 +323,15 @@ def _guarded(headers: SharedFields) -> SharedFields:
         fields = (base.derived.get(guarded) or _guarded(base)).followed_by(headers[-1])
     headers.derived[guarded] = fields
     return fields
+
+
+async def _last_words(reply: Reply, answer: ClientResponse, error: AdapterError) -> bool:
+    """Complete a stream that has begun and is cut for that failure. Returns False if no bytes can."""
+    if answer.last_words is None:
+        return False
+    reply.put(await answer.last_words(error))
+    reply.end()
+    return True
 
 
 async def send_pieces(

@@ -7,14 +7,14 @@ import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-from adapter.edge.http.access import Bases
+from adapter.edge.http.bases import Bases
 from adapter.edge.http.bodies import SMALL, Body
 from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.server import Server
 from adapter.rules.access.headers import SharedFields, missing, to_upstream
-from adapter.rules.access.principals import Caller
+from adapter.rules.access.principals import Caller, Identity
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import LEGACY, Era, check_mirrors, classify
 from adapter.wire.nesting import has_more_values, values_at_most
@@ -166,14 +166,11 @@ def id_of(envelope: Envelope | Batch) -> bytes | None:
     return b"null" if any(member.kind is Kind.REQUEST for member in envelope.members) else None
 
 
-def ask_of(
-    request: Request, server: Server, era: Era, admitted: tuple[str, frozenset[str]], bases: Bases
-) -> ClientRequest:
-    """The request as the relay takes it, without its message. Raises BadRequest for a required header.
-
-    ``admitted`` is the principal, and the fields that must not travel.
+def ask_of(request: Request, server: Server, era: Era, identity: Identity, bases: Bases) -> ClientRequest:
+    """The request of ``identity`` as the relay takes it, without its message. Raises BadRequest for a required
+    header.
     """
-    headers, (principal, withhold) = request.headers, admitted
+    headers = request.headers
     # Requests on one connection share a head as long as it stays the same.
     key = server.id, era, request.method
     known: tuple[Sender, list[tuple[str, str]]] | None = headers.derived.get(key)
@@ -181,16 +178,18 @@ def ask_of(
         fields = headers.lower
         sender = Sender(
             era=era,
-            principal=principal,
+            principal=identity.principal,
             session_id=fields.get("mcp-session-id") if era is LEGACY else None,
             version=fields.get(_VERSION_FIELD),
             last_event_id=fields.get("last-event-id"),
-            caller=Caller(principal, "mcp", fields, withhold),
+            caller=Caller(
+                identity.principal, "mcp", fields, identity.withheld, identity.scopes, identity.claims
+            ),
             base=bases.of(request) if request.method == "POST" and not server.stages.empty else "",
         )
         # The session id is none of the fields that travel, so they are those of every session.
         if (forwarded := headers.shared.get(key)) is None:
-            forwarded = headers.shared[key] = SharedFields(_forwarded(headers, server, withhold))
+            forwarded = headers.shared[key] = SharedFields(_forwarded(headers, server, identity.withheld))
         known = headers.derived[key] = sender, forwarded
     query = forwardable_query(request.target.partition("?")[2]) if "?" in request.target else ""
     sender, forwarded = known

@@ -40,7 +40,7 @@ class Who:
     """A caller over HTTP. ``tab`` tells apart what one principal does in several places.
 
     ``fields`` are those of its request, of which ``withhold`` (lower case) carried the adapter's own credential.
-    ``base`` is the URL under which it knows the adapter.
+    ``base`` is the URL under which it knows the adapter. ``scopes`` and ``claims``: see Caller.
     """
 
     principal: str = ANONYMOUS
@@ -48,11 +48,14 @@ class Who:
     fields: Mapping[str, str] = field(default_factory=dict)
     base: str = ""
     withhold: frozenset[str] = frozenset()
+    scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = field(default_factory=dict)
     caller: Caller = field(init=False)
 
     def __post_init__(self) -> None:
         # Requests on one connection share the caller.
-        object.__setattr__(self, "caller", Caller(self.principal, "http", self.fields, self.withhold))
+        caller = Caller(self.principal, "http", self.fields, self.withhold, self.scopes, self.claims)
+        object.__setattr__(self, "caller", caller)
 
 
 @dataclass(slots=True)

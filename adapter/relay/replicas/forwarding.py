@@ -249,7 +249,14 @@ class Forwarding:
             for name in (SESSION_ID, *caller.withheld)
             if name in fields
         }
-        return ForwardedCaller(caller.principal, caller.entrance, fields | secret, sorted(caller.withheld))
+        return ForwardedCaller(
+            caller.principal,
+            caller.entrance,
+            fields | secret,
+            sorted(caller.withheld),
+            tuple(sorted(caller.scopes)),
+            dict(caller.claims),
+        )
 
     def _peer(self, owner: str, address: str) -> Upstream:
         known = self._peers.get(owner)

@@ -195,6 +195,8 @@ class Home:
             _ENTRANCES[head.caller.entrance],
             head.caller.fields,
             frozenset(head.caller.withheld),
+            frozenset(head.caller.scopes),
+            head.caller.claims,
         )
         request = UpstreamRequest(
             head.method,

@@ -80,7 +80,7 @@ class SharedSessions:
         self._limits = limits
         self._idle_ttl = idle_ttl
         self._clock = clock
-        # By principal: as many as there are tokens.
+        # By principal: those who are idle for too long are forgotten.
         self._shared: dict[str, SharedSession] = {}
         # Those whose rows other processes may have changed.
         self._stale: set[str] = set()

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from adapter.rules.text.unicode import shown
@@ -145,3 +146,17 @@ class Caller:
 
 NOBODY = Caller()
 """Who makes the calls that the adapter makes by itself."""
+
+
+class Identity(NamedTuple):
+    """The one who makes a request, as its credential says.
+
+    ``withheld`` are the header fields, in lower case, that carried or may carry the adapter's own credential.
+    ``scopes``, ``claims`` and ``expires`` (Unix seconds) are those of an OAuth access token.
+    """
+
+    principal: str
+    withheld: frozenset[str]
+    scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = MappingProxyType({})
+    expires: float | None = None

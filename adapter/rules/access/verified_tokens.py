@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+
+def digest_of(token: str) -> bytes:
+    """The key of a token in caches, which hold no tokens: 32 bytes."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 class VerifiedToken(NamedTuple):

@@ -32,10 +32,11 @@ _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
 class HttpOutcome(NamedTuple):
-    """An HTTP status and the JSON that goes with it."""
+    """An HTTP status and the JSON that goes with it; ``challenge`` is the value of its WWW-Authenticate, if any."""
 
     status: int
     body: bytes
+    challenge: str | None = None
 
 
 class Arguments(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,20 @@ async def test_a_stream_says_that_it_is_still_there() -> None:
         live = pieces(client)
         assert await anext(live) == ("comment", b": still here")
         assert await anext(live) == ("comment", b": still here")
+
+
+async def test_the_stream_ends_with_the_viewers_token() -> None:
+    """At the heartbeat after its time, in good order, and the watcher is forgotten."""
+    recent, viewer = Recent(), Viewer("ann@issuer:1", operator=True, expires=time.time())
+
+    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
+        await stream(request, recent, viewer, extra, heartbeat=0.01)
+
+    branch = Branch(DATA, 1, ("GET",), (), serve)
+    async with listening([branch], guard_of(), Relaying(hosted([]))) as port, RawClient(port) as client:
+        await watch(client)
+        assert [event async for event in pieces(client)] == []
+        assert not recent.watchers
 
 
 async def test_who_leaves_is_told_no_more(tmp_path: Path, upstream: StartUpstream) -> None:

@@ -18,8 +18,10 @@ import orjson
 import pytest
 
 import adapter as package
+from tests.edge.bearers import bearer, core, signed
 from tests.edge.conftest import StartAdapter, StartUpstream, done
 from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body, event, read_chunk, result
+from tests.oauth.authorization_server import authorization_server
 
 HOUSE = str(Path(package.__file__).parent)
 WARM, COUNTED = 5, 21
@@ -36,6 +38,8 @@ COSTS = {
     "a call over stdio": 111,
     "a session that is opened and ended": 264,
     "a call answered by a stream": 153,
+    "a call with a static token": 79,
+    "a call with an access token": 82,
 }
 """Calls of Python functions for one exchange."""
 
@@ -202,6 +206,35 @@ async def test_a_road_costs_no_more_than_is_known(
         await client.initialize()
         await list_tools(client)
         calls = await usual_cost(go, client)
+    record_property("road", road)
+    record_property("python_calls", calls)
+    assert calls <= COSTS[road]
+
+
+@pytest.mark.parametrize(
+    ("road", "token"),
+    [("a call with a static token", "static-secret"), ("a call with an access token", None)],
+)
+async def test_a_credential_costs_no_more_than_is_known(
+    upstream: StartUpstream,
+    adapter: StartAdapter,
+    road: str,
+    token: str | None,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """A verified token is looked up once in each call, and nothing else is done again."""
+    fields: dict[str, str] = {}
+
+    async def go(client: RawClient) -> None:
+        head, body = await client.request("POST", call_body(), **fields)
+        assert head.status == 200, body
+
+    async with authorization_server() as server, upstream(listing) as up:
+        fields |= signed(server) if token is None else bearer(token)
+        settings = core(server.issuer, token="static-secret")
+        async with adapter(up, core=settings) as front, front.client() as client:
+            await client.initialize(**fields)
+            calls = await usual_cost(go, client)
     record_property("road", road)
     record_property("python_calls", calls)
     assert calls <= COSTS[road]

@@ -23,7 +23,8 @@ from adapter.wire.forwarding import MARK, PATH, mark, read_seal
 from tests.relay.replicas.forwarders import KEY, Played, Wire, pair
 
 FIELDS = {"X-Tenant": "t", "Authorization": "Bearer x", "Mcp-Session-Id": "client's"}
-CALLER = Caller("ada:1", "http", FIELDS, frozenset({"authorization"}))
+CLAIMS = {"sub": "ada", "groups": ["dev", "ops"], "n": 1}
+CALLER = Caller("ada:1", "http", FIELDS, frozenset({"authorization"}), frozenset({"mcp", "more"}), CLAIMS)
 CALL = UpstreamRequest("POST", [("X-A", "1"), ("Mcp-Session-Id", "a:token")], b'{"id":1}', CALLER, "q=1")
 
 
@@ -43,6 +44,7 @@ async def test_a_request_arrives_as_it_is() -> None:
         assert (arrived.body, arrived.purpose, timeout) == (request.body, Purpose.STREAM, 7.5)
         assert arrived.repeatable()
         assert (arrived.caller.principal, arrived.caller.entrance) == ("ada:1", "http")
+        assert arrived.caller.scopes == CALLER.scopes and arrived.caller.claims == CLAIMS
         assert arrived.caller.told_fields() == CALLER.told_fields() == {"x-tenant": "t"}
         assert [url for url, _ in found.peers] == ["http://a:1" + PATH]
 

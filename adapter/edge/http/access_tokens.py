@@ -1,0 +1,93 @@
+"""OAuth access tokens in the heads of requests: verified before a request is judged, and judged for each resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from adapter.edge.http.request import Fields
+from adapter.errors import InsufficientScope, Unauthorized
+from adapter.oauth.port import TokenVerifier
+from adapter.rules.access.principals import Identity
+from adapter.rules.access.resources import ProtectedResource, challenge, refusal_of
+from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
+
+CARRIER = "authorization"
+"""The field, in lower case, that carries an access token (RFC 6750 §2.1); tokens in queries and bodies are none."""
+
+_FOREIGN = "The access token is not for this resource."
+
+
+class SeenToken(NamedTuple):
+    """The access token of a head by its digest, None for a head without one, and what came of it.
+
+    A token that was refused is not ``verified``; ``reason`` is the sentence about it.
+    """
+
+    digest: bytes | None
+    verified: VerifiedToken | None = None
+    reason: str | None = None
+
+
+class AccessTokens:
+    """Judges access tokens for ``resources``, by their names.
+
+    Requests on one connection share a head as long as it stays the same, so its token is kept with it. Each request
+    asks the verifier whether the token still counts; if not, everything that followed from it is found out anew.
+    """
+
+    def __init__(self, verifier: TokenVerifier, resources: Mapping[str, ProtectedResource]) -> None:
+        self._verifier = verifier
+        self._resources = resources
+
+    def __repr__(self) -> str:
+        return f"<AccessTokens for {len(self._resources)} resources>"
+
+    def is_current(self, headers: Fields) -> bool:
+        """Tell whether the token of this head was seen, and is verified and known at this moment."""
+        seen: SeenToken | None = headers.shared.get(self)
+        if seen is None:
+            return False
+        digest, verified, _ = seen
+        return digest is None or (verified is not None and self._verifier.recall(digest) is verified)
+
+    async def see(self, headers: Fields, token: str | None) -> None:
+        """Verify the token of a head that has none which is current. Raises AdapterError, but not Unauthorized."""
+        if self in headers.shared:
+            headers.forget()
+        headers.shared[self] = SeenToken(None) if token is None else await self._verified(token)
+
+    async def _verified(self, token: str) -> SeenToken:
+        try:
+            verified = self._verifier.known(token) or await self._verifier.verify(token)
+            return SeenToken(digest_of(token), verified)
+        except Unauthorized as error:
+            # Not the error itself, for it keeps the frames that it went through.
+            return SeenToken(digest_of(token), reason=str(error))
+
+    def identity(self, headers: Fields, resource: str, withheld: frozenset[str], *, sent: bool) -> Identity:
+        """The bearer of this head's token. ``sent``: the head has a credential, which is no static token.
+
+        Raises Unauthorized and InsufficientScope, with the challenge of the resource.
+        """
+        wanted = self._resources[resource]
+        seen: SeenToken | None = headers.shared.get(self)
+        verified = None if seen is None else seen.verified
+        if verified is None:
+            raise _unauthorized(wanted, None if seen is None else seen.reason, sent=sent)
+        refused = refusal_of(verified, wanted)
+        if refused == "audience":
+            raise _unauthorized(wanted, _FOREIGN, sent=True)
+        if refused == "scope":
+            error = InsufficientScope()
+            error.challenge = challenge(wanted, verified.required_scopes, "insufficient_scope", str(error))
+            raise error
+        return Identity(verified.principal, withheld, verified.scopes, verified.claims, verified.expires)
+
+
+def _unauthorized(resource: ProtectedResource, reason: str | None, *, sent: bool) -> Unauthorized:
+    error = Unauthorized(reason)
+    # RFC 6750 §3.1: who sent no credential is told of no error.
+    failed = ("invalid_token", str(error)) if sent else (None, None)
+    error.challenge = challenge(resource, resource.scopes, *failed)
+    return error

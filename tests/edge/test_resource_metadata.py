@@ -1,0 +1,120 @@
+"""The metadata of the mounts as clients find it (RFC 9728)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.edge.bearers import AT, BASE, ISSUER, MOUNT, ScriptedVerifier, core
+from tests.edge.conftest import StartAdapter, StartUpstream
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+DOCUMENT = {
+    "resource": MOUNT,
+    "authorization_servers": [ISSUER],
+    "scopes_supported": ["mcp"],
+    "bearer_methods_supported": ["header"],
+    "resource_name": "raw",
+}
+
+
+@pytest.mark.parametrize("path", [f"{WELL_KNOWN}/mcp", f"{WELL_KNOWN}/mcp/", WELL_KNOWN])
+async def test_the_document_of_a_mount(upstream: StartUpstream, adapter: StartAdapter, path: str) -> None:
+    """Everybody may read it without a credential, also a page of any origin, and keep it for a while."""
+    async with (
+        upstream() as up,
+        adapter(up, core=core(), verifier=ScriptedVerifier()) as front,
+        front.client() as client,
+    ):
+        head, body = await client.request("GET", path=path, origin="https://page.example")
+        assert (head.status, orjson.loads(body)) == (200, DOCUMENT)
+        assert head["content-type"] == "application/json"
+        assert head["access-control-allow-origin"] == "*"
+        assert head["cache-control"] == "public, max-age=300"
+        assert len([name for name, _ in head.fields if name == "access-control-allow-origin"]) == 1
+
+
+async def test_head_and_preflight(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A page asks first, because clients send MCP-Protocol-Version along; other methods are not served."""
+    asks = {
+        "access_control_request_method": "GET",
+        "access_control_request_headers": "mcp-protocol-version",
+        "origin": "https://page.example",
+    }
+    async with (
+        upstream() as up,
+        adapter(up, core=core(), verifier=ScriptedVerifier()) as front,
+        front.client() as client,
+    ):
+        head, _ = await client.request("OPTIONS", b"", WELL_KNOWN, **asks)
+        assert head.status == 204
+        assert "MCP-Protocol-Version" in head["access-control-allow-headers"]
+        assert head["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
+        head, _ = await client.request("POST", b"{}", path=WELL_KNOWN)
+        assert head.status == 405 and head["allow"].startswith("GET, HEAD")
+        await client.send("HEAD", path=WELL_KNOWN)
+        head = await client.head()
+        assert head.status == 200 and int(head["content-length"]) > 0
+
+
+async def test_the_host_is_checked_as_elsewhere(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A page that rebinds its name to this machine learns nothing."""
+    async with (
+        upstream() as up,
+        adapter(up, core=core(), verifier=ScriptedVerifier()) as front,
+        front.client() as client,
+    ):
+        head, _ = await client.request("GET", path=WELL_KNOWN, host="evil.example")
+        assert head.status == 421
+
+
+SECOND: dict[str, Any] = {"id": "two", "mount_path": "/mcp/é", "upstream": {"url": "http://127.0.0.1:9/mcp"}}
+
+
+async def test_each_of_several_mounts_has_its_document(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Where no path follows there is none then, for it could not say for which mount it is; the console has one."""
+    async with upstream() as up:
+        raw = {"id": "raw", "mount_path": "/mcp", "upstream": {"url": up.url}}
+        settings: dict[str, Any] = {"servers": [raw, SECOND], "console": {"enabled": True}}
+        async with (
+            adapter(up, core=core(), verifier=ScriptedVerifier(), **settings) as front,
+            front.client() as client,
+        ):
+            head, _ = await client.request("GET", path=WELL_KNOWN)
+            assert head.status == 404
+            found = {}
+            for path in ("/mcp", "/mcp/%C3%A9", "/explorer"):
+                _, body = await client.request("GET", path=WELL_KNOWN + path)
+                found[path] = orjson.loads(body)
+    assert [found[path]["resource"] for path in found] == [BASE + path for path in found]
+    assert [found[path]["resource_name"] for path in found] == ["raw", "two", "the console"]
+
+
+async def test_a_base_with_a_path_of_its_own(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The well-known part stands before all of the path (RFC 9728 §3.1), also where a proxy takes a part of it off."""
+    settings = core() | {"public_base_url": f"{BASE}/ad/apter"}
+    settings["auth"]["oauth"]["documentation"] = "https://example.org/docs"
+    async with (
+        upstream() as up,
+        adapter(up, core=settings, verifier=ScriptedVerifier()) as front,
+        front.client() as client,
+    ):
+        for path in ("/ad/apter/mcp", "/mcp", "", "/ad/apter"):
+            _, body = await client.request("GET", path=WELL_KNOWN + path)
+            document = orjson.loads(body)
+            assert document["resource"] == f"{BASE}/ad/apter/mcp"
+            assert document["resource_documentation"] == "https://example.org/docs"
+        head, _ = await client.request("POST", b"{}")
+        assert f'resource_metadata="{AT}/ad/apter/mcp"' in head["www-authenticate"]
+
+
+async def test_there_is_no_metadata_without_an_issuer(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Clients that look for it go on without signing in."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        for path in (WELL_KNOWN, f"{WELL_KNOWN}/mcp"):
+            head, _ = await client.request("GET", path=path)
+            assert head.status == 404
