@@ -117,6 +117,7 @@ def build(
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
     verifier = verifier or build_verifier(settings, runtime)
+    files.parts.trail = relay.trail
     door = build_door(
         settings,
         watched,

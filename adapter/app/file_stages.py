@@ -65,6 +65,11 @@ def build_routes(parts: FileParts, guard: Guard) -> Sequence[Branch]:
     )
     every = [entry.id for entry in settings.servers]
     downloads = DownloadRoute(parts.registry, parts.credentials, claims, every)
+    if parts.trail is not None:
+        from adapter.relay.call.audit_trail import DOWNLOADED, UPLOADED
+
+        uploads.record = partial(parts.trail.file, UPLOADED)
+        downloads.record = partial(parts.trail.file, DOWNLOADED)
     routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
     return [*routes, downloads.artifacts()] if settings.core.allow_artifacts_download else routes
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from adapter.edge.http.access import Guard
     from adapter.edge.http.request import Branch
     from adapter.files.shelf import Shelf
+    from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.files.artifact_view import FileAccess
     from adapter.relay.files.file_registry import FileRegistry
     from adapter.relay.files.rounds import Rounds
@@ -31,7 +32,10 @@ LINK_TTL = 600.0
 
 
 class FileParts:
-    """The parts that keep files. ``active``: some server has tools that take or produce them."""
+    """The parts that keep files. ``active``: some server has tools that take or produce them.
+
+    ``trail`` records uploads and downloads; None where no record is kept.
+    """
 
     def __init__(self, settings: Settings, store: Store, runtime: Runtime, sessions: SessionParts) -> None:
         clock = runtime.clock
@@ -51,6 +55,7 @@ class FileParts:
             ttl=LINK_TTL if ttl is None else ttl,
             clock=clock,
         )
+        self.trail: AuditTrail | None = None
         self.active = any(entry.adapters for entry in settings.servers)
         self.sessions = sessions.sessions
         self._store = store

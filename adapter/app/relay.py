@@ -32,6 +32,7 @@ from adapter.state.port import Store
 
 if TYPE_CHECKING:
     from adapter.files.audit_log import AuditLog
+    from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.shared_notifications import SharedNotifications
 
 PARKED_TTL = 3600.0
@@ -104,13 +105,14 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
 
 
 class RelayParts(NamedTuple):
-    """The relay with the parts that it stands on; ``audit`` is None where no record is kept."""
+    """The relay with the parts that it stands on; ``audit`` and ``trail`` are None where no record is kept."""
 
     relay: Relay
     sessions: SessionParts
     servers: Servers
     deferred: DeferredAnswers
     audit: AuditLog | None = None
+    trail: AuditTrail | None = None
 
 
 def build_relay(
@@ -138,8 +140,8 @@ def build_relay(
         # Late: most adapters keep no record.
         from adapter.app.policies.audit import audited
 
-        audited_relay, lines = audited(settings, relay, runtime.background, runtime.log)
-        return RelayParts(audited_relay, parts, servers, deferred, lines)
+        audited_relay, lines, trail = audited(settings, relay, runtime.background, runtime.log)
+        return RelayParts(audited_relay, parts, servers, deferred, lines, trail)
     return RelayParts(relay, parts, servers, deferred)
 
 

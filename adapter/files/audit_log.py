@@ -21,6 +21,9 @@ READABLE = 0o640
 FULL_FOR = 10.0
 """Seconds that a pipe may be full before a line counts as not written."""
 
+PATIENCE = 10.0
+"""Seconds that a line may take; then the disk, or the reader of the pipe, counts as stuck until it goes on."""
+
 MOST_WAITING = 10_000
 """Lines that wait at once; with more of them the log counts as unavailable."""
 
@@ -28,11 +31,14 @@ MOST_WAITING = 10_000
 class AuditLog:
     """Appends lines to ``file``, to standard output without one. Several processes may have one file.
 
-    It opens the file again when it was renamed or removed. ``failing`` tells whether the last write failed.
+    It opens the file again when it was renamed or removed. ``failing`` tells whether the last write failed. A line may
+    take ``patience`` seconds; one that takes longer may be written all the same.
     """
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, *, patience: float = PATIENCE) -> None:
         self._file = file
+        self._patience = patience
+        self._stuck = False
         self._fd: int | None = None if file is not None else 1
         self._torn = False
         self._stale = False
@@ -56,19 +62,24 @@ class AuditLog:
 
     async def write(self, line: bytes) -> None:
         """Append a line, which ends in a newline. Raises AuditUnavailable."""
-        if self._closed or len(self._waiting) >= MOST_WAITING:
+        if self._closed or self._stuck or len(self._waiting) >= MOST_WAITING:
             raise AuditUnavailable
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((line, future))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._drain())
-        await future
+        try:
+            async with asyncio.timeout(self._patience):
+                await future
+        except TimeoutError:
+            self._stuck = self.failing = True
+            raise AuditUnavailable from None
 
     async def close(self) -> None:
         """Write what waits, and close the file."""
         self._closed = True
         if self._writing is not None:
-            await asyncio.gather(self._writing, return_exceptions=True)
+            await asyncio.wait([self._writing], timeout=self._patience)
         self._thread.shutdown(wait=False)
         self._close()
 
@@ -82,7 +93,7 @@ class AuditLog:
         while self._waiting:
             batch, self._waiting = self._waiting, []
             written = await loop.run_in_executor(self._thread, self._append, [line for line, _ in batch])
-            self.failing = written < len(batch)
+            self.failing, self._stuck = written < len(batch), False
             for place, (_, future) in enumerate(batch):
                 # A waiter that was cancelled takes no result.
                 if not future.done():

@@ -146,6 +146,14 @@ def test_connect_refuses_credentials_in_a_url(tmp_path: Path) -> None:
         assert "s3cret" not in done.stderr and "Traceback" not in done.stderr
 
 
+def test_the_audit_log_is_shown(tmp_path: Path) -> None:
+    """Its place, and the treatment of calls without a record; nothing is written by a check."""
+    text = servers(a="http://u:1/mcp") + "core: {audit: {file: audit.log}}\n"
+    line, _ = checked(tmp_path, text).stdout.splitlines()
+    assert line == f"audit log: {tmp_path / 'audit.log'}; calls that cannot be recorded: refuse"
+    assert not (tmp_path / "audit.log").exists()
+
+
 def test_access_rules_are_shown(tmp_path: Path) -> None:
     """Each in a line; a name that nobody has and a pattern that fits no tool are warned of."""
     define = [{"name": "read", "use": "db", "statement": "SELECT 1"}]

@@ -108,6 +108,27 @@ async def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
     assert all(len(set(line)) == 1 and len(line) == 1000 for line in lines)
 
 
+async def test_a_disk_that_is_stuck_holds_nobody_for_long(tmp_path: Path) -> None:
+    """Whoever waits is told after a while, whoever comes later at once, and it goes on when the disk does."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    log = AuditLog(path, patience=0.1)
+    with pytest.raises(AuditUnavailable):
+        await log.write(b"one\n")
+    assert log.failing
+    with pytest.raises(AuditUnavailable):
+        await log.write(b"two\n")
+    reader = os.open(path, os.O_RDONLY)
+    try:
+        while log.failing:
+            await asyncio.sleep(0.01)
+        await log.write(b"three\n")
+        assert os.read(reader, 100) == b"one\nthree\n"
+        await log.close()
+    finally:
+        os.close(reader)
+
+
 async def test_a_writer_that_left_stops_nobody(tmp_path: Path) -> None:
     """Whoever does not wait any more takes no result, and the others have theirs."""
     log = AuditLog(tmp_path / "audit.log")

@@ -23,8 +23,11 @@ from adapter.settings.section import Problem, SettingsError
 
 def audited(
     settings: Settings, relay: Relay, background: BackgroundTasks, log: FilteringBoundLogger
-) -> tuple[AuditedRelay, AuditLog]:
-    """The relay with a record of its calls, and the log of that. Raises SettingsError if the log cannot be written."""
+) -> tuple[AuditedRelay, AuditLog, AuditTrail]:
+    """The relay with a record of its calls, with the log and the trail of that.
+
+    Raises SettingsError if the log cannot be written.
+    """
     audit = settings.core.audit
     key = None if audit.arguments_key is None else audit.arguments_key.get_secret_value().encode()
     terms = AuditTerms(
@@ -41,8 +44,8 @@ def audited(
         sentence = f"{audit.file} cannot be written: {getattr(why, 'strerror', None) or why}"
         raise SettingsError([Problem("core.audit.file", sentence)]) from None
     recording = AuditedRelay(**{each.name: getattr(relay, each.name) for each in fields(relay)})
-    recording.trail = AuditTrail(lines, terms, background, log)
-    return recording, lines
+    recording.trail = trail = AuditTrail(lines, terms, background, log)
+    return recording, lines, trail
 
 
 @contextlib.contextmanager

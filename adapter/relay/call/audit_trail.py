@@ -17,7 +17,9 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both, requests_of
 from adapter.relay.replies import messages_in
+from adapter.rules.access.sessions import session_key
 from adapter.rules.calls.audit_record import AUDITED, AuditRecord, arguments_digest, outcome_of
+from adapter.rules.files.file_records import FileRecord
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope, failure, parse, read_response
 from adapter.wire.sse import SseReader, encode
@@ -27,6 +29,9 @@ LOOKED_INTO = 1 << 20
 
 APART = 1 << 16
 """Bytes of a message that is looked into in a thread."""
+
+
+UPLOADED, DOWNLOADED = "files/upload", "files/download"
 
 
 class AuditSink(Protocol):
@@ -95,7 +100,7 @@ class AuditTrail:
             sender.caller.entrance,
             _now(),
             request.id,
-            sender.session_id,
+            None if sender.session_id is None else session_key(sender.session_id),
             len(ask.body) if alone else len(request.body),
             place=dict(self._terms.place),
         )
@@ -103,6 +108,27 @@ class AuditTrail:
             digest = partial(_digest, request.body, self._terms.key)
             record.arguments = await asyncio.to_thread(digest) if len(request.body) > APART else digest()
         return OpenRecord(request, record, request.id_bytes)
+
+    async def file(self, event: str, file: FileRecord) -> None:
+        """Record that a file was taken in or is about to be sent. Raises AuditUnavailable where nothing goes on without
+        a record.
+        """
+        kind, _, owner = file.owner.partition(":")
+        record = AuditRecord(
+            event,
+            file.server,
+            file.filename,
+            owner if kind == "principal" else "",
+            "files",
+            _now(),
+            session=owner if kind == "session" else None,
+            outcome="ok",
+            place=dict(self._terms.place),
+        )
+        record.request, record.answer = (
+            (file.content.size, 0) if event == UPLOADED else (0, file.content.size)
+        )
+        await self._append(record)
 
     async def _require(self) -> None:
         """Raise AuditUnavailable unless the log can be written again."""

@@ -30,11 +30,11 @@ AUDITED = frozenset(("tools/call", "prompts/get", "resources/read"))
 class AuditRecord:
     """One request and what became of it.
 
-    ``began`` is in Unix seconds, ``session`` is the id of the session, ``id`` that of the request. ``name`` is of the
-    tool, the prompt or the resource; ``via`` is the tool of code mode that was called in its place. ``request`` and
-    ``answer`` are bytes. ``outcome`` is ``ok``, ``tool_error`` (a failed result), ``error`` (a JSON-RPC error, or a
-    failure of the upstream or the adapter), ``refused`` (by the adapter), ``client_gone``, ``deferred`` (the answer
-    comes on another stream) or ``answered`` (not looked into); ``code`` is that of the failure.
+    ``began`` is a time of RFC 3339, ``session`` is the key of the session, ``id`` that of the request. ``name`` is of
+    the tool, the prompt, the resource or the file; ``via`` is the tool of code mode that was called in its place.
+    ``request`` and ``answer`` are bytes. ``outcome`` is ``ok``, ``tool_error`` (a failed result), ``error`` (a JSON-RPC
+    error, or a failure of the upstream or the adapter), ``refused`` (by the adapter), ``client_gone``, ``deferred``
+    (the answer comes on another stream) or ``answered`` (not looked into); ``code`` is that of the failure.
     """
 
     method: str
@@ -62,7 +62,7 @@ class AuditRecord:
             "server": shown(self.server, LONGEST_TEXT),
             "name": shown(_without_secrets(self.name, self.method), LONGEST_NAME),
             "via": None if self.via is None else shown(self.via, LONGEST_TEXT),
-            "principal": shown(name_of(self.principal), LONGEST_NAME),
+            "principal": shown(name_of(self.principal), LONGEST_NAME) if self.principal else None,
             "entrance": self.entrance,
             "outcome": self.outcome,
             "code": self.code if isinstance(self.code, int) else shown(self.code or "", LONGEST_TEXT) or None,
@@ -77,9 +77,9 @@ class AuditRecord:
         return orjson.dumps({key: value for key, value in members.items() if value is not None}) + b"\n"
 
 
-def session_digest(session_id: str) -> str:
+def session_digest(session_key: str) -> str:
     """Sixteen hex digits that are equal for calls in one session, by which nobody can join it."""
-    return hashlib.sha256(b"audit " + session_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(b"audit " + session_key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def arguments_digest(arguments: object, key: bytes | None) -> str:

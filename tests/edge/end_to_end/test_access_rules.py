@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import orjson
@@ -453,6 +455,67 @@ async def test_the_http_api_follows_the_same_rules(upstream: StartUpstream, adap
                 if name not in names:
                     _, missing = await client.request("POST", b"{}", f"{path}/nowhere/call", **fields)
                     assert missing.replace(b"nowhere", name.encode()) == body
+
+
+@pytest.mark.parametrize("method", ["prompts/list", "resources/list"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["same process", "another process"])
+async def test_a_list_on_another_stream_is_reduced_too(
+    upstream: StartUpstream, adapter: StartAdapter, method: str, restarts: bool
+) -> None:
+    """By the rules of whoever asked for it, also where another process gets the answer."""
+    key, member, names = LISTS[method]
+    listed = {"jsonrpc": "2.0", "id": 7, "result": {key: [entry_of(method, name) for name in names]}}
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        late = exchange.head.method == "GET"
+        await exchange.chunk(event(orjson.dumps(listed), "2") if late else b"id: 1\nretry: 1\ndata:\n\n")
+        await exchange.end_stream()
+
+    fields = {"authorization": f"Bearer {BOB}"}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": method})
+    async with upstream(script) as up:
+        start = partial(adapter, up, server={"access": RULES}, core=AUTH)
+        async with contextlib.AsyncExitStack() as stack:
+            front = await stack.enter_async_context(start())
+            client = await stack.enter_async_context(front.client())
+            await client.initialize(**fields)
+            await client.request("POST", body, **fields)
+            if restarts:
+                await stack.aclose()
+                front = await stack.enter_async_context(start())
+                session, client = client.session, await stack.enter_async_context(front.client())
+                client.session = session
+            _, answer = await client.request(
+                "GET", b"", accept="text/event-stream", last_event_id="1", **fields
+            )
+    data = next(line for line in answer.splitlines() if line.startswith(b"data:"))
+    entries = orjson.loads(data.removeprefix(b"data:"))["result"][key]
+    assert [each[member] for each in entries] == names[:1]
+
+
+async def test_hosted_tools_have_rules_too(adapter: StartAdapter, upstream: StartUpstream) -> None:
+    """Their names are known here, and the answer for an unknown one is the same as behind an upstream."""
+    define = [
+        {"name": name, "use": "db", "statement": "SELECT 1 AS one"} for name in ("read_one", "write_one")
+    ]
+    server = {
+        "access": RULES,
+        "upstream": {"transport": "hosted", "url": None},
+        "tools": {"define": define},
+    }
+    connectors = [{"name": "db", "connector": "sqlite", "connection_string": ":memory:"}]
+    async with (
+        upstream() as up,
+        adapter(up, server=server, core=AUTH, connectors=connectors) as front,
+        front.client() as client,
+    ):
+        bob = Person(client, BOB, modern=False)
+        await bob.open()
+        assert await bob.all("tools/list") == ["read_one"]
+        assert "result" in await bob.call("read_one")
+        hidden, missing = await bob.call("write_one"), await bob.call("wrote_one")
+        assert orjson.dumps(missing).replace(b"wrote", b"write") == orjson.dumps(hidden)
 
 
 async def test_a_list_that_cannot_be_had_tells_no_names(

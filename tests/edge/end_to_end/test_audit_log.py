@@ -8,6 +8,7 @@ import shutil
 import signal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from adapter.settings.section import SettingsError
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.end_to_end.test_access_rules import ALICE, AUTH, BOB, RULES, company, office
+from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
 from tests.edge.raw import Exchange, call_body, event, result
 
 
@@ -229,6 +231,49 @@ async def test_a_batch_has_a_line_for_each_call(
         head, _ = await client.request("POST", body)
         assert head.status == 200
     assert sorted((each["name"], each["outcome"]) for each in lines(place)) == [("a", "error"), ("b", "ok")]
+
+
+async def test_files_are_on_record(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+    """Before the sender of one is answered, and before the first byte of another leaves, with its session."""
+    core = {**audit(place), **DOWNLOADS}
+    async with (
+        upstream(playing(writing(b"made"))) as up,
+        adapter(up, server=TOOLS, core=core) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        head, _ = await client.request("POST", form(b"content", "a\tb.txt"), "/upload/raw", content_type=FORM)
+        assert head.status == 200
+        made = await call(client, "write", {"filename": "out.txt"})
+        link = urlsplit(made["_meta"]["artifact"]["download_url"])
+        head, body = await client.request("GET", b"", f"{link.path}?{link.query}")
+        assert (head.status, body) == (200, b"made")
+        shutil.rmtree(place / "audit")
+        head, body = await client.request("GET", b"", f"{link.path}?{link.query}")
+        assert head.status == 503 and b"made" not in body
+        (place / "audit").mkdir()
+        head, body = await client.request("GET", b"", f"{link.path}?{link.query}")
+        assert (head.status, body) == (200, b"made")
+    (line,) = lines(place)
+    assert (line["event"], line["name"], line["answer_bytes"]) == ("files/download", "out.txt", 4)
+    assert (line["entrance"], line["outcome"], len(line["session"])) == ("files", "ok", 16)
+
+
+async def test_a_files_line_is_that_of_its_session(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """So that the calls of the session say who it was."""
+    async with (
+        upstream(playing(writing(b"made"))) as up,
+        adapter(up, server=TOOLS, core=audit(place)) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        await client.request("POST", form(b"content"), "/upload/raw", content_type=FORM)
+        await call(client, "write", {"filename": "out.txt"})
+    upload, made = lines(place)
+    assert (upload["event"], upload["name"], upload["request_bytes"]) == ("files/upload", "note.txt", 7)
+    assert upload["session"] == made["session"] and "principal" not in upload
 
 
 async def test_code_mode_names_the_tool_that_was_meant(
