@@ -184,6 +184,8 @@ async def _close(app: App) -> None:
     await app.console.close(FAREWELL)
     await app.runtime.background.close()
     core.checks.close()
+    if core.grants is not None:
+        await core.grants.close(FAREWELL)
     await core.relay.servers.close()
     with contextlib.suppress(StoreUnavailable):
         await core.files.close()

@@ -171,7 +171,11 @@ class ToolParts:
             baseline=section.baseline,
             lock=self._locks.get(entry.id),
         )
-        cache = CatalogueCache(self._settings.core.upstream_metadata_cache_ttl_seconds, time.monotonic)
+        cache = CatalogueCache(
+            self._settings.core.upstream_metadata_cache_ttl_seconds,
+            time.monotonic,
+            apart=entry.upstream.auth.per_caller,
+        )
         return Baselines(entry.id, pinning, self._pins, cache, self._sessions.scopes.of_principal, time.time)
 
     def _hear_others(self, store: Store) -> None:

@@ -40,6 +40,11 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     stages.loading.close()
     inspect(stages)
     locks(settings)
+    if any(entry.upstream.auth.private_key_file for entry in settings.servers):
+        # Late, as in ``app/servers.py``.
+        from adapter.app.access.upstream_auth import check_keys
+
+        check_keys(settings)
     if settings.state_persistence.type == "redis":
         # Late, as in ``app/build.py``: its address is read, and its driver looked for.
         from adapter.app.redis_state import build_redis_store

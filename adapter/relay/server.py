@@ -63,6 +63,7 @@ class Server:
 
     ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
     ``issues_ids``: its last answer to ``initialize`` carried a session id; None until there was one.
+    ``apart``: callers bring credentials of their own for it, so it may say other things to each.
     ``shares``: the sessions of one principal share one upstream session. ``process_use`` tells the processes of an
     upstream that consists of some, None for any other.
     """
@@ -78,6 +79,7 @@ class Server:
     counters: Counters = field(default_factory=Counters, init=False)
     issues_ids: bool | None = field(default=None, init=False)
     shares: bool = field(default=False, init=False)
+    apart: bool = field(default=False, init=False)
     process_use: Callable[[], ProcessUse | None] = field(default=_no_processes, init=False)
 
     def __post_init__(self) -> None:

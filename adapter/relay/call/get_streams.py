@@ -148,7 +148,7 @@ class GetStreams:
                 reply.status, headers, piped.body(), release=release, last_words=piped.last_words
             )
         pieces = listening(reply, rewrite, ask.server.rules.answer_limit, observe)
-        scope = self.call_gate.scope_of(session, ask.sender.principal)
+        scope = self.call_gate.scope_of(session, ask.sender.party or ask.sender.principal)
         inbox = self.notifications.open(scope, session.key, resumed=ask.sender.last_event_id is not None)
         release = both(release, partial(self.notifications.close, scope, session.key, inbox))
         return ClientResponse(

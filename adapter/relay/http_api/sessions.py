@@ -16,6 +16,7 @@ from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
+from adapter.rules.access.parties import party_of
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
 from adapter.wire.envelope import dump
 from adapter.wire.eras import Era
@@ -38,6 +39,7 @@ T = TypeVar("T")
 class _Key(NamedTuple):
     principal: str
     tab: str | None
+    party: str
 
 
 @dataclass(slots=True)
@@ -107,10 +109,10 @@ class HttpSessions:
 
     async def tool(self, who: Who, name: str) -> dict[str, Any] | None:
         """The definition of one tool, None if this caller sees none of that name. Raises as ``tools``."""
-        session = self._sessions.get(_Key(who.principal, who.tab))
+        session = self._sessions.get(self._key_of(who))
         if session is None or self._clock() - session.listed >= KNOWN_FOR or name not in session.places:
             await self.tools(who)
-            session = self._sessions.get(_Key(who.principal, who.tab))
+            session = self._sessions.get(self._key_of(who))
         return session.known(name) if session is not None else None
 
     async def call(
@@ -148,7 +150,7 @@ class HttpSessions:
 
     def key_of(self, who: Who) -> str | None:
         """The key of the adapter session that this caller has open; None without one, and in the modern era."""
-        session = self._sessions.get(_Key(who.principal, who.tab))
+        session = self._sessions.get(self._key_of(who))
         return None if session is None else session.conversation.session_key
 
     # --- holding ----------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ class HttpSessions:
             return await self._in_session(who, act)
 
     async def _in_session(self, who: Who, act: Callable[[_CallerSession], Awaitable[T]]) -> T:
-        key = _Key(who.principal, who.tab)
+        key = self._key_of(who)
         session = self._take(key)
         session.busy += 1
         try:
@@ -184,6 +186,9 @@ class HttpSessions:
                 self._forget(key, session)
             if not session.busy and self._sessions.get(key) is not session:
                 self._background.run(session.conversation.close(key.principal))
+
+    def _key_of(self, who: Who) -> _Key:
+        return _Key(who.principal, who.tab, party_of(who.caller) if self._server.apart else who.principal)
 
     async def _open(self, session: _CallerSession, who: Who) -> None:
         """Of all who come at once, one opens it."""

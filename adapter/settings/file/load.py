@@ -162,6 +162,8 @@ def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
             _place(upstream, "cwd", directory.absolute())
             if "/" in str(upstream.get("command") or ""):
                 _place(upstream, "command", directory.absolute())
+            if isinstance(auth := upstream.get("auth"), dict):
+                _place(auth, "private_key_file", directory)
     return tree
 
 

@@ -31,6 +31,7 @@ from adapter.settings.servers.policies import (
     UpstreamPingOverride,
 )
 from adapter.settings.servers.stages import StageErrors, ToolStages
+from adapter.settings.servers.upstream_auth import UpstreamAuth
 
 Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
 _SPELLINGS = {
@@ -96,6 +97,9 @@ class UpstreamSettings(Section):
         default_factory=dict,
         repr=False,
         description="Headers added to every request to the upstream; their values are secrets.",
+    )
+    auth: UpstreamAuth = Field(
+        default_factory=UpstreamAuth, description="Credentials for the requests to the upstream."
     )
     command: OptionalText = Field(
         default=None,
