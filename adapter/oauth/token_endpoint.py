@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 from adapter.errors import AdapterError, CredentialsMissing
 from adapter.oauth.client_authentication import ClientProof
+from adapter.oauth.discovery import Discovery
 from adapter.oauth.grants.port import DocumentHttp
-from adapter.rules.access.authorization_servers import server_metadata_urls
 from adapter.rules.access.grants import GrantRefused, Tokens, read_tokens
-from adapter.rules.access.token_endpoints import token_endpoint_in
-
-FOUND_FOR = 3600.0
-"""Seconds for which a token endpoint that an issuer named is used."""
 
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "mcp-file-adapter"}
 _FORM = "application/x-www-form-urlencoded"
@@ -23,30 +19,18 @@ Form = Sequence[tuple[str, str]]
 
 
 class EndpointFinder:
-    """Finds the token endpoint of an issuer by its metadata. ``clock`` gives seconds that never go back."""
+    """Finds the token endpoint of an issuer by its metadata."""
 
-    def __init__(self, issuer: str, http: DocumentHttp, clock: Callable[[], float]) -> None:
+    def __init__(self, issuer: str, discovery: Discovery) -> None:
         self._issuer = issuer
-        self._http = http
-        self._clock = clock
-        self._found: tuple[float, str] | None = None
+        self._discovery = discovery
 
     def __repr__(self) -> str:
         return f"<EndpointFinder of {self._issuer!r}>"
 
     async def find(self) -> str:
-        """The URL of the endpoint. Raises ValueError for no usable metadata, and what ``http`` raises."""
-        if self._found is not None and self._clock() < self._found[0]:
-            return self._found[1]
-        statuses = []
-        for url in server_metadata_urls(self._issuer):
-            status, document = await self._http.get(url, _HEADERS)
-            if status == 200:
-                endpoint = token_endpoint_in(document, self._issuer)
-                self._found = self._clock() + FOUND_FOR, endpoint
-                return endpoint
-            statuses.append(str(status))
-        raise ValueError(f"its metadata was not found (HTTP status {', '.join(statuses)})")
+        """The URL of the endpoint. Raises ValueError for metadata without one, and what the discovery raises."""
+        return (await self._discovery.metadata(self._issuer)).url("token_endpoint")
 
 
 class TokenPurpose(NamedTuple):

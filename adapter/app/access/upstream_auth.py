@@ -18,8 +18,9 @@ from adapter.oauth.client_authentication import (
     post_proof,
     private_key,
 )
+from adapter.oauth.discovery import Discovery
 from adapter.oauth.grants.http import GrantHttp
-from adapter.oauth.grants.port import DocumentHttp
+from adapter.oauth.http import IssuerHttp
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.token_endpoint import EndpointFinder, TokenEndpoint, TokenPurpose
 from adapter.oauth.upstream_credentials import (
@@ -62,7 +63,7 @@ def authorized(around: Surroundings, entry: ServerSettings, upstream: Upstream) 
         return AuthorizedUpstream(upstream, PassedCredentials(), refusal)
     http = GrantHttp(None)
     endpoint = TokenEndpoint(
-        _place(auth, http),
+        _place(auth),
         proof_of(auth, around.settings.servers.index(entry)),
         http,
         TokenPurpose(entry.id, f"servers[].upstream.auth of {entry.id}"),
@@ -79,11 +80,11 @@ def authorized(around: Surroundings, entry: ServerSettings, upstream: Upstream) 
     return AuthorizedUpstream(upstream, credentials, refusal_by(entry.id), credentials.close)
 
 
-def _place(auth: UpstreamAuth, http: DocumentHttp) -> str | EndpointFinder:
+def _place(auth: UpstreamAuth) -> str | EndpointFinder:
     if auth.token_endpoint is not None:
         return auth.token_endpoint
     assert auth.issuer is not None, "settings refuse a section with neither"
-    return EndpointFinder(auth.issuer, http, time.monotonic)
+    return EndpointFinder(auth.issuer, Discovery(IssuerHttp()))
 
 
 def proof_of(auth: UpstreamAuth, index: int) -> ClientProof:
