@@ -43,7 +43,8 @@ async def protected_adapter(
     settings: dict[str, Any] = {
         "storage": {"root": str(place / "data")},
         "servers": [{"adapters": list(ADAPTERS), **entry}],
-        "sessions": {"scope": "principal"},
+        # Where nobody signs in all callers are one principal.
+        "sessions": {} if issuer is None else {"scope": "principal"},
         **sections,
     }
     front = Adapter(place, settings, port or free_port())
