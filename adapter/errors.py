@@ -344,6 +344,13 @@ class IssuerUnavailable(AdapterError):
     hint = "The access token cannot be checked now, because its issuer does not answer; try again shortly."
 
 
+class AuditUnavailable(AdapterError):
+    """A call would not be on record, and the settings want each of them to be."""
+
+    code, rpc, http, legacy_http = "audit_unavailable", -32014, 503, 200
+    hint = "The adapter cannot record this call; try again when its audit log can be written."
+
+
 class AdapterStopping(AdapterError):
     """The grace of a stopping adapter is over and the exchange is not."""
 

@@ -114,6 +114,7 @@ def build(
     servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}), grants)
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
+    files.parts.trail = relay.trail
     door = build_door(
         settings,
         watched,

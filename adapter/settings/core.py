@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
+from adapter.settings.audit import AuditSettings
 from adapter.settings.auth import Auth
 from adapter.settings.replica import ReplicaSettings
 from adapter.settings.section import (
@@ -280,6 +281,9 @@ class Core(Section):
         description="Secret of this adapter and all its replicas, from which the key follows that seals what people "
         "have authorized (`docs/grants.md`); at least 32 characters. Null uses a generated one in the state store, "
         "which protects nothing from those who can read the store.",
+    )
+    audit: AuditSettings = Field(
+        default_factory=AuditSettings, description="Audit log of calls ([policies](policies.md#audit-log))."
     )
     cors: CorsSettings = Field(
         default_factory=CorsSettings, description="CORS for browser clients of other origins."

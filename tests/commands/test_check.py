@@ -168,3 +168,34 @@ def test_passthrough_is_warned_of(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert "warning: servers[0].upstream.auth.type: passthrough sends the Authorization header" in done.stderr
+
+
+def test_the_audit_log_is_shown(tmp_path: Path) -> None:
+    """Its place, and the treatment of calls without a record; nothing is written by a check."""
+    text = servers(a="http://u:1/mcp") + "core: {audit: {file: audit.log}}\n"
+    line, _ = checked(tmp_path, text).stdout.splitlines()
+    assert line == f"audit log: {tmp_path / 'audit.log'}; calls that cannot be recorded: refuse"
+    assert not (tmp_path / "audit.log").exists()
+
+
+def test_access_rules_are_shown(tmp_path: Path) -> None:
+    """Each in a line; a name that nobody has and a pattern that fits no tool are warned of."""
+    define = [{"name": "read", "use": "db", "statement": "SELECT 1"}]
+    rules = [
+        {"principals": ["anonymous", "alcie"], "tools": ["read", "wirte_*"], "deny": ["x"]},
+        {"claims": {"groups": ["ops"]}, "prompts": ["*"]},
+    ]
+    server = {"id": "a", "upstream": {"transport": "hosted"}, "tools": {"define": define}, "access": rules}
+    connectors = [{"name": "db", "connector": "sqlite", "connection_string": ":memory:"}]
+    text = yaml.safe_dump({"servers": [server], "connectors": connectors})
+    done = checked(tmp_path, text)
+    assert done.stdout.splitlines()[:2] == [
+        "a: access of principals anonymous, alcie: tools read, wirte_*; deny x",
+        "a: access of claims groups=['ops']: prompts *",
+    ]
+    assert done.stdout.splitlines()[-1] == "config.yaml is fine: 1 server, 3 warnings."
+    assert "servers[0].access[0].principals: alcie is the name of no caller" in done.stderr
+    assert "servers[0].access[0].tools: wirte_* fits none of the tools" in done.stderr
+    assert "servers[0].access[1]: is for nobody: only OAuth tokens have scopes and claims" in done.stderr
+    report = json.loads(checked(tmp_path, text, "--json").stdout)
+    assert (len(report["servers"][0]["access"]), len(report["warnings"])) == (2, 3)

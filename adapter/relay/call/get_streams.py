@@ -26,6 +26,7 @@ from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, StageTable
+from adapter.rules.access.principals import Caller
 from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import parse
@@ -133,7 +134,7 @@ class GetStreams:
         if stream and needed:
             require_plain(reply)
         if stream and session is not None and needed:
-            rewrite = partial(self._heard, session, stages)
+            rewrite = partial(self._heard, session, stages, ask.sender.caller)
         if reply.whole is not None and rewrite is None:
             if observe is not None:
                 observe(reply.whole)
@@ -155,11 +156,13 @@ class GetStreams:
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 
-    async def _heard(self, session: Session, stages: StageTable, data: bytes) -> bytes:
+    async def _heard(self, session: Session, stages: StageTable, caller: Caller, data: bytes) -> bytes:
         """The data of an event as it may leave."""
         claimed = await self.deferred.claim(session, data)
         if claimed is not None:
             return claimed
+        if stages.access is not None and not (data := stages.access.heard(caller, data)):
+            return data
         if stages.planned:
             data = session.guarded.withheld(data)
         return without_lists(data) if stages.refuses else data

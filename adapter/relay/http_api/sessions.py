@@ -44,7 +44,10 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _CallerSession:
-    """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it."""
+    """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it.
+
+    ``rights`` are those with which the tools were listed: tokens of one principal may have different scopes.
+    """
 
     conversation: Conversation
     used: float
@@ -53,6 +56,7 @@ class _CallerSession:
     tools: Sequence[dict[str, Any]] = ()
     places: Mapping[str, int] = field(default_factory=dict)
     listed: float = float("-inf")
+    rights: object = None
 
     def known(self, name: str) -> dict[str, Any] | None:
         """The tool of that name on the list that was read last."""
@@ -103,6 +107,8 @@ class HttpSessions:
             found = await _all(session.conversation, who, "tools/list")
             session.tools, session.places = found, await in_turns(_places(found))
             session.listed = self._clock()
+            access = self._server.stages.access
+            session.rights = None if access is None else access.rights_of(who.caller)
             return found
 
         return await self._using(who, listing)
@@ -110,7 +116,13 @@ class HttpSessions:
     async def tool(self, who: Who, name: str) -> dict[str, Any] | None:
         """The definition of one tool, None if this caller sees none of that name. Raises as ``tools``."""
         session = self._sessions.get(self._key_of(who))
-        if session is None or self._clock() - session.listed >= KNOWN_FOR or name not in session.places:
+        access = self._server.stages.access
+        if (
+            session is None
+            or self._clock() - session.listed >= KNOWN_FOR
+            or name not in session.places
+            or (access is not None and session.rights != access.rights_of(who.caller))
+        ):
             await self.tools(who)
             session = self._sessions.get(self._key_of(who))
         return session.known(name) if session is not None else None

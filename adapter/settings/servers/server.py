@@ -20,6 +20,7 @@ from adapter.settings.section import (
     TextList,
     UrlPath,
 )
+from adapter.settings.servers.access import AccessEntries
 from adapter.settings.servers.file_adapters import FileAdapter
 from adapter.settings.servers.hosted_tools import Tools, ToolSettings
 from adapter.settings.servers.policies import (
@@ -200,6 +201,11 @@ class ServerSettings(Section):
         default_factory=StageErrors, description="Form of errors of this server's tools."
     )
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
+    access: AccessEntries = Field(
+        default=None,
+        description="Rules for who may see and use which tools, resources and prompts ([policies](policies.md)); null "
+        "allows everything. With any rule, what none of a caller's rules allows is hidden.",
+    )
     disabled_tools: ToolPatterns = Field(
         default_factory=list,
         description="Tools that clients can neither see nor call: exact names, or expressions that match whole "
