@@ -38,8 +38,8 @@ class Shared:
 
 
 @pytest.fixture
-async def shared(redis_server: list[Server]) -> AsyncIterator[Shared]:
-    shared = Shared(redis_server)
+async def shared(redis_single: list[Server]) -> AsyncIterator[Shared]:
+    shared = Shared(redis_single)
     await shared.store.open()
     shared.warnings.clear()
     yield shared
