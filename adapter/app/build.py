@@ -39,6 +39,7 @@ from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
+    from adapter.app.access.grants import GrantParts
     from adapter.app.replicas import ReplicaParts
     from adapter.app.shared_stages import SharedParts
     from adapter.app.tool_plans import Compiled
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 class Core:
     """The parts behind the edge. ``cleanup`` works through all of them from time to time.
 
-    ``plans`` is None where the settings ask for none, ``replicas`` where no other process uses the state store.
+    ``plans`` is None where the settings ask for none, ``replicas`` where no other process uses the state store,
+    ``grants`` where no upstream needs the authorization of people.
     """
 
     store: WatchedStore
@@ -58,6 +60,7 @@ class Core:
     relay: RelayParts
     cleanup: Cleanup
     replicas: ReplicaParts | None
+    grants: GrantParts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +110,11 @@ def build(
     files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
     tools = ToolParts(settings, watched, runtime, sessions, files, plans)
     replicas = build_replicas(settings, watched, runtime)
-    servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}))
+    grants = build_grants(settings, watched, runtime)
+    servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}), grants)
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
+    files.parts.trail = relay.trail
     door = build_door(
         settings,
         watched,
@@ -119,14 +124,16 @@ def build(
         verifier or build_verifier(settings, runtime),
     )
     console = build_console(
-        settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door)
+        settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door, grants)
     )
     if plans is not None:
         plans.require()
     branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
     if replicas is not None and replicas.place is None:
         branches.append(replicas.branch)
-    front = build_front(settings, runtime, observation, relay, door, branches)
+    if grants is not None:
+        branches.append(grants.branch(door.guard, None, authenticated=settings.core.auth.enabled))
+    front = build_front(settings, runtime, observation, relay, door, branches, grants)
     tasks = [
         *build_session_tasks(settings, watched, runtime, relay),
         CleanupTask("shared sessions", servers.tidy, alone=False),
@@ -135,14 +142,18 @@ def build(
         CleanupTask("pins", tools.tidy),
         CleanupTask("console", console.tidy, alone=False),
     ]
+    if grants is not None:
+        tasks.append(CleanupTask("grants", grants.tidy))
     if shared is not None:
         tasks.append(CleanupTask("shared results", shared.tidy))
     if fallback is not None:
         fallback.on_return.append(files.parts.read_secrets)
+        if grants is not None:
+            fallback.on_return.append(grants.rows.open_anew)
         if replicas is not None:
             fallback.on_return.append(replicas.read_key)
     cleanup = Cleanup(cleanup_interval(settings), tuple(tasks), runtime.log, build_leases(settings, watched))
-    core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas)
+    core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas, grants)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
 
@@ -173,6 +184,16 @@ def build_plans(
     from adapter.app.tool_plans import compiled
 
     return compiled(settings, runtime.log, observation.of_plans(), checks, shared=shared)
+
+
+def build_grants(settings: Settings, store: Store, runtime: Runtime) -> GrantParts | None:
+    """Build what asks people for grants; None where no upstream needs one."""
+    if all(entry.upstream.auth.type != "authorization_code" for entry in settings.servers):
+        return None
+    # Late: few upstreams need them, and the library that seals them takes its time.
+    from adapter.app.access.grants import GrantParts
+
+    return GrantParts(settings, store, runtime)
 
 
 def build_verifier(settings: Settings, runtime: Runtime) -> TokenVerifier | None:

@@ -12,6 +12,7 @@ from adapter.relay.background import SingleFlight
 from adapter.settings.root import Settings
 
 if TYPE_CHECKING:
+    from adapter.app.access.grants import GrantParts
     from adapter.app.edge import Door, Observation
     from adapter.app.files import FileStages
     from adapter.app.relay import RelayParts, Runtime
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class ConsoleSurroundings(NamedTuple):
-    """The parts of the adapter that the console shows and calls. ``plans`` is None where there are none."""
+    """The parts of the adapter that the console shows and calls. ``plans`` and ``grants``
+    are None where there are none."""
 
     runtime: Runtime
     plans: Compiled | None
@@ -29,6 +31,7 @@ class ConsoleSurroundings(NamedTuple):
     relay: RelayParts
     files: FileStages
     door: Door
+    grants: GrantParts | None = None
 
 
 class BuiltConsole(NamedTuple):

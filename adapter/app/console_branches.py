@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -36,6 +36,9 @@ from adapter.state.port import Store
 from adapter.version import VERSION
 from adapter.wire.eras import Era
 
+if TYPE_CHECKING:
+    from adapter.edge.console.grants import ConsoleGrants
+
 
 def build_branches(settings: Settings, observation: Observation, around: ConsoleSurroundings) -> BuiltConsole:
     """Build the console. A hook that cannot be loaded is noted as a problem of the plans."""
@@ -49,11 +52,14 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     sessions = _sessions(around.runtime, relay)
     apis = _apis(settings, around, sessions, callers)
     records = ExchangeRecords(door.guard, observation.calls, recent)
-    routes = ServerRoutes(path, apis, _document(settings, files), records, observation.tracing)
+    routes = ServerRoutes(
+        path, apis, _document(settings, files, grants=around.grants is not None), records, observation.tracing
+    )
 
     async def look(request: Request, server: str) -> None:
         await sessions[server].tools(viewers.of(request))
 
+    grants = _grants(settings, around)
     data = ConsoleData(
         _facts(settings),
         door.guard,
@@ -61,9 +67,11 @@ def build_branches(settings: Settings, observation: Observation, around: Console
         _belongings(settings, relay, files, door.health.store),
         recent,
         look,
+        grants,
     )
+    revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, relay.servers.by_id, PageFiles())
-    return BuiltConsole((*data.branches(), *routes.branches(), *shown), sessions)
+    return BuiltConsole((*revoking, *data.branches(), *routes.branches(), *shown), sessions)
 
 
 # --- the API of tools -------------------------------------------------------------------------------------------
@@ -125,11 +133,25 @@ def _hook(reference: str | None, around: ConsoleSurroundings) -> AuthHook | None
     return None
 
 
-def _document(settings: Settings, files: FileStages) -> bytes:
+def _grants(settings: Settings, around: ConsoleSurroundings) -> ConsoleGrants | None:
+    if around.grants is None:
+        return None
+    from adapter.edge.console.grants import ConsoleGrants
+    from adapter.edge.console.status import Viewers
+
+    viewers = Viewers(around.door.guard, settings.console.operators)
+    return ConsoleGrants(settings.console.path, viewers, around.grants.servers)
+
+
+def _document(settings: Settings, files: FileStages, *, grants: bool) -> bytes:
     path = settings.console.path
     upload_path = settings.core.upload_path if files.parts.active else None
     others = operations(upload_path, downloads=settings.core.allow_artifacts_download)
     data = [each.below(path) for each in console_operations.OPERATIONS]
+    if grants:
+        from adapter.edge.console.grants import OPERATIONS as OF_GRANTS
+
+        data += [each.below(path) for each in OF_GRANTS]
     return document(path, [*data, *others], version=VERSION)
 
 

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console import pins as console_pins
 from adapter.edge.console.status import Belongings, ServerStatus, Viewer, Viewers
@@ -25,6 +25,10 @@ from adapter.relay.http_api.recent_exchanges import News, Recent
 from adapter.relay.tools.pins import PinStatus
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump, parse
+
+if TYPE_CHECKING:
+    # Few adapters have any.
+    from adapter.edge.console.grants import ConsoleGrants
 
 Look = Callable[[Request, str], Awaitable[object]]
 """Have the adapter list the tools of a server (id) for who makes this request. May raise AdapterError, ToolRefused."""
@@ -55,7 +59,8 @@ class ConsoleFacts:
 class ConsoleData:
     """Serves the routes. A server's tools are shown as its clients saw them last.
 
-    ``look`` reads them again before an operator's decision about them counts.
+    ``look`` reads them again before an operator's decision about them counts. ``grants`` is None where nobody gives
+    any.
     """
 
     def __init__(
@@ -66,7 +71,9 @@ class ConsoleData:
         belongings: Belongings,
         recent: Recent,
         look: Look,
+        grants: ConsoleGrants | None = None,
     ) -> None:
+        self._grants = grants
         self._facts = facts
         self._viewers = Viewers(guard, facts.operators)
         self._servers = servers
@@ -110,6 +117,8 @@ class ConsoleData:
                 return [exchange.shown() for exchange in self._recent.last(viewer.whose)]
             case "config":
                 return {"yaml": self._facts.configuration}
+            case "grants" if self._grants is not None:
+                return await self._grants.told(viewer)
             case _:
                 raise NotFound()
 
@@ -121,6 +130,7 @@ class ConsoleData:
             "allow_execute": self._facts.allow_execute,
             "version": self._facts.version,
             "auth": viewer.authenticated,
+            **({} if self._grants is None else {"grants": True}),
         }
 
     # --- pins -------------------------------------------------------------------------------------------------

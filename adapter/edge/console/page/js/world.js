@@ -11,6 +11,7 @@ export const me = {
   version: '',
   auth: false,
   hosted: true,
+  grants: false,
 };
 
 const POLL = 5000;
@@ -46,7 +47,7 @@ export const toolPath = (id, name) => `${toolsPath(id)}/${encodeURIComponent(nam
 export async function meet() {
   catalogues.clear();
   try {
-    Object.assign(me, await get('-/me'), { hosted: true });
+    Object.assign(me, { grants: false }, await get('-/me'), { hosted: true });
   } catch (refusal) {
     if (!(refusal instanceof Refused)) throw refusal;
     if (refusal.status === 404) await meetHost();
