@@ -18,11 +18,10 @@ from jwt.algorithms import get_default_algorithms
 
 from adapter.oauth.client_authentication import PrivateKey
 from tests.e2e.clients.browser import Browser
-from tests.e2e.clients.sign_in import provider
 from tests.e2e.filing import PythonHost, content_of, curl, python_host, said, texts
 from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import protected_adapter
-from tests.e2e.oauth.protection import Command, protected_server, signed_in
+from tests.e2e.oauth.protection import Command, person, protected_server, signed_in
 from tests.e2e.processes import Adapter
 from tests.ports import free_port
 
@@ -62,14 +61,9 @@ def behind(upstream: str, auth: dict[str, Any]) -> dict[str, Any]:
     return {"upstream": {"url": upstream, "auth": auth}, "adapters": []}
 
 
-def person(name: str, front: Adapter, mode: str) -> Any:
-    """The SDK's client, in which somebody has signed in."""
-    return python_host(front.url, mode, auth=provider(front.url, result=True, person=name))
-
-
 async def is_seen_as(host: PythonHost, name: str) -> None:
     """Everything that the upstream offers is asked for with the token of ``name``."""
-    assert await host.tools() == ["whoami", "echo"]
+    assert await host.tools() == ["whoami", "echo", "ticket"]
     assert said(await host.call("whoami")) == name
     assert content_of(await host.read("note://whoami")).decode() == name
     assert [each["uri"] for each in await host.resources()] == ["note://whoami"]
