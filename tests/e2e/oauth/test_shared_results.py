@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.clients.browser import Browser
 from tests.e2e.filing import PythonHost, python_host, said
 from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import three_replicas
-from tests.e2e.oauth.protection import person, protected_server
+from tests.e2e.oauth.protection import link_of, person, protected_server
 from tests.e2e.replicas import Serving
 from tests.ports import free_port
 
@@ -133,4 +134,27 @@ async def test_each_has_a_credential_for_the_upstream(
         person("ada", front, mode) as ada,
         person("bob", front, mode) as bob,
     ):
+        await are_kept_apart(ada, bob, ("ada", "bob"))
+
+
+async def test_each_has_granted_access(
+    oauth_programs: None, replicas_programs: None, fastmcp4_python: Path, tmp_path: Path
+) -> None:
+    """``authorization_code``: the grant of one person brings results that the other never meets."""
+    async with (
+        authorization_server(tmp_path) as issuer,
+        protected_server(fastmcp4_python, tmp_path, issuer) as upstream,
+        three_replicas(
+            tmp_path, issuer, upstream, server=keeping(upstream, {"type": "authorization_code"}, [])
+        ) as front,
+        person("ada", front, "2026-07-28") as ada,
+        person("bob", front, "2026-07-28") as bob,
+    ):
+        for name, host in (("ada", ada), ("bob", bob)):
+            browser = Browser(name, token=await issuer.token(name, front.url))
+            # Bob is asked for a grant too, and not answered with what ada's brought a moment ago.
+            link = await link_of(host, "ticket", place="first")
+            page = await asyncio.to_thread(browser.visit, link)
+            assert "Access given" in page.text, page
+            assert said(await host.call("ticket", place="first")).startswith(f"{name} first ")
         await are_kept_apart(ada, bob, ("ada", "bob"))

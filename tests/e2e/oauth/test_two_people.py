@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from pathlib import Path
 
 import aiohttp
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from tests.e2e.clients.browser import Browser
 from tests.e2e.files_server import drawing
@@ -25,12 +23,11 @@ from tests.e2e.filing import (
     post,
     said,
     sha256,
-    texts,
     uploaded,
 )
 from tests.e2e.oauth.authorization_server import authorization_server
 from tests.e2e.oauth.front import REPLICAS, core_of, three_replicas
-from tests.e2e.oauth.protection import person, protected_server
+from tests.e2e.oauth.protection import link_of, person, protected_server
 from tests.e2e.processes import server
 from tests.e2e.replicas import replicated
 from tests.ports import free_port
@@ -185,17 +182,6 @@ async def test_grants_are_their_persons_on_every_replica(
         for _ in range(ROUNDS):
             seen = await asyncio.gather(ada.call("whoami"), bob.call("whoami"))
             assert [said(each) for each in seen] == ["ada", "bob"]
-
-
-async def link_of(host: PythonHost) -> str:
-    """The link in the answer to a call without a grant."""
-    try:
-        words = texts(await host.call("whoami"))
-    except MCPError as error:
-        words = str(error.error)
-    found = re.search(r"http://127\.0\.0\.1:\d+/authorize/[\w/-]+", words)
-    assert found is not None, words
-    return found[0]
 
 
 # --- over HTTP ----------------------------------------------------------------------------------------------------
