@@ -32,14 +32,18 @@ class Verification(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A verification, and the number of values in its claims."""
+    """A verification that is kept ``since`` (Unix seconds), and the number of values in its claims."""
 
     verification: Verification
+    since: float
     values: int
 
 
 class TokenCache:
-    """Holds the tokens that were used last. ``clock`` gives Unix seconds."""
+    """Holds the tokens that were used last. ``clock`` gives Unix seconds.
+
+    Where it was set back to before a token came, nobody knows how long the token has been kept, so it is dropped.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -62,7 +66,7 @@ class TokenCache:
         if found is None:
             return None
         verification = found.verification
-        if self._clock() >= verification.until:
+        if not found.since <= self._clock() < verification.until:
             self._drop(digest)
             return None
         self._entries.move_to_end(digest)
@@ -70,11 +74,12 @@ class TokenCache:
 
     def keep(self, token: str, verification: Verification) -> None:
         """Remember a token, and forget the one that was used longest ago where there are too many."""
-        if verification.until <= self._clock():
+        now = self._clock()
+        if verification.until <= now:
             return
         digest, values = digest_of(token), values_in(verification.token.claims)
         self._drop(digest)
-        self._entries[digest] = _Kept(verification, values)
+        self._entries[digest] = _Kept(verification, now, values)
         self._size += verification.size
         self._values += values
         while len(self._entries) > MOST_TOKENS or self._size > MOST_BYTES or self._values > MOST_VALUES:

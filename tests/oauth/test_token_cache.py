@@ -27,6 +27,18 @@ def test_a_token_is_known_until_it_has_to_be_looked_at_again(clock: Clock) -> No
     assert len(cache) == 0
 
 
+def test_a_clock_that_is_set_back_keeps_no_token_longer(clock: Clock) -> None:
+    """By an hour, say: a token that was revoked meanwhile would be good for as long."""
+    cache = TokenCache(clock)
+    cache.keep("a", held())
+    clock.now = NOW - 3600
+    assert cache.known("a") is None
+    clock.now = NOW
+    assert cache.known("a") is None
+    cache.keep("a", held())
+    assert cache.known("a") is TOKEN
+
+
 def test_those_that_were_used_last_are_kept(clock: Clock) -> None:
     """So a flood of tokens takes away those of nobody who is at work."""
     cache = TokenCache(clock)
