@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from adapter.commands.client_flags import add_client_commands
 from adapter.commands.command_parser import CommandParser, Commands
+from adapter.commands.grants.flags import add_grants
 from adapter.commands.help_text import EXAMPLES, add_command
 from adapter.commands.pins_flags import add_pins
 from adapter.commands.settings_flags import add_settings_flags, load_settings
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_plan(commands)
     add_pins(commands, _pins)
+    add_grants(commands, _grants)
     add_client_commands(commands)
     _add_config(commands)
     _add_completion(commands)
@@ -254,7 +256,7 @@ def _check(arguments: argparse.Namespace) -> int:
     return check.run(arguments)
 
 
-# --- plan and pins ----------------------------------------------------------------------------------------------
+# --- plan, pins, grants --------------------------------------------------------------------------------------
 
 
 def _add_plan(commands: Commands) -> None:
@@ -288,6 +290,14 @@ def _pins(arguments: argparse.Namespace) -> int:
         directory=arguments.config.parent if arguments.config else Path(),
     )
     return pinning.run(settings, options, as_json=arguments.json)
+
+
+def _grants(arguments: argparse.Namespace) -> int:
+    settings = load_settings(arguments)
+    from adapter.commands.grants import command as granting
+
+    options = granting.GrantsOptions(arguments.topic, arguments.server, arguments.grant, arguments.json)
+    return granting.run(settings, options)
 
 
 # --- config -----------------------------------------------------------------------------------------------------

@@ -94,6 +94,11 @@ class InsufficientScope(Unauthorized):
     hint = "The access token has too few scopes: sign in again with those that WWW-Authenticate names."
 
 
+class ConsoleRefused(AdapterError):
+    code, rpc, http = "console_refused", -32600, 403
+    hint = "You are signed in, but may not see the console: console.oauth names the scopes and claims for it."
+
+
 class HostRefused(AdapterError):
     code, rpc, http = "host_refused", -32600, 421
     hint = "This Host is not served here; add it to core.allowed_hosts."
@@ -276,6 +281,42 @@ class UpstreamExited(AdapterError):
     hint = "The upstream server's process has ended; try again when it has started anew."
 
 
+class GrantRequired(AdapterError):
+    """A person has to allow the adapter to act for them at an upstream. ``data`` is a URL elicitation's
+    (``elicitationId``, ``url``, ``message``), for whoever can show a link.
+    """
+
+    code, rpc, http, legacy_http = "grant_required", -32017, 403, 200
+    hint = "This server needs your authorization: open the link in a browser, then try again."
+
+
+class UrlElicitationRequired(GrantRequired):
+    """The same for clients that have declared the URL mode of elicitation (MCP 2025-11-25, "Elicitation")."""
+
+    code, rpc, http, legacy_http = "url_elicitation_required", -32042, 403, 200
+
+
+class AuthorizationFailed(AdapterError):
+    """An authorization server did not give what was asked of it; ``reason`` is for operators."""
+
+    code, rpc, http, legacy_http = "authorization_failed", -32011, 502, 200
+    hint = "The authorization server of this upstream server cannot be used now; try again later."
+
+
+class UpstreamRefused(AdapterError):
+    """Not a 401 for the client: its own credential, for the adapter, is good."""
+
+    code, rpc, http, legacy_http = "upstream_refused", -32011, 502, 200
+    hint = "The upstream server refused the credentials that the adapter sent it."
+
+
+class CredentialsMissing(AdapterError):
+    """There is no credential that a request to an upstream could carry, so it was not sent."""
+
+    code, rpc, http, legacy_http = "credentials_missing", -32011, 502, 200
+    hint = "The adapter has no credentials for this upstream server."
+
+
 class AnswerTooLarge(AdapterError):
     """Only of answers that the adapter has to read: what is passed on is never held."""
 
@@ -306,6 +347,13 @@ class IssuerUnavailable(AdapterError):
 
     code, rpc, http, legacy_http = "issuer_unavailable", -32014, 503, 200
     hint = "The access token cannot be checked now, because its issuer does not answer; try again shortly."
+
+
+class AuditUnavailable(AdapterError):
+    """A call would not be on record, and the settings want each of them to be."""
+
+    code, rpc, http, legacy_http = "audit_unavailable", -32014, 503, 200
+    hint = "The adapter cannot record this call; try again when its audit log can be written."
 
 
 class AdapterStopping(AdapterError):

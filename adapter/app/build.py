@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter import log
-from adapter.app.console import ConsoleParts, ConsoleSurroundings, build_console
+from adapter.app.console import ConsoleAccess, ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
 from adapter.app.files import FileParts, FileStages
 from adapter.app.relay import (
@@ -24,6 +24,7 @@ from adapter.app.servers import build_servers
 from adapter.app.state import build_snapshots, with_fallback
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
+from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.router import Front
@@ -39,6 +40,8 @@ from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
+    from adapter.app.access.browser_sign_in import BrowserSignIn
+    from adapter.app.access.grants import GrantParts
     from adapter.app.replicas import ReplicaParts
     from adapter.app.shared_stages import SharedParts
     from adapter.app.tool_plans import Compiled
@@ -48,7 +51,8 @@ if TYPE_CHECKING:
 class Core:
     """The parts behind the edge. ``cleanup`` works through all of them from time to time.
 
-    ``plans`` is None where the settings ask for none, ``replicas`` where no other process uses the state store.
+    ``plans`` is None where the settings ask for none, ``replicas`` where no other process uses the state store,
+    ``grants`` where no upstream needs the authorization of people.
     """
 
     store: WatchedStore
@@ -58,6 +62,7 @@ class Core:
     relay: RelayParts
     cleanup: Cleanup
     replicas: ReplicaParts | None
+    grants: GrantParts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +112,35 @@ def build(
     files = FileStages(settings, runtime, FileParts(settings, watched, runtime, sessions))
     tools = ToolParts(settings, watched, runtime, sessions, files, plans)
     replicas = build_replicas(settings, watched, runtime)
-    servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}))
+    grants = build_grants(settings, watched, runtime)
+    servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}), grants)
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
+    verifier = verifier or build_verifier(settings, runtime)
+    files.parts.trail = relay.trail
     door = build_door(
         settings,
         watched,
         relay,
         tools.pin_review,
         None if replicas is None else replicas.replicas,
-        verifier or build_verifier(settings, runtime),
+        verifier,
     )
+    sign_in = build_sign_in(settings, watched, door.guard, verifier)
     console = build_console(
-        settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door)
+        settings,
+        observation,
+        ConsoleSurroundings(runtime, plans, checks, relay, files, door, ConsoleAccess(sign_in, grants)),
     )
     if plans is not None:
         plans.require()
     branches: list[Branch | LateBranches] = [*console.late_branches(), *files.parts.branches(door.guard)]
     if replicas is not None and replicas.place is None:
         branches.append(replicas.branch)
-    front = build_front(settings, runtime, observation, relay, door, branches)
+    if grants is not None:
+        browsers = None if sign_in is None else sign_in.routes
+        branches.append(grants.branch(door.guard, browsers, authenticated=settings.core.auth.enabled))
+    front = build_front(settings, runtime, observation, relay, door, branches, grants)
     tasks = [
         *build_session_tasks(settings, watched, runtime, relay),
         CleanupTask("shared sessions", servers.tidy, alone=False),
@@ -135,14 +149,20 @@ def build(
         CleanupTask("pins", tools.tidy),
         CleanupTask("console", console.tidy, alone=False),
     ]
+    if grants is not None:
+        tasks.append(CleanupTask("grants", grants.tidy))
+    if sign_in is not None:
+        tasks.append(CleanupTask("sign-ins", sign_in.flow.tidy))
     if shared is not None:
         tasks.append(CleanupTask("shared results", shared.tidy))
     if fallback is not None:
         fallback.on_return.append(files.parts.read_secrets)
+        if grants is not None:
+            fallback.on_return.append(grants.rows.open_anew)
         if replicas is not None:
             fallback.on_return.append(replicas.read_key)
     cleanup = Cleanup(cleanup_interval(settings), tuple(tasks), runtime.log, build_leases(settings, watched))
-    core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas)
+    core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas, grants)
     return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
 
 
@@ -184,6 +204,28 @@ def build_verifier(settings: Settings, runtime: Runtime) -> TokenVerifier | None
     from adapter.app import oauth
 
     return oauth.build_verifier(auth.oauth, runtime.log)
+
+
+def build_sign_in(
+    settings: Settings, store: Store, guard: Guard, verifier: TokenVerifier | None
+) -> BrowserSignIn | None:
+    """Build the sign-in of people to the console; None where there is none."""
+    if not settings.console.enabled or settings.console.oauth is None or verifier is None:
+        return None
+    # Late: it loads cryptography.
+    from adapter.app.access.browser_sign_in import build_browser_sign_in
+
+    return build_browser_sign_in(settings, settings.console.oauth, store, guard, verifier)
+
+
+def build_grants(settings: Settings, store: Store, runtime: Runtime) -> GrantParts | None:
+    """Build what asks people for grants; None where no upstream needs one."""
+    if all(entry.upstream.auth.type != "authorization_code" for entry in settings.servers):
+        return None
+    # Late: few upstreams need them, and the library that seals them takes its time.
+    from adapter.app.access.grants import GrantParts
+
+    return GrantParts(settings, store, runtime)
 
 
 def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> ReplicaParts | None:

@@ -12,12 +12,21 @@ from adapter.relay.background import SingleFlight
 from adapter.settings.root import Settings
 
 if TYPE_CHECKING:
+    from adapter.app.access.browser_sign_in import BrowserSignIn
+    from adapter.app.access.grants import GrantParts
     from adapter.app.edge import Door, Observation
     from adapter.app.files import FileStages
     from adapter.app.relay import RelayParts, Runtime
     from adapter.app.tool_plans import Compiled
     from adapter.app.validation import SharedChecks
     from adapter.relay.http_api.sessions import HttpSessions
+
+
+class ConsoleAccess(NamedTuple):
+    """The sign-in of people, and their grants for upstreams; None where there are none."""
+
+    sign_in: BrowserSignIn | None = None
+    grants: GrantParts | None = None
 
 
 class ConsoleSurroundings(NamedTuple):
@@ -29,6 +38,7 @@ class ConsoleSurroundings(NamedTuple):
     relay: RelayParts
     files: FileStages
     door: Door
+    access: ConsoleAccess = ConsoleAccess()
 
 
 class BuiltConsole(NamedTuple):

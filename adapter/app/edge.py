@@ -38,6 +38,7 @@ from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
+    from adapter.app.access.grants import GrantParts
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.relay.replicas.registry import Replicas
@@ -155,6 +156,7 @@ def build_front(
     relay: RelayParts,
     door: Door,
     branches: Sequence[Branch | LateBranches],
+    grants: GrantParts | None = None,
 ) -> Front:
     """Build the handler of all requests: mounts, the paths of health, and ``branches`` beside them."""
     core, health = settings.core, door.health
@@ -169,6 +171,7 @@ def build_front(
         door.bases,
         legacy_statuses=core.errors.legacy_status == "http",
         tracing=observation.tracing,
+        grants=None if grants is None else grants.answers(relay.sessions),
     )
     return Front(
         endpoint,
@@ -249,8 +252,13 @@ def _resources(settings: Settings) -> Mapping[str, ProtectedResource]:
 
 
 def _metadata(settings: Settings) -> Sequence[Branch]:
-    """The metadata of the protected resources, where access tokens are accepted."""
+    """The metadata of the protected resources: the adapter's where it accepts access tokens, or those of upstreams."""
     auth = settings.core.auth
+    if any(server.upstream.auth.metadata for server in settings.servers):
+        # Late: few publish the metadata of another server. The settings refuse both kinds together.
+        from adapter.app.access.upstream_auth import republished_metadata
+
+        return (metadata_branch(republished_metadata(settings)),)
     if auth.oauth is None or not auth.enabled:
         return ()
     issuers = [entry.issuer for entry in auth.oauth.issuers]

@@ -65,6 +65,11 @@ def build_routes(parts: FileParts, guard: Guard) -> Sequence[Branch]:
     )
     every = [entry.id for entry in settings.servers]
     downloads = DownloadRoute(parts.registry, parts.credentials, claims, every)
+    if parts.trail is not None:
+        from adapter.relay.call.audit_trail import DOWNLOADED, UPLOADED
+
+        uploads.record = partial(parts.trail.file, UPLOADED)
+        downloads.record = partial(parts.trail.file, DOWNLOADED)
     routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
     return [*routes, downloads.artifacts()] if settings.core.allow_artifacts_download else routes
 
@@ -271,6 +276,12 @@ class StagesOfFiles:
             sha256_required=self.settings.uploads.require_sha256,
             consumers=tuple((tool, each.file_path_argument) for each in consumers for tool in each.tools),
         )
+
+    def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:
+        """The URIs of the adapter's own documents on a server, and the beginning of those of artifacts, if any."""
+        offer = self._offer(entry)
+        documents = frozenset[str]() if offer is None else frozenset({workflow(offer).uri})
+        return documents, f"{self.settings.artifacts.uri_scheme}sessions/" if self._exposes(entry) else None
 
     def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:
         """The tools that the adapter itself offers on a server."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from adapter.edge.http.access import Guard
     from adapter.edge.http.request import Branch
     from adapter.files.shelf import Shelf
+    from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.files.artifact_view import FileAccess
     from adapter.relay.files.file_registry import FileRegistry
     from adapter.relay.files.rounds import Rounds
@@ -31,7 +32,10 @@ LINK_TTL = 600.0
 
 
 class FileParts:
-    """The parts that keep files. ``active``: some server has tools that take or produce them."""
+    """The parts that keep files. ``active``: some server has tools that take or produce them.
+
+    ``trail`` records uploads and downloads; None where no record is kept.
+    """
 
     def __init__(self, settings: Settings, store: Store, runtime: Runtime, sessions: SessionParts) -> None:
         clock = runtime.clock
@@ -51,6 +55,7 @@ class FileParts:
             ttl=LINK_TTL if ttl is None else ttl,
             clock=clock,
         )
+        self.trail: AuditTrail | None = None
         self.active = any(entry.adapters for entry in settings.servers)
         self.sessions = sessions.sessions
         self._store = store
@@ -168,6 +173,10 @@ class FileStages:
     def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:
         """The tools that the adapter itself offers on a server."""
         return self._stages.own_tools(entry) if entry.adapters else ()
+
+    def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:
+        """The URIs of the adapter's own documents on a server, and the beginning of those of artifacts, if any."""
+        return self._stages.own_resources(entry) if entry.adapters else (frozenset(), None)
 
     def mirrors_of(self, entry: ServerSettings) -> ParamHeaders:
         return self._mirrors.setdefault(entry.id, ParamHeaders())

@@ -27,6 +27,7 @@ from adapter.pipeline.cache_stage import (
     encoded_outcome,
     kept_for,
     varying,
+    varying_by_credential,
 )
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.code_stages import Gathering, InputMapping, Middleware, OutputMapping
@@ -282,6 +283,8 @@ class Steps:
         text = f"{self._entry.id}\n{self._entry.upstream.url}\n{self._stages.model_dump_json()}"
         digest = hashlib.sha256(text.encode()).hexdigest()
         vary = varying(words, fingerprint)
+        if self._entry.upstream.auth.per_caller:
+            vary, words = varying_by_credential(vary), [*words, "credential"]
         run = Caching(self._tool, self._results(shared=stage.shared), ttl, vary, read_only, digest)
         return Step(Slot.CACHE, kept_for(ttl, words), run)
 

@@ -31,6 +31,8 @@ from adapter.settings.root import Settings
 from adapter.state.port import Store
 
 if TYPE_CHECKING:
+    from adapter.files.audit_log import AuditLog
+    from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.shared_notifications import SharedNotifications
 
 PARKED_TTL = 3600.0
@@ -103,12 +105,14 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
 
 
 class RelayParts(NamedTuple):
-    """The relay with the parts that it stands on."""
+    """The relay with the parts that it stands on; ``audit`` and ``trail`` are None where no record is kept."""
 
     relay: Relay
     sessions: SessionParts
     servers: Servers
     deferred: DeferredAnswers
+    audit: AuditLog | None = None
+    trail: AuditTrail | None = None
 
 
 def build_relay(
@@ -132,6 +136,12 @@ def build_relay(
         StagedExchange(call_gate, upstream_sessions, deferred, runtime.background),
         GetStreams(call_gate, upstream_sessions, deferred, parts.notifications),
     )
+    if settings.core.audit.enabled:
+        # Late: most adapters keep no record.
+        from adapter.app.policies.audit import audited
+
+        audited_relay, lines, trail = audited(settings, relay, runtime.background, runtime.log)
+        return RelayParts(audited_relay, parts, servers, deferred, lines, trail)
     return RelayParts(relay, parts, servers, deferred)
 
 

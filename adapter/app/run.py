@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -153,6 +153,16 @@ async def _recorded(app: App) -> AsyncIterator[None]:
             )
 
 
+def _audited(app: App) -> AbstractContextManager[None]:
+    """Keep the file of the audit log, if there is one, that of its path while the block runs."""
+    if app.core.relay.audit is None or app.settings.core.audit.file is None:
+        return contextlib.nullcontext()
+    # Late, as its log.
+    from adapter.app.policies.audit import kept_open
+
+    return kept_open(app.core.relay.audit)
+
+
 @contextlib.asynccontextmanager
 async def _working(app: App) -> AsyncIterator[None]:
     core = app.core
@@ -165,7 +175,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))
     try:
-        yield
+        with _audited(app):
+            yield
     finally:
         for task in tasks:
             task.cancel()
@@ -183,7 +194,11 @@ async def _close(app: App) -> None:
     await app.sessions.close()
     await app.console.close(FAREWELL)
     await app.runtime.background.close()
+    if app.core.relay.audit is not None:
+        await app.core.relay.audit.close()
     core.checks.close()
+    if core.grants is not None:
+        await core.grants.close(FAREWELL)
     await core.relay.servers.close()
     with contextlib.suppress(StoreUnavailable):
         await core.files.close()

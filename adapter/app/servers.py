@@ -27,6 +27,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Upstream
 
 if TYPE_CHECKING:
+    from adapter.app.access.grants import GrantParts
     from adapter.app.hosted import Hosting
     from adapter.app.relay import Runtime
     from adapter.app.replicas import ReplicaParts
@@ -41,17 +42,33 @@ START_COOLDOWN = 1.0
 class LocalParts(NamedTuple):
     """The log, and the parts of upstreams that are no addresses; None where no server needs them.
 
-    ``replicas`` is None where no other process uses the state store.
+    ``replicas`` is None where no other process uses the state store, ``store`` where there is none.
     """
 
     log: FilteringBoundLogger
     hosting: Hosting | None = None
     processes: StdioUpstreams | None = None
     replicas: ReplicaParts | None = None
+    store: Store | None = None
+    grants: GrantParts | None = None
 
     def owned(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream with the sessions that live in other replicas."""
         return upstream if self.replicas is None else self.replicas.owned(server, upstream)
+
+    def authorized(self, settings: Settings, entry: ServerSettings, upstream: Upstream) -> Upstream:
+        """The same with the credentials of this entry, which a request gets where its client speaks to it."""
+        owned = self.owned(entry.id, upstream)
+        if entry.upstream.auth.type in ("none", "static"):
+            return owned
+        if entry.upstream.auth.type == "authorization_code":
+            # Without grants, as for a command, nobody is there whose grant it could be.
+            return owned if self.grants is None else self.grants.authorized(entry.id, owned)
+        # Late: few servers want credentials that are not written down.
+        from adapter.app.access.upstream_auth import Surroundings, authorized
+        from adapter.state.memory import MemoryStore
+
+        return authorized(Surroundings(settings, self.store or MemoryStore(), self.log), entry, owned)
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
@@ -64,14 +81,16 @@ def local_parts(
     hosting: Hosting | None,
     log: FilteringBoundLogger,
     replicas: ReplicaParts | None = None,
+    store: Store | None = None,
+    grants: GrantParts | None = None,
 ) -> LocalParts:
     """Build the parts that the servers of these settings need."""
     if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(log, hosting, replicas=replicas)
+        return LocalParts(log, hosting, None, replicas, store, grants)
     # Late: most servers are reached over a network.
     from adapter.app.stdio import StdioUpstreams
 
-    return LocalParts(log, hosting, StdioUpstreams(log), replicas)
+    return LocalParts(log, hosting, StdioUpstreams(log), replicas, store, grants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +138,11 @@ def build_servers(
     plans: Compiled | None,
     replicas: ReplicaParts | None,
     stages_of: Callable[[ServerSettings], StageTable],
+    grants: GrantParts | None = None,
 ) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    parts = local_parts(settings, None if plans is None else plans.hosting, runtime.log, replicas)
+    hosting = None if plans is None else plans.hosting
+    parts = local_parts(settings, hosting, runtime.log, replicas, store, grants)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -207,7 +228,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=parts.owned(entry.id, UPSTREAMS[upstream.transport](settings, entry, parts)),
+        upstream=parts.authorized(settings, entry, UPSTREAMS[upstream.transport](settings, entry, parts)),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -217,6 +238,9 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
     )
+    server.apart = upstream.auth.per_caller
+    if parts.grants is not None:
+        parts.grants.stand_before(server)
     if parts.processes is not None:
         server.process_use = partial(parts.processes.use_of, entry.id)
     return server

@@ -31,6 +31,7 @@ from adapter.rules.tools.tool_pages import ListLimits, Shaping
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
+from adapter.settings.servers.access import AccessEntry
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.port import Store
@@ -40,6 +41,7 @@ from adapter.wire.spans import Drop, Edit, Insert, edit
 if TYPE_CHECKING:
     from adapter.app.pipeline import Planning
     from adapter.app.tool_plans import Compiled
+    from adapter.relay.call.access_stages import AccessGate
     from adapter.relay.call.planned import Plans
     from adapter.relay.tools.code_mode import CodeMode
 
@@ -128,7 +130,8 @@ class ToolParts:
         planning = self._planning
         if planning is not None and not planning.concerns(entry):
             planning = None
-        if pinning.mode == "off" and policies.change_nothing and not own and not folds and planning is None:
+        looks = pinning.mode != "off" or not policies.change_nothing or entry.access is not None
+        if not looks and not own and not folds and planning is None:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return StageTable(entries)
         lists = ToolLists(
@@ -145,22 +148,36 @@ class ToolParts:
             self._of_server[entry.id],
             partial(self._revoke, entry.id),
             GuardRuntime(time.monotonic, self._runtime.background, self._runtime.log),
-            by_content=policies.sanitization.mode == "block",
+            by_content=policies.sanitization.mode == "block" or entry.access is not None,
             definitions=Definitions() if folds or planning is not None else None,
         )
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         code_mode = _code_mode(entry, tool_guard, own) if folds else None
+        access = None if entry.access is None else self._access(entry, entry.access, tool_guard, folds=folds)
         return StageTable(
             [
                 *entries,
+                *(access.entries() if access is not None else ()),
                 *(code_mode.entries() if code_mode is not None else ()),
                 StageEntry("tools/list", "guard", tool_guard),
             ],
             unfold=code_mode,
+            access=access,
             guard=tool_guard,
             plans=None if planning is None else self._plans(entry, tool_guard, planning),
             refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
         )
+
+    def _access(
+        self, entry: ServerSettings, entries: Sequence[AccessEntry], tool_guard: ToolGuard, *, folds: bool
+    ) -> AccessGate:
+        """The rules of one server before its calls; the guard tells nobody of what they hide."""
+        # Late: without rules nobody needs them.
+        from adapter.app.policies.access import access_gate
+
+        gate = access_gate(entry, entries, self._files, tool_guard, folds=folds)
+        tool_guard.sees = gate.sees
+        return gate
 
     def _baselines(self, entry: ServerSettings) -> Baselines:
         section = self._settings.pinning_for(entry)
@@ -171,7 +188,11 @@ class ToolParts:
             baseline=section.baseline,
             lock=self._locks.get(entry.id),
         )
-        cache = CatalogueCache(self._settings.core.upstream_metadata_cache_ttl_seconds, time.monotonic)
+        cache = CatalogueCache(
+            self._settings.core.upstream_metadata_cache_ttl_seconds,
+            time.monotonic,
+            apart=entry.upstream.auth.per_caller,
+        )
         return Baselines(entry.id, pinning, self._pins, cache, self._sessions.scopes.of_principal, time.time)
 
     def _hear_others(self, store: Store) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from adapter import log
+from adapter.app.policies.access import access_cautions, described, known_tools
 from adapter.app.tool_plans import compiled
 from adapter.app.tools import locks
 from adapter.commands.database_check import inspect
@@ -40,6 +41,11 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     stages.loading.close()
     inspect(stages)
     locks(settings)
+    if any(entry.upstream.auth.private_key_file for entry in settings.servers):
+        # Late, as in ``app/servers.py``.
+        from adapter.app.access.upstream_auth import check_keys
+
+        check_keys(settings)
     if settings.state_persistence.type == "redis":
         # Late, as in ``app/build.py``: its address is read, and its driver looked for.
         from adapter.app.redis_state import build_redis_store
@@ -61,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         print(_json({"ok": False, "file": _file(arguments), "problems": _told(refused.problems)}))
         return BAD_SETTINGS
-    warnings = list(cautions(settings))
+    warnings = [*cautions(settings), *access_cautions(settings, known_tools(settings, locks(settings)))]
     reached = _reached(settings) if arguments.connect else ()
     if arguments.json:
         print(_json(_report(arguments, settings, warnings, reached)))
@@ -96,7 +102,11 @@ def _report(
         "file": _file(arguments),
         "problems": [],
         "warnings": _told(warnings),
-        "servers": [{"id": each.id, "mount": each.mount_path} for each in settings.servers],
+        "servers": [
+            {"id": each.id, "mount": each.mount_path}
+            | ({"access": rules} if (rules := described(each)) else {})
+            for each in settings.servers
+        ],
     }
     if arguments.connect:
         report["connections"] = [each._asdict() for each in reached]
@@ -113,6 +123,12 @@ def _print(
     if arguments.effective:
         print(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), end="")
         prefix = "# "
+    for server in settings.servers:
+        for rule in described(server):
+            print(f"{prefix}{server.id}: access of {rule}")
+    if (audit := settings.core.audit).enabled:
+        place = "stdout" if audit.file is None else str(audit.file)
+        print(f"{prefix}audit log: {place}; calls that cannot be recorded: {audit.on_failure}")
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     for each in reached:

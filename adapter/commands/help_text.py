@@ -55,6 +55,9 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "pins check": ("mcp-adapter pins check", "mcp-adapter pins check --json > drift.json"),
     "pins accept": ("mcp-adapter pins accept browser", "mcp-adapter pins accept --yes"),
     "pins export": ("mcp-adapter pins export", "mcp-adapter pins export browser --output -"),
+    "grants": ("mcp-adapter grants list", "mcp-adapter grants revoke notes alice"),
+    "grants list": ("mcp-adapter grants list", "mcp-adapter grants list notes --json"),
+    "grants revoke": ("mcp-adapter grants revoke notes alice", "mcp-adapter grants revoke notes all"),
     "completion": (
         'eval "$(mcp-adapter completion bash)"    # in ~/.bashrc',
         "mcp-adapter completion zsh > ~/.zfunc/_mcp-adapter",

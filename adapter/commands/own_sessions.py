@@ -42,6 +42,15 @@ async def own_session(
         made.loading.close()
 
 
+def _hint(entry: ServerSettings) -> str:
+    auth = entry.upstream.auth
+    if auth.per_caller:
+        return f"callers bring them (upstream.auth.type {auth.type})"
+    if auth.type in ("none", "static"):
+        return "set them in upstream.static_headers"
+    return f"upstream.auth got no token, or one that is refused (type {auth.type})"
+
+
 class Reached(NamedTuple):
     """One server as the adapter reaches it: ``detail`` is a sentence, ``milliseconds`` None where it is not reached."""
 
@@ -65,7 +74,7 @@ async def _reach(settings: Settings, entry: ServerSettings) -> Reached:
             status = await session.open()
             took = round((time.monotonic() - began) * 1000, 1)
             if status in REFUSED:
-                detail = f"requires credentials (HTTP status {status}): set them in upstream.static_headers"
+                detail = f"requires credentials (HTTP status {status}): {_hint(entry)}"
                 return Reached(entry.id, True, detail, took)
             if not session.is_open:
                 return Reached(entry.id, False, f"does not answer as an MCP server (HTTP status {status})")

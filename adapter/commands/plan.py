@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from adapter.app.pipeline import UNKNOWN
+from adapter.app.policies.access import described
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
 from adapter.pipeline.order import Slot
@@ -128,6 +129,8 @@ def _lines(
     pinning = settings.pinning_for(entry)
     yield Line(Slot.ADMIT, f"bodies up to {settings.core.max_request_bytes} bytes, session and principal")
     yield Line(Slot.RESOLVE, f"unknown: {_unknown(settings, entry)}")
+    for rule in described(entry):
+        yield Line(Slot.PIN, f"access of {rule}")
     yield Line(Slot.PIN, pinning.mode)
     for step in plan.steps if plan is not None else ():
         yield Line(step.slot, step.detail)

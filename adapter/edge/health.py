@@ -142,7 +142,7 @@ class Health:
         if watch is None:
             return {**shown, "detail": "upstream_ping_disabled"}
         pulse = watch.pulse
-        if pulse.refusal is not None:
+        if pulse.refusal is not None and not server.apart:
             shown["detail"] = "upstream_refuses_adapter"
             if details:
                 shown["upstream_says"] = pulse.refusal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from adapter.edge.http.request import Branch, Names, Request
@@ -21,11 +21,15 @@ _OPEN = [
 ]
 
 
+Document = bytes | Callable[[], Awaitable[bytes]]
+"""A document, or a function that fetches it and raises an AdapterError where there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataBranch(Branch):
     """Serves ``documents``, JSON by decoded path without a slash at its end."""
 
-    documents: Mapping[str, bytes] = field(default_factory=dict)
+    documents: Mapping[str, Document] = field(default_factory=dict)
 
     def names(self, request: Request) -> Names | None:
         """See Branch: the path of the document."""
@@ -33,7 +37,7 @@ class MetadataBranch(Branch):
         return (path,) if path in self.documents else None
 
 
-def metadata_branch(documents: Mapping[str, bytes]) -> MetadataBranch:
+def metadata_branch(documents: Mapping[str, Document]) -> MetadataBranch:
     """The branch of these documents. They are the same for everybody, so any page may read them."""
 
     async def serve(request: Request, names: Names, _: list[tuple[str, str]]) -> None:
@@ -41,8 +45,11 @@ def metadata_branch(documents: Mapping[str, bytes]) -> MetadataBranch:
         if request.method == "OPTIONS":
             request.reply.send(204, [("Allow", ", ".join(_METHODS)), *_OPEN])
             return
+        document = documents[path]
+        if not isinstance(document, bytes):
+            document = await document()
         caching = ("Cache-Control", f"public, max-age={MAX_AGE}")
         fields = [("Content-Type", "application/json"), caching, NOSNIFF, *_OPEN]
-        request.reply.send(200, fields, documents[path])
+        request.reply.send(200, fields, document)
 
     return MetadataBranch("/", 0, _METHODS, (), serve, public=True, documents=documents)

@@ -10,6 +10,7 @@ from adapter.errors import BadJson
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.result_cache import CachedResult, ResultCache, key_of
+from adapter.rules.access.parties import credential_digest
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.results.blocks import NO_BLOCKS
 from adapter.rules.results.outcomes import NOTHING
@@ -35,6 +36,11 @@ def varying(words: Sequence[str], fingerprint: Callable[[Any], str]) -> Vary:
 def kept_for(ttl: float, words: Sequence[str]) -> str:
     """Return the text in a plan that says how results are kept."""
     return f"{ttl:g} s, apart by {', '.join(words) or 'nothing'}"
+
+
+def varying_by_credential(vary: Vary) -> Vary:
+    """The same, and by principal and credential: for a server at which each caller has a credential of its own."""
+    return lambda call: [*vary(call), call.client.caller.principal, credential_digest(call.client.caller)]
 
 
 def cache_key(digest: str, tool: str, parts: Any, vary: Sequence[Any] = ()) -> str:

@@ -2,8 +2,8 @@
 
 A stage declares its slot. Plans sort their stages by it, ``mcp-adapter plan`` prints in this order, and
 ``python -m tests.traceability`` writes the table of ``docs/pipeline.md``. The relay has coarser stages
-(``relay/stages.py``): its guard is ``PIN``, its plan is ``CONTEXT`` to ``FINISH``, its uploads and artifacts are
-within ``EXECUTE``.
+(``relay/stages.py``): its rules for callers and its guard are ``PIN``, its plan is ``CONTEXT`` to
+``FINISH``, its uploads and artifacts are within ``EXECUTE``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ class Slot(Enum):
         "",
         "the upstream's own answer; for a hosted server `core.errors.unknown_tool_code`",
     )
-    PIN = "pin", "relay", "`core.tool_definition_pinning` ([pins](pins.md))", "a JSON-RPC error"
+    PIN = (
+        "pin",
+        "relay",
+        "`servers[].access` ([policies](policies.md)), then `core.tool_definition_pinning` ([pins](pins.md))",
+        "a JSON-RPC error",
+    )
     CONTEXT = "context", "plan", "`context.factory`", '"context unavailable"'
     AUTH = "auth", "plan", "`auth`", '"unauthorized: …"'
     LIMITS = (

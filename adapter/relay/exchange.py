@@ -37,7 +37,8 @@ class Sender(NamedTuple):
     """The facts that are the same for all requests with one head on one connection: who sends, and in which session.
 
     ``session_id`` is the client's own, of the legacy era. ``caller`` is the principal as stages may know it. ``base``
-    is the URL under which the client knows the adapter, without a slash at its end.
+    is the URL under which the client knows the adapter, without a slash at its end. ``party`` are those who may share
+    what the server says outside of sessions; empty: the principal.
     """
 
     era: Era
@@ -47,6 +48,7 @@ class Sender(NamedTuple):
     last_event_id: str | None = None
     caller: Caller = NOBODY
     base: str = ""
+    party: str = ""
 
 
 @dataclass(slots=True)

@@ -63,6 +63,7 @@ class Server:
 
     ``wiring`` knows the upstream's tools that have stages of their own, so that it has to list them.
     ``issues_ids``: its last answer to ``initialize`` carried a session id; None until there was one.
+    ``apart``: callers bring credentials of their own for it, so it may say other things to each.
     ``shares``: the sessions of one principal share one upstream session. ``process_use`` tells the processes of an
     upstream that consists of some, None for any other.
     """
@@ -78,6 +79,7 @@ class Server:
     counters: Counters = field(default_factory=Counters, init=False)
     issues_ids: bool | None = field(default=None, init=False)
     shares: bool = field(default=False, init=False)
+    apart: bool = field(default=False, init=False)
     process_use: Callable[[], ProcessUse | None] = field(default=_no_processes, init=False)
 
     def __post_init__(self) -> None:
@@ -102,16 +104,16 @@ class Server:
     def require_clear(self, message: Envelope | Batch) -> None:
         """Raise BadRequest for what the upstream might take for something else than is judged here.
 
-        Where nothing is judged everything is clear. A tool call without an id is judged by nobody, and an upstream
-        might run it.
+        Where nothing is judged everything is clear. A request without an id is judged by nobody, and an upstream might
+        do it: a tool call, or any that access rules are about.
         """
         if self.stages.empty:
             return
         for each in message.members if isinstance(message, Batch) else (message,):
             if each.doubt is not None:
                 raise BadRequest(each.doubt)
-            if each.kind is NOTIFICATION and each.method == "tools/call":
-                raise BadRequest("tools/call is a request and needs an id.")
+            if each.kind is NOTIFICATION and each.method in self.stages.requests:
+                raise BadRequest(f"{each.method} is a request and needs an id.")
 
     def read_timeout_of(self, method: str, name: str | None = None) -> float | None:
         """The time that an exchange may be silent: no limit for a subscription, which is normally silent."""

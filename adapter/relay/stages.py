@@ -29,13 +29,14 @@ from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
 from adapter.wire.spans import Edit, MessagePieces, edit, find
 
-TOOL_CALL = ("unfold", "guard", "plan", "own", "rounds", "uploads", "artifacts")
-"""The slots of ``tools/call``: code mode puts the call that is meant in place; the guard judges it; its plan stands
-around all that follows; a tool of the adapter's own answers; the rounds of one call are joined; handles become files;
-the tool is told where to write, and what it wrote is captured."""
+TOOL_CALL = ("unfold", "access", "guard", "plan", "own", "rounds", "uploads", "artifacts")
+"""The slots of ``tools/call``: code mode puts the call that is meant in place; the access rules decide about its
+caller; the guard judges it; its plan stands around all that follows; a tool of the adapter's own answers; the rounds of
+one call are joined; handles become files; the tool is told where to write, and what it wrote is captured."""
 
-TOOL_LIST = ("own", "guard")
-"""The slots of ``tools/list``: code mode answers by itself; the guard shapes and judges what the upstream answered."""
+TOOL_LIST = ("access", "own", "guard")
+"""The slots of ``tools/list``: the access rules leave out what the caller may not see; code mode answers by itself; the
+guard shapes and judges what the upstream answered."""
 
 ORDER: Mapping[str, tuple[str, ...]] = {
     "initialize": ("announce",),
@@ -45,10 +46,15 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "notifications/cancelled": ("plan",),
     "tasks/get": ("redact",),
     "tasks/result": ("redact",),
-    "resources/list": ("artifacts",),
-    "resources/templates/list": ("artifacts",),
-    "resources/read": ("artifacts",),
-    "subscriptions/listen": ("artifacts",),
+    "resources/list": ("access", "artifacts"),
+    "resources/templates/list": ("access", "artifacts"),
+    "resources/read": ("access", "artifacts"),
+    "resources/subscribe": ("access",),
+    "resources/unsubscribe": ("access",),
+    "prompts/list": ("access",),
+    "prompts/get": ("access",),
+    "completion/complete": ("access",),
+    "subscriptions/listen": ("access", "artifacts"),
 }
 """The slots of each method that is read, in running order. Any other method is piped."""
 
@@ -91,7 +97,8 @@ class Call:
 
     Stages say of the answer: ``withheld`` is what a text of the upstream's other messages on the call's stream becomes,
     None where they pass as they come. ``guarded``: of what the upstream answers nothing leaves that has not passed the
-    stages, also where it cannot be read. ``subscription`` joins its own words to the stream that answers.
+    stages, also where it cannot be read. ``subscription`` joins its own words to the stream that answers. ``heard`` is
+    what the upstream's other messages on that stream become, None where they pass as they come.
     """
 
     origin: CallOrigin
@@ -108,6 +115,7 @@ class Call:
     withheld: Callable[[str], str] | None = field(default=None, init=False)
     guarded: bool = field(default=False, init=False)
     subscription: Subscribed | None = field(default=None, init=False)
+    heard: Callable[[bytes], bytes] | None = field(default=None, init=False)
 
     @property
     def modern(self) -> bool:
@@ -156,6 +164,19 @@ class Stage(Protocol):
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         """The final response as it came, to the response as it shall leave."""
+
+
+class CallerGate(Gate, Protocol):
+    """The gate that decides about callers, and about what they hear."""
+
+    def rights_of(self, caller: Caller) -> object:
+        """A value that is equal for callers with the same rights."""
+
+    def heard(self, caller: Caller, data: bytes) -> bytes:
+        """The part of a message on a GET stream that may leave."""
+
+    def aside(self, caller: Caller, data: bytes) -> bytes:
+        """The part of a message beside the answer to a call that may leave."""
 
 
 class CallGuard(Gate, Stage, Protocol):
@@ -238,8 +259,8 @@ class StageEntry(NamedTuple):
 class StageTable:
     """The stages of one server's requests.
 
-    ``unfold`` and ``guard`` are gates of every ``tools/call``, ``plans`` has the plans around tools. ``refuses``: the
-    guard may keep a tool from being listed or called.
+    ``unfold``, ``access`` and ``guard`` are gates of every ``tools/call``, ``plans`` has the plans around tools.
+    ``refuses``: the guard may keep a tool from being listed or called.
     """
 
     def __init__(
@@ -247,13 +268,15 @@ class StageTable:
         entries: Iterable[StageEntry] = (),
         *,
         unfold: Gate | None = None,
+        access: CallerGate | None = None,
         guard: CallGuard | None = None,
         plans: ToolPlans | None = None,
         refuses: bool = False,
     ) -> None:
         self.guard = guard
-        self.refuses = refuses
-        self.gates = _gates({"unfold": unfold, "guard": guard}, plans)
+        self.access = access
+        self.refuses = refuses or access is not None
+        self.gates = _gates({"unfold": unfold, "access": access, "guard": guard}, plans)
         self._plans = plans
         self._entries = tuple(entries)
         self._methods = {each.method for each in self._entries} | (
@@ -266,15 +289,27 @@ class StageTable:
         self._of_prefix: dict[str, dict[str, Stages]] = {}
         for each in self._entries:
             if each.prefix is not None:
-                self._of_prefix.setdefault(each.method, {})[each.prefix] = _in_order(each.method, [each])
+                row = [other for other in self._entries if _concerns(other, each.method, None)]
+                self._of_prefix.setdefault(each.method, {})[each.prefix] = _in_order(
+                    each.method, [each, *row]
+                )
+        self.requests = frozenset(
+            {"tools/call"} | ({each.method for each in self._entries} if access else set())
+        )
+        """The methods that are refused without an id: nobody judges what has none, and an upstream might do it."""
         reads_calls = any(each.method == "tools/call" for each in self._entries)
         # An upstream has to read a call as it was read here, where that may be refused or changed.
-        self.guards = refuses or unfold is not None or plans is not None or reads_calls
+        self.guards = self.refuses or unfold is not None or plans is not None or reads_calls
         self.empty = not (self._entries or self.gates)
         """Every request is piped."""
 
     def __repr__(self) -> str:
         return f"<StageTable: {len(self._entries)} entries>"
+
+    def put_first(self, methods: Iterable[str], gate: Gate) -> None:
+        """Have a gate judge these requests before all others do. It concerns the upstream, and no tool of it."""
+        self.gates = {**self.gates, **{each: (gate, *self.gates.get(each, ())) for each in methods}}
+        self.guards, self.empty = True, False
 
     @property
     def planned(self) -> bool:
@@ -295,11 +330,11 @@ class StageTable:
         if method not in self._methods:
             return ()
         stages = self._of_name.get((method, name))
+        if stages is None and name is not None and method in self._of_prefix:
+            rows = self._of_prefix[method]
+            stages = next((rows[prefix] for prefix in rows if name.startswith(prefix)), None)
         if stages is None:
             stages = self._of_all.get((method, None), ())
-        if not stages and name is not None and method in self._of_prefix:
-            rows = self._of_prefix[method]
-            stages = next((rows[prefix] for prefix in rows if name.startswith(prefix)), ())
         if self._plans is not None and method == "tools/call" and name is not None:
             return self._plans.of(name, stages)
         return stages

@@ -8,12 +8,17 @@ from adapter.settings.auth import Auth
 from adapter.settings.oauth import oauth_cautions
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem
+from adapter.settings.servers.upstream_auth import auth_cautions
 from adapter.settings.state_consistency import state_cautions
 
 
 def cautions(settings: Settings) -> Iterator[Problem]:
     """A warning for each setting with an effect that is easy to overlook, or without any."""
     yield from state_cautions(settings)
+    for index, server in enumerate(settings.servers):
+        yield from auth_cautions(server.upstream.auth, server.upstream.url, f"servers[{index}].upstream.auth")
+    if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
+        yield from _grant_cautions(settings)
     if settings.core.auth.enabled:
         yield from _short_tokens(settings.core.auth)
         yield from oauth_cautions(settings.core.auth.oauth, settings.core.public_base_url)
@@ -43,6 +48,23 @@ def _common_principal(settings: Settings) -> Iterator[Problem]:
 
 SHORTEST_TOKEN = 16
 """Characters below which a token may be guessed."""
+
+
+def _grant_cautions(settings: Settings) -> Iterator[Problem]:
+    if settings.core.secret is None and settings.state_persistence.type != "memory":
+        sentence = (
+            "is not set: what people authorize is sealed with a key that lies in the same state store, so whoever can "
+            "read the store can act as these people"
+        )
+        yield Problem("core.secret", sentence)
+    if not settings.core.auth.enabled:
+        for index, server in enumerate(settings.servers):
+            if server.upstream.auth.type == "authorization_code":
+                sentence = (
+                    "core.auth is not enabled, so all callers are one principal: what one of them authorizes serves "
+                    "everybody who can reach the adapter"
+                )
+                yield Problem(f"servers[{index}].upstream.auth.type", sentence)
 
 
 def _short_tokens(auth: Auth) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
+from adapter.settings.console_oauth import console_oauth_problems
 from adapter.settings.oauth import oauth_problems
 from adapter.settings.pipeline import ConnectorSettings, PresenterSettings
 from adapter.settings.root import Settings
@@ -11,6 +12,12 @@ from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.settings.servers.upstream_auth import (
+    auth_problems,
+    caller_problems,
+    page_problems,
+    shared_problems,
+)
 from adapter.settings.state_consistency import state_problems
 
 NOTHING_KEPT = (
@@ -168,6 +175,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _mount_clashes(settings)
     for index, server in enumerate(settings.servers):
         yield from _upstream_gaps(server, f"servers[{index}]")
+        yield from _upstream_auth(server, f"servers[{index}].upstream.auth", settings)
         yield from hosted_tools(server, f"servers[{index}]", settings)
         yield from _tools_claimed_twice(server, f"servers[{index}]")
         yield from _arguments_claimed_twice(server, f"servers[{index}]")
@@ -176,7 +184,16 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from state_problems(settings)
+    if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
+        paths = {
+            f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)
+        }
+        paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
+        yield from page_problems(paths, settings.core.public_base_url)
     yield from pipeline_problems(settings)
+    yield from console_oauth_problems(
+        settings.console.oauth, settings.core.auth.oauth, settings.core.public_base_url
+    )
     yield from oauth_problems(settings.core.auth.oauth, settings.core.public_base_url)
 
 
@@ -226,6 +243,23 @@ def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
     if upstream.transport == "stdio" and upstream.command is None:
         yield Problem(f"{path}.upstream.command", "is required for the transport stdio")
     yield from _strange_keys(upstream, f"{path}.upstream")
+
+
+def _upstream_auth(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
+    upstream, core = server.upstream, settings.core
+    passed = (*upstream.client_headers.passthrough, *upstream.client_headers.required)
+    yield from auth_problems(upstream.auth, upstream.transport, upstream.static_headers, passed, path)
+    yield from caller_problems(
+        upstream.auth,
+        path,
+        oauth=core.auth.oauth is not None,
+        auth_enabled=core.auth.enabled,
+        public=core.public_base_url is not None,
+    )
+    if upstream.auth.type == "passthrough" and not core.auth.enabled:
+        yield from shared_problems(
+            {key: getattr(settings.sessions, key) for key in ("upstream", "missing_id", "scope")}
+        )
 
 
 _OF_HTTP = ("url", "insecure_tls", "static_headers", "client_headers", "server_headers")

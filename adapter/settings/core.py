@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
+from adapter.settings.audit import AuditSettings
 from adapter.settings.auth import Auth
 from adapter.settings.replica import ReplicaSettings
 from adapter.settings.section import (
@@ -31,6 +32,8 @@ from adapter.settings.servers.policies import (
     ToolPatterns,
     UpstreamPing,
 )
+
+SHORTEST_SECRET = 32
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -273,6 +276,15 @@ class Core(Section):
         default_factory=list, description="Tools of any server that clients can neither see nor call."
     )
     auth: Auth = Field(default_factory=Auth, description="Tokens that callers must send.")
+    secret: Annotated[SecretStr | None, BlankIsNull] = Field(
+        default=None,
+        description="Secret of this adapter and all its replicas, from which the key follows that seals what people "
+        "have authorized (`docs/grants.md`); at least 32 characters. Null uses a generated one in the state store, "
+        "which protects nothing from those who can read the store.",
+    )
+    audit: AuditSettings = Field(
+        default_factory=AuditSettings, description="Audit log of calls ([policies](policies.md#audit-log))."
+    )
     cors: CorsSettings = Field(
         default_factory=CorsSettings, description="CORS for browser clients of other origins."
     )
@@ -296,6 +308,13 @@ class Core(Section):
     tool_definition_pinning: DefinitionPinning = Field(
         default_factory=DefinitionPinning, description="Reaction to changed tool definitions."
     )
+
+    @field_validator("secret")
+    @classmethod
+    def _cannot_be_guessed(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < SHORTEST_SECRET:
+            raise ValueError(f"must have at least {SHORTEST_SECRET} characters")
+        return value
 
     @field_validator("public_base_url")
     @classmethod

@@ -28,7 +28,15 @@ def masked(settings: Settings) -> dict[str, Any]:
 
 def _mask(tree: Any) -> None:
     for key, value in list(tree.items()) if isinstance(tree, dict) else enumerate(tree):
-        if value and key in ("token", "sha256", "signing_secret", "password", "connection_string"):
+        if value and key in (
+            "token",
+            "sha256",
+            "secret",
+            "signing_secret",
+            "client_secret",
+            "password",
+            "connection_string",
+        ):
             tree[key] = MASK
         elif key in _SECRET_MAPPINGS and isinstance(value, dict):
             tree[key] = dict.fromkeys(value, MASK)

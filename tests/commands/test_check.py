@@ -144,3 +144,58 @@ def test_connect_refuses_credentials_in_a_url(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert "upstream.url of a: The upstream URL contains credentials" in done.stderr
         assert "s3cret" not in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("content", [None, "no key"])
+def test_private_key_that_cannot_be_used_is_refused(tmp_path: Path, content: str | None) -> None:
+    """Its file is looked at where it is named: beside the settings file. What is in it is not shown."""
+    auth = "{type: client_credentials, token_endpoint: https://l.example/t, client_id: a, private_key_file: k.pem}"
+    if content is not None:
+        (tmp_path / "k.pem").write_text(content)
+    done = checked(
+        tmp_path, f"servers: [{{id: a, upstream: {{url: 'https://u.example/mcp', auth: {auth}}}}}]\n"
+    )
+    why = "No such file or directory" if content is None else "the file holds no private key in PEM"
+    assert done.returncode == 2
+    assert f"servers[0].upstream.auth.private_key_file: k.pem cannot be used: {why}" in done.stderr
+    assert "no key" not in done.stderr.replace(why, "")
+
+
+def test_passthrough_is_warned_of(tmp_path: Path) -> None:
+    """The settings are fine, and whoever reads the output knows what they mean."""
+    done = checked(
+        tmp_path, "servers: [{id: a, upstream: {url: 'https://u.example/mcp', auth: {type: passthrough}}}]\n"
+    )
+    assert done.returncode == 0
+    assert "warning: servers[0].upstream.auth.type: passthrough sends the Authorization header" in done.stderr
+
+
+def test_the_audit_log_is_shown(tmp_path: Path) -> None:
+    """Its place, and the treatment of calls without a record; nothing is written by a check."""
+    text = servers(a="http://u:1/mcp") + "core: {audit: {file: audit.log}}\n"
+    line, _ = checked(tmp_path, text).stdout.splitlines()
+    assert line == f"audit log: {tmp_path / 'audit.log'}; calls that cannot be recorded: refuse"
+    assert not (tmp_path / "audit.log").exists()
+
+
+def test_access_rules_are_shown(tmp_path: Path) -> None:
+    """Each in a line; a name that nobody has and a pattern that fits no tool are warned of."""
+    define = [{"name": "read", "use": "db", "statement": "SELECT 1"}]
+    rules = [
+        {"principals": ["anonymous", "alcie"], "tools": ["read", "wirte_*"], "deny": ["x"]},
+        {"claims": {"groups": ["ops"]}, "prompts": ["*"]},
+    ]
+    server = {"id": "a", "upstream": {"transport": "hosted"}, "tools": {"define": define}, "access": rules}
+    connectors = [{"name": "db", "connector": "sqlite", "connection_string": ":memory:"}]
+    text = yaml.safe_dump({"servers": [server], "connectors": connectors})
+    done = checked(tmp_path, text)
+    assert done.stdout.splitlines()[:2] == [
+        "a: access of principals anonymous, alcie: tools read, wirte_*; deny x",
+        "a: access of claims groups=['ops']: prompts *",
+    ]
+    assert done.stdout.splitlines()[-1] == "config.yaml is fine: 1 server, 3 warnings."
+    assert "servers[0].access[0].principals: alcie is the name of no caller" in done.stderr
+    assert "servers[0].access[0].tools: wirte_* fits none of the tools" in done.stderr
+    assert "servers[0].access[1]: is for nobody: only OAuth tokens have scopes and claims" in done.stderr
+    report = json.loads(checked(tmp_path, text, "--json").stdout)
+    assert (len(report["servers"][0]["access"]), len(report["warnings"])) == (2, 3)

@@ -89,12 +89,27 @@ def test_names_come_before_beginnings() -> None:
     assert stages(table, "resources/read", uri="up://a") == ""
 
 
+def test_a_stage_of_all_names_stands_around_those_of_some() -> None:
+    """Also around a stage for the names that begin alike, which is found before it otherwise."""
+    table = StageTable(
+        [
+            StageEntry("resources/read", "artifacts", Named("document"), "doc://a"),
+            StageEntry("resources/read", "artifacts", Named("any"), prefix="doc://"),
+            StageEntry("resources/read", "access", Named("access")),
+        ]
+    )
+    assert stages(table, "resources/read", uri="doc://a") == "access document"
+    assert stages(table, "resources/read", uri="doc://b") == "access any"
+    assert stages(table, "resources/read", uri="up://a") == "access"
+    assert stages(table, "resources/read") == "access"
+
+
 def test_gates_stand_in_the_order_of_their_slots() -> None:
     """Code mode puts the call in its place, then the guard judges it; what was given up is the plans' to hear of."""
     unfold, plans = Opening(), Plans()
     table = StageTable(unfold=unfold, plans=plans)
     assert table.gates == {"tools/call": (unfold,), "notifications/cancelled": (plans,)}
-    assert TOOL_CALL[:3] == ("unfold", "guard", "plan")
+    assert TOOL_CALL[:4] == ("unfold", "access", "guard", "plan")
     assert table.guards and not table.empty
 
 
@@ -108,6 +123,8 @@ def test_a_slot_that_a_method_does_not_have_is_refused() -> None:
     """A feature that is put in the wrong place is found when the adapter is built."""
     with pytest.raises(KeyError, match="guard"):
         StageTable([StageEntry("resources/list", "guard", Named("guard"))])
-    with pytest.raises(KeyError, match="prompts/list"):
+    with pytest.raises(KeyError, match="own"):
         StageTable([StageEntry("prompts/list", "own", Named("own"))])
-    assert "prompts/list" not in ORDER
+    with pytest.raises(KeyError, match="logging/setLevel"):
+        StageTable([StageEntry("logging/setLevel", "own", Named("own"))])
+    assert "logging/setLevel" not in ORDER

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console import pins as console_pins
 from adapter.edge.console.status import Belongings, ServerStatus, Viewer, Viewers
@@ -23,8 +23,13 @@ from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, U
 from adapter.relay.http_api.callers import ToolRefused
 from adapter.relay.http_api.recent_exchanges import News, Recent
 from adapter.relay.tools.pins import PinStatus
+from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump, parse
+
+if TYPE_CHECKING:
+    # Few adapters have any.
+    from adapter.edge.console.grants import ConsoleGrants
 
 Look = Callable[[Request, str], Awaitable[object]]
 """Have the adapter list the tools of a server (id) for who makes this request. May raise AdapterError, ToolRefused."""
@@ -38,7 +43,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleFacts:
-    """``path``, ``title``, ``allow_execute``, ``operators`` and ``max_body`` (bytes) are those of ``console``.
+    """``path``, ``title``, ``allow_execute``, ``operators`` and ``max_body`` (bytes) are those of ``console``, and
+    ``roles`` are for people who sign in.
 
     ``configuration`` is the effective one as YAML, without secrets and without paths of the store.
     """
@@ -50,12 +56,14 @@ class ConsoleFacts:
     max_body: int
     version: str
     configuration: str
+    roles: RoleTerms | None = None
 
 
 class ConsoleData:
     """Serves the routes. A server's tools are shown as its clients saw them last.
 
-    ``look`` reads them again before an operator's decision about them counts.
+    ``look`` reads them again before an operator's decision about them counts. ``grants`` is None where nobody gives
+    any.
     """
 
     def __init__(
@@ -66,9 +74,11 @@ class ConsoleData:
         belongings: Belongings,
         recent: Recent,
         look: Look,
+        grants: ConsoleGrants | None = None,
     ) -> None:
+        self._grants = grants
         self._facts = facts
-        self._viewers = Viewers(guard, facts.operators)
+        self._viewers = Viewers(guard, facts.operators, facts.roles)
         self._servers = servers
         self._known = frozenset(server.id for server in servers.health.servers)
         self._belongings = belongings
@@ -110,6 +120,8 @@ class ConsoleData:
                 return [exchange.shown() for exchange in self._recent.last(viewer.whose)]
             case "config":
                 return {"yaml": self._facts.configuration}
+            case "grants" if self._grants is not None:
+                return await self._grants.told(viewer)
             case _:
                 raise NotFound()
 
@@ -121,6 +133,7 @@ class ConsoleData:
             "allow_execute": self._facts.allow_execute,
             "version": self._facts.version,
             "auth": viewer.authenticated,
+            **({} if self._grants is None else {"grants": True}),
         }
 
     # --- pins -------------------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ SCHEMAS: dict[str, Schema] = {
             "allow_execute": YES,
             "version": TEXT,
             "auth": YES,
-        }
+        },
+        {"grants": YES},
     ),
     "ServerStatus": object_of(
         {

@@ -14,7 +14,7 @@ from adapter.errors import CredentialRefused, FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import DOWNLOADS, Credentials
-from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.file_records import FileKind, FileRecord, RecordFile
 from adapter.rules.files.filenames import content_disposition
 from adapter.wire.http_ranges import Unsatisfiable, if_range_allows, not_modified, read_range
 
@@ -26,7 +26,10 @@ _SIGNED = frozenset({"exp", "sig"})
 
 
 class DownloadRoute:
-    """Sends files of ``servers`` (ids), always as attachments: what a tool wrote never runs as a page of ours."""
+    """Sends files of ``servers`` (ids), always as attachments: what a tool wrote never runs as a page of ours.
+
+    ``record`` is called for each file before the first of its bytes leaves; None where no record is kept.
+    """
 
     def __init__(
         self, registry: FileRegistry, credentials: Credentials, claims: Claims, servers: Collection[str]
@@ -35,6 +38,7 @@ class DownloadRoute:
         self._credentials = credentials
         self._claims = claims
         self._servers = frozenset(servers)
+        self.record: RecordFile | None = None
 
     def artifacts(self) -> Branch:
         """``/artifacts/{server_id}/{scope}/{artifact_id}/{filename}``, where ``core.allow_artifacts_download``."""
@@ -119,6 +123,8 @@ class DownloadRoute:
     ) -> None:
         first, length = asked or (0, record.content.size)
         with contextlib.closing(await self._registry.read(record)) as opened:
+            if self.record is not None and request.method != "HEAD":
+                await self.record(record)
             request.reply.begin(206 if asked else 200, fields, length)
             if request.method != "HEAD":
                 await _send_bytes(request.reply, opened, first, length)

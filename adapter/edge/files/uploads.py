@@ -28,7 +28,7 @@ from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadBatch
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileRecord
+from adapter.rules.files.file_records import FileRecord, RecordFile
 from adapter.wire.signed_urls import UploadCredential, upload_handle
 
 T = TypeVar("T")
@@ -59,7 +59,10 @@ class UploadLimits:
 
 
 class UploadRoute:
-    """Takes uploads for ``servers`` (ids). ``scheme`` is what their handles begin with."""
+    """Takes uploads for ``servers`` (ids). ``scheme`` is what their handles begin with.
+
+    ``record`` is called for each file before its sender is answered; None where no record is kept.
+    """
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class UploadRoute:
         self._servers = frozenset(servers)
         self._limits = limits
         self._scheme = scheme
+        self.record: RecordFile | None = None
         _keep_freed_memory()
 
     def branch(self, upload_path: str) -> Branch:
@@ -98,6 +102,9 @@ class UploadRoute:
             records = await batch.keep(form.digests, spend)
         finally:
             await batch.discard()
+        if self.record is not None:
+            for each in records:
+                await self.record(each)
         fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *extra]
         request.reply.send(200, fields, orjson.dumps(self._answer(server, scope, records)))
 

@@ -23,6 +23,7 @@ from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, 
 from adapter.errors import (
     AdapterError,
     AdapterStopping,
+    GrantRequired,
     InternalError,
     MethodNotAllowed,
     Unauthorized,
@@ -41,7 +42,9 @@ from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import LEGACY, MODERN, Era
 
 if TYPE_CHECKING:
+    # Late: few servers ask people for grants.
     from adapter.pipeline.tracing import Tracing
+    from adapter.relay.call.grants import GrantAnswers
 
 LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
@@ -99,7 +102,7 @@ class InboundRequest:
 @dataclass(slots=True)
 class Endpoint:
     """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``; with ``tracing`` every tool call
-    is a span."""
+    is a span. ``grants`` answers callers who have to authorize the adapter at an upstream first."""
 
     relay: Relay
     guard: Guard
@@ -108,6 +111,7 @@ class Endpoint:
     bases: Bases
     legacy_statuses: bool = False
     tracing: Tracing | None = None
+    grants: GrantAnswers | None = None
     stopping: bool = field(default=False, init=False)
     """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
 
@@ -129,6 +133,9 @@ class Endpoint:
                     await self._send_until_expiry(request.reply, answer, answer.body, fields, visit)
                 else:
                     await send_pieces(request.reply, answer, answer.body, fields)
+        except GrantRequired as error:
+            visit.outcome = error.code
+            await self._ask_for_grant(request.reply, ask, error, visit, extra)
         except AdapterError as error:
             visit.outcome = error.code
             server.counters.failures += 1
@@ -172,6 +179,30 @@ class Endpoint:
             send_failure(reply, error, visit.asker, extra, legacy_statuses=self.legacy_statuses)
         else:
             reply.abort()
+
+    async def _ask_for_grant(
+        self,
+        reply: Reply,
+        ask: ClientRequest,
+        error: GrantRequired,
+        visit: InboundRequest,
+        extra: list[tuple[str, str]],
+    ) -> None:
+        """Give the caller the link, in the form that its client can take."""
+        try:
+            if self.grants is None or reply.status is not None:
+                raise error
+            answer = await self.grants.answer(ask, error)
+            fields = _fields_of(answer, extra)
+            if isinstance(answer.body, bytes):
+                reply.send(answer.status, fields, answer.body)
+                return
+            try:
+                await send_pieces(reply, answer, answer.body, fields)
+            finally:
+                await answer.close()
+        except AdapterError as failed:
+            self._fail(reply, failed, visit, extra)
 
     async def _cut(
         self, reply: Reply, answer: ClientResponse | None, visit: InboundRequest, extra: list[tuple[str, str]]

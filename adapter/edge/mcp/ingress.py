@@ -14,6 +14,7 @@ from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.server import Server
 from adapter.rules.access.headers import SharedFields, missing, to_upstream
+from adapter.rules.access.parties import party_of
 from adapter.rules.access.principals import Caller, Identity
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import LEGACY, Era, check_mirrors, classify
@@ -176,16 +177,18 @@ def ask_of(request: Request, server: Server, era: Era, identity: Identity, bases
     known: tuple[Sender, list[tuple[str, str]]] | None = headers.derived.get(key)
     if known is None:
         fields = headers.lower
+        caller = Caller(
+            identity.principal, "mcp", fields, identity.withheld, identity.scopes, identity.claims
+        )
         sender = Sender(
             era=era,
             principal=identity.principal,
             session_id=fields.get("mcp-session-id") if era is LEGACY else None,
             version=fields.get(_VERSION_FIELD),
             last_event_id=fields.get("last-event-id"),
-            caller=Caller(
-                identity.principal, "mcp", fields, identity.withheld, identity.scopes, identity.claims
-            ),
+            caller=caller,
             base=bases.of(request) if request.method == "POST" and not server.stages.empty else "",
+            party=party_of(caller) if server.apart else "",
         )
         # The session id is none of the fields that travel, so they are those of every session.
         if (forwarded := headers.shared.get(key)) is None:

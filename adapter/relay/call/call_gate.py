@@ -51,7 +51,10 @@ async def fetch(
         response = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return response if await is_response(response, request_id) else None
     upstream_session = session.upstream.id if session else None
-    resume = Resumption(ask.server, own.headers, upstream_session, ask.sender.version, ask.query).after
+    sender = ask.sender
+    resume = Resumption(
+        ask.server, own.headers, upstream_session, sender.version, ask.query, sender.caller
+    ).after
     answer = await read_answer(reply, request_id, read_timeout, resume, limit, keeps_raw=False)
     return answer.response
 
@@ -80,7 +83,7 @@ def _headers(ask: ClientRequest, method: str, params: dict[str, Any]) -> list[tu
 
 @dataclass(slots=True)
 class CallGate:
-    """``scope_of`` tells whose files and pins a request may touch, by its session and its principal."""
+    """``scope_of`` tells whose files and pins a request may touch, by its session and its party."""
 
     upstream_sessions: UpstreamSessions
     scope_of: Callable[[Session | None, str], Scope]
@@ -92,7 +95,7 @@ class CallGate:
             CallOrigin(
                 ask.server.id, sender.era, session.key if session else None, sender.caller, sender.base
             ),
-            self.scope_of(session, sender.principal),
+            self.scope_of(session, sender.party or sender.principal),
             envelope,
             envelope.body,
             ask.headers,
@@ -107,7 +110,10 @@ class CallGate:
         Returns the envelope of the call that goes on, which a gate may have put in the place of this one. Raises
         AdapterError.
         """
-        scope, guard = self.scope_of(session, ask.sender.principal), ask.server.stages.guard
+        scope, guard = (
+            self.scope_of(session, ask.sender.party or ask.sender.principal),
+            ask.server.stages.guard,
+        )
         for gate in gates:
             if gate is guard:
                 ask.scope = scope
@@ -132,7 +138,7 @@ class CallGate:
     async def _judge_again(self, ask: ClientRequest, session: Session) -> None:
         guard = ask.server.stages.guard
         assert guard is not None, "there was one when the call came"
-        scope = ask.scope = self.scope_of(session, ask.sender.principal)
+        scope = ask.scope = self.scope_of(session, ask.sender.party or ask.sender.principal)
         for envelope in ask.judged:
             if not guard.skips(scope.id, envelope.name):
                 await guard.admit(self.call(ask, session, envelope))

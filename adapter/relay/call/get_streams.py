@@ -26,6 +26,7 @@ from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, StageTable
+from adapter.rules.access.principals import Caller
 from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import parse
@@ -133,7 +134,7 @@ class GetStreams:
         if stream and needed:
             require_plain(reply)
         if stream and session is not None and needed:
-            rewrite = partial(self._heard, session, stages)
+            rewrite = partial(self._heard, session, stages, ask.sender.caller)
         if reply.whole is not None and rewrite is None:
             if observe is not None:
                 observe(reply.whole)
@@ -148,18 +149,20 @@ class GetStreams:
                 reply.status, headers, piped.body(), release=release, last_words=piped.last_words
             )
         pieces = listening(reply, rewrite, ask.server.rules.answer_limit, observe)
-        scope = self.call_gate.scope_of(session, ask.sender.principal)
+        scope = self.call_gate.scope_of(session, ask.sender.party or ask.sender.principal)
         inbox = self.notifications.open(scope, session.key, resumed=ask.sender.last_event_id is not None)
         release = both(release, partial(self.notifications.close, scope, session.key, inbox))
         return ClientResponse(
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 
-    async def _heard(self, session: Session, stages: StageTable, data: bytes) -> bytes:
+    async def _heard(self, session: Session, stages: StageTable, caller: Caller, data: bytes) -> bytes:
         """The data of an event as it may leave."""
         claimed = await self.deferred.claim(session, data)
         if claimed is not None:
             return claimed
+        if stages.access is not None and not (data := stages.access.heard(caller, data)):
+            return data
         if stages.planned:
             data = session.guarded.withheld(data)
         return without_lists(data) if stages.refuses else data

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from functools import partial
 
-from adapter.errors import UpstreamSilent
-from adapter.relay.background import BackgroundTasks
+from adapter.errors import MessageTooLong, UpstreamSilent
+from adapter.relay.background import BackgroundTasks, breathe, slices
 from adapter.relay.call.answer_stream import AnswerStream, StreamTerms
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.resumption import ExchangeRecovery
-from adapter.relay.exchange import ClientRequest, ClientResponse, silence_of
+from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, silence_of
 from adapter.relay.flow import piped
-from adapter.relay.replies import is_encoded, media_type
+from adapter.relay.replies import is_encoded, media_type, require_plain, too_large
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+from adapter.rules.access.headers import of_changed_body
 from adapter.upstream.port import Headers, UpstreamReply, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
+from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 HELD_JSON = 64 << 10
 """Bytes of a JSON answer that are held until it is whole, so that one which breaks off can still be replaced."""
@@ -35,12 +39,17 @@ class PassThrough:
     ) -> ClientResponse:
         """Answer one request, or a batch of them. Raises AdapterError."""
         read_timeout = silence_of(ask, requests)
+        access = ask.server.stages.access
+        if access is not None:
+            ask.headers = asking_plain(ask.headers)
         try:
             reply = await self.upstream_sessions.send(ask, session, ask.body, read_timeout)
             if ask.sent is not None and not reply.needs_request:
                 ask.let_go()
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
+                if access is not None:
+                    require_plain(reply)
                 if is_encoded(reply):
                     if reply.whole is not None:
                         return ClientResponse(reply.status, headers, reply.whole)
@@ -51,6 +60,13 @@ class PassThrough:
                 recovery = self._recovery(ask, session, requests)
                 terms = StreamTerms(read_timeout, ask.sender.era is Era.LEGACY, ask.server.listener())
                 stream = AnswerStream(reply, list(requests), recovery, terms)
+                if access is not None:
+                    aside = partial(access.aside, ask.sender.caller)
+                    pieces = reduced(stream.pieces(), aside, ask.server.rules.answer_limit)
+                    headers = of_changed_body(headers)
+                    return ClientResponse(
+                        reply.status, headers, pieces, release=reply.abort, last_words=stream.last_words
+                    )
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return ClientResponse(reply.status, headers, reply.whole)
                 return ClientResponse(
@@ -67,6 +83,34 @@ class PassThrough:
         self, ask: ClientRequest, session: Session | None, requests: list[Envelope]
     ) -> ExchangeRecovery:
         return ExchangeRecovery(ask, session, requests, self.deferred, self.background)
+
+
+async def reduced(
+    pieces: AsyncGenerator[bytes, None], aside: Callable[[bytes], bytes], limit: int
+) -> AsyncGenerator[bytes, None]:
+    """An event stream, each event's data passing through ``aside``. Raises AnswerTooLarge for an event above ``limit``
+    bytes.
+    """
+    reader = SseReader(limit)
+    try:
+        async for piece in pieces:
+            for part in slices(piece):
+                events = reader.feed(part)
+                leaving = [_reduced(event, aside) for event in events]
+                if leaving:
+                    yield b"".join(leaving)
+                await breathe(len(events))
+        if reader.rest:
+            yield reader.rest
+    except MessageTooLong:
+        raise too_large(limit) from None
+    finally:
+        await pieces.aclose()
+
+
+def _reduced(event: SseEvent, aside: Callable[[bytes], bytes]) -> bytes:
+    left = aside(event.data) if event.data else event.data
+    return event.raw if left is None or left is event.data else replace_data(event, left)
 
 
 async def piped_answer(reply: UpstreamReply, headers: Headers, read_timeout: float | None) -> ClientResponse:

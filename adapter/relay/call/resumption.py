@@ -46,7 +46,10 @@ class ExchangeRecovery:
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
         ask = self._ask
         upstream_session = self._session.upstream.id if self._session else None
-        resumption = Resumption(ask.server, ask.headers, upstream_session, ask.sender.version, ask.query)
+        sender = ask.sender
+        resumption = Resumption(
+            ask.server, ask.headers, upstream_session, sender.version, ask.query, sender.caller
+        )
         return await resumption.after(last_event_id, None)
 
     async def polled(self) -> None:
@@ -73,7 +76,8 @@ class ExchangeRecovery:
                 + request.id_bytes
                 + b',"reason":"The adapter waited too long for an answer."}}'
             )
-            notification = UpstreamRequest("POST", headers, body, query=self._ask.query, repeatable=always)
+            caller, query = self._ask.sender.caller, self._ask.query
+            notification = UpstreamRequest("POST", headers, body, caller, query, always)
             self._background.run(self._send_quietly(notification))
 
     async def _send_quietly(self, request: UpstreamRequest) -> None:

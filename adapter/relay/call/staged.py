@@ -85,7 +85,11 @@ class StagedExchange:
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
-                edits = StreamEdits(partial(_finished, stages, call), _aside(call))
+                aside = _aside(call)
+                if ask.server.stages.access is not None:
+                    visible = partial(ask.server.stages.access.aside, ask.sender.caller)
+                    aside = visible if aside is None else partial(_both, visible, aside)
+                edits = StreamEdits(partial(_finished, stages, call), aside)
                 terms = StreamTerms(
                     read_timeout,
                     ask.sender.era is Era.LEGACY,
@@ -211,8 +215,17 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
 def _aside(call: Call) -> Callable[[bytes], bytes] | None:
     """The function that messages on the way of the response pass through; None where they pass as they come."""
     if call.subscription is not None:
-        return call.subscription.heard
-    return partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
+        seen: Callable[[bytes], bytes] | None = call.subscription.heard
+    else:
+        seen = partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
+    if call.heard is None or seen is None:
+        return call.heard or seen
+    return partial(_both, call.heard, seen)
+
+
+def _both(first: Callable[[bytes], bytes], second: Callable[[bytes], bytes], data: bytes) -> bytes:
+    left = first(data)
+    return second(left) if left else left
 
 
 def _refusal(call: Call, body: bytes) -> bytes:

@@ -11,6 +11,7 @@ from adapter.relay.exchange import POST_FIELDS, ClientRequest, Sender, forwardab
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import ACCEPT, MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
+from adapter.rules.access.parties import party_of
 from adapter.rules.access.principals import ANONYMOUS, Caller
 from adapter.wire.envelope import dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
@@ -95,7 +96,8 @@ class Asks:
         if version is not None:
             headers.append(("MCP-Protocol-Version", version))
         session_id = self.session_id if era is Era.LEGACY else None
-        sender = Sender(era, who.principal, session_id, version, last_id, who.caller, who.base)
+        party = party_of(who.caller) if self.server.apart else ""
+        sender = Sender(era, who.principal, session_id, version, last_id, who.caller, who.base, party)
         return ClientRequest(self.server, method, sender, headers)
 
     def _passed(self, who: Who) -> list[tuple[str, str]]:

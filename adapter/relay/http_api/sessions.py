@@ -16,6 +16,7 @@ from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
+from adapter.rules.access.parties import party_of
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
 from adapter.wire.envelope import dump
 from adapter.wire.eras import Era
@@ -38,11 +39,15 @@ T = TypeVar("T")
 class _Key(NamedTuple):
     principal: str
     tab: str | None
+    party: str
 
 
 @dataclass(slots=True)
 class _CallerSession:
-    """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it."""
+    """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it.
+
+    ``rights`` are those with which the tools were listed: tokens of one principal may have different scopes.
+    """
 
     conversation: Conversation
     used: float
@@ -51,6 +56,7 @@ class _CallerSession:
     tools: Sequence[dict[str, Any]] = ()
     places: Mapping[str, int] = field(default_factory=dict)
     listed: float = float("-inf")
+    rights: object = None
 
     def known(self, name: str) -> dict[str, Any] | None:
         """The tool of that name on the list that was read last."""
@@ -101,16 +107,24 @@ class HttpSessions:
             found = await _all(session.conversation, who, "tools/list")
             session.tools, session.places = found, await in_turns(_places(found))
             session.listed = self._clock()
+            access = self._server.stages.access
+            session.rights = None if access is None else access.rights_of(who.caller)
             return found
 
         return await self._using(who, listing)
 
     async def tool(self, who: Who, name: str) -> dict[str, Any] | None:
         """The definition of one tool, None if this caller sees none of that name. Raises as ``tools``."""
-        session = self._sessions.get(_Key(who.principal, who.tab))
-        if session is None or self._clock() - session.listed >= KNOWN_FOR or name not in session.places:
+        session = self._sessions.get(self._key_of(who))
+        access = self._server.stages.access
+        if (
+            session is None
+            or self._clock() - session.listed >= KNOWN_FOR
+            or name not in session.places
+            or (access is not None and session.rights != access.rights_of(who.caller))
+        ):
             await self.tools(who)
-            session = self._sessions.get(_Key(who.principal, who.tab))
+            session = self._sessions.get(self._key_of(who))
         return session.known(name) if session is not None else None
 
     async def call(
@@ -148,7 +162,7 @@ class HttpSessions:
 
     def key_of(self, who: Who) -> str | None:
         """The key of the adapter session that this caller has open; None without one, and in the modern era."""
-        session = self._sessions.get(_Key(who.principal, who.tab))
+        session = self._sessions.get(self._key_of(who))
         return None if session is None else session.conversation.session_key
 
     # --- holding ----------------------------------------------------------------------------------------------
@@ -161,7 +175,7 @@ class HttpSessions:
             return await self._in_session(who, act)
 
     async def _in_session(self, who: Who, act: Callable[[_CallerSession], Awaitable[T]]) -> T:
-        key = _Key(who.principal, who.tab)
+        key = self._key_of(who)
         session = self._take(key)
         session.busy += 1
         try:
@@ -184,6 +198,9 @@ class HttpSessions:
                 self._forget(key, session)
             if not session.busy and self._sessions.get(key) is not session:
                 self._background.run(session.conversation.close(key.principal))
+
+    def _key_of(self, who: Who) -> _Key:
+        return _Key(who.principal, who.tab, party_of(who.caller) if self._server.apart else who.principal)
 
     async def _open(self, session: _CallerSession, who: Who) -> None:
         """Of all who come at once, one opens it."""

@@ -177,12 +177,13 @@ class HealthMonitor:
 
     def _succeeded(self, began: float, now: float) -> None:
         pulse, own_session = self.pulse, self._probe.own_session
-        if own_session.refusal is not None and pulse.refusal is None:
+        # Callers who bring credentials of their own are those who may be refused; the probe has none.
+        if own_session.refusal is not None and pulse.refusal is None and not self.server.apart:
             self._log.warning(
                 "the upstream refuses the adapter's own credentials",
                 server=self.server.id,
                 answer=own_session.refusal,
-                setting="servers[].upstream.static_headers",
+                setting="servers[].upstream.static_headers, servers[].upstream.auth",
             )
         pulse.reached, pulse.error, pulse.era, pulse.refusal = (
             True,

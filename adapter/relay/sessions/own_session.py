@@ -19,6 +19,7 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.replies import decoded, discard, media_type, read_answer, read_body
 from adapter.relay.server import Server
+from adapter.rules.access.principals import NOBODY, Caller
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.text.unicode import shown
 from adapter.upstream.port import Purpose, Upstream, UpstreamReply, UpstreamRequest, always, header, never
@@ -108,7 +109,7 @@ async def close_session(
         fields.append(("MCP-Protocol-Version", session.protocol_version))
     if session.id is not None:
         fields.append(("Mcp-Session-Id", session.id))
-    request = UpstreamRequest("DELETE", fields, query=opened.query, repeatable=always)
+    request = UpstreamRequest("DELETE", fields, b"", opened.caller, opened.query, always)
     reply = await upstream.send(request, read_timeout)
     await discard(reply, read_timeout)
     return reply.status
@@ -124,12 +125,14 @@ class Resumption:
         upstream_session: str | None,
         version: str | None,
         query: str = "",
+        caller: Caller = NOBODY,
     ) -> None:
         self._server = server
         self._headers = headers
         self._upstream_session = upstream_session
         self._version = version
         self._query = query
+        self._caller = caller
 
     async def after(self, last_event_id: bytes, retry: int | None) -> UpstreamReply | None:
         """The stream after ``last_event_id``, asked for when ``retry`` milliseconds have passed; None if refused."""
@@ -143,7 +146,7 @@ class Resumption:
         headers.append(("Last-Event-ID", last_event_id.decode("latin-1")))
         try:
             reply = await self._server.upstream.send(
-                UpstreamRequest("GET", headers, query=self._query, repeatable=always),
+                UpstreamRequest("GET", headers, b"", self._caller, self._query, always),
                 self._server.timeouts.request,
             )
         except AdapterError:

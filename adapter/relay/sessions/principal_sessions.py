@@ -66,7 +66,7 @@ class PrincipalSessions:
         server = ask.server
         if server.issues_ids is None and not self._serves:
             await self._find_out(server)
-        key = _key(server.id, ask.sender.principal)
+        key = _key(server.id, ask.sender.party or ask.sender.principal)
         if server.issues_ids is False:
             return self._stateless.get(key) or self._keep_stateless(key, server.id, ask.sender.principal)
         if not self._serves:

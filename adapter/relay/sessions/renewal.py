@@ -143,7 +143,7 @@ class LateSessions:
 async def abandon(ask: ClientRequest, upstream: UpstreamSession) -> None:
     """Close an upstream session that no client's session maps to, if the upstream answers soon."""
     if upstream.id is not None:
-        opened = UpstreamRequest("POST", ask.headers, query=ask.query)
+        opened = UpstreamRequest("POST", ask.headers, b"", ask.sender.caller, ask.query)
         with contextlib.suppress(AdapterError):
             await close_session(ask.server.upstream, opened, upstream, ABANDON_SILENCE)
 
@@ -286,7 +286,7 @@ class Renewal:
         initialize = read_envelope(record.handshake.initialize)
         assert isinstance(initialize, Envelope)
         version = record.upstream.protocol_version
-        resume = Resumption(ask.server, common, upstream_session, version, ask.query).after
+        resume = Resumption(ask.server, common, upstream_session, version, ask.query, ask.sender.caller).after
         answer = await read_answer(reply, initialize.id, read_timeout, resume, ask.server.rules.answer_limit)
         upstream = opened(upstream_session, answer.response, record.upstream.generation + 1)
         if upstream is None:
@@ -298,7 +298,7 @@ class Renewal:
             headers.append(("Mcp-Session-Id", upstream_session))
         body = record.handshake.initialized or INITIALIZED
         reply = await ask.server.upstream.send(
-            UpstreamRequest("POST", headers, body, query=ask.query, repeatable=always), read_timeout
+            UpstreamRequest("POST", headers, body, ask.sender.caller, ask.query, always), read_timeout
         )
         await discard(reply, read_timeout)
         event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED

@@ -212,7 +212,7 @@ class SharedSessions:
             await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
         fields = [*forwardable(plain_request.headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
         fields += [("Mcp-Session-Id", session or ""), ("Last-Event-ID", last_event_id.decode("latin-1"))]
-        request = UpstreamRequest("GET", fields, query=plain_request.query, repeatable=always)
+        request = UpstreamRequest("GET", fields, b"", plain_request.caller, plain_request.query, always)
         reply = await self._upstream.send(request, read_timeout)
         if reply.status == 200 and media_type(reply) == "text/event-stream":
             return reply

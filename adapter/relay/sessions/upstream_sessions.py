@@ -15,7 +15,7 @@ from adapter.relay.sessions.renewal import LateSessions, Renewal, abandon
 from adapter.relay.sessions.session_map import Session, SessionPlace, Sessions
 from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import SharedFields, of_changed_body
-from adapter.rules.access.principals import Scope
+from adapter.rules.access.principals import Caller, Scope
 from adapter.rules.access.sessions import (
     Handshake,
     SessionRecord,
@@ -107,12 +107,13 @@ class UpstreamSessions:
         session: Session | SessionRecord,
         headers: list[tuple[str, str]] | None = None,
         query: str = "",
+        caller: Caller | None = None,
         read_timeout: float | None = None,
     ) -> UpstreamReply | None:
         """End the session upstream and return the answer; None: there was nothing to close.
 
-        ``headers`` and ``query`` are those of the client that ends the session, if one does. ``read_timeout`` (seconds)
-        is that of any request by default. Raises what Upstream.send raises.
+        ``headers``, ``query`` and ``caller`` are those of the client that ends the session, if one does.
+        ``read_timeout`` (seconds) is that of any request by default. Raises what Upstream.send raises.
         """
         upstream = session.upstream
         if upstream.id is None:
@@ -120,7 +121,10 @@ class UpstreamSessions:
         fields = headers if headers is not None else [*server.rules.static]
         if header(fields, "mcp-protocol-version") is None:
             fields = [*fields, ("MCP-Protocol-Version", upstream.protocol_version)]
-        request = UpstreamRequest("DELETE", _in_session(fields, upstream.id), query=query, repeatable=always)
+        fields = _in_session(fields, upstream.id)
+        request = UpstreamRequest(
+            "DELETE", fields, b"", caller or Caller(session.principal), query, repeatable=always
+        )
         return await server.upstream.send(request, read_timeout or server.timeouts.request)
 
 
@@ -183,7 +187,9 @@ class SessionOpener:
         if reply.status != 200:
             return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
-        resume = Resumption(ask.server, ask.headers, upstream_session, None, ask.query).after
+        resume = Resumption(
+            ask.server, ask.headers, upstream_session, None, ask.query, ask.sender.caller
+        ).after
         upstream = UpstreamSession(upstream_session, LATEST_LEGACY)
         try:
             if stages and media_type(reply) == "text/event-stream":

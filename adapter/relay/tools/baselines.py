@@ -18,6 +18,7 @@ from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
+from adapter.rules.access.parties import party_of
 from adapter.rules.access.principals import Scope, name_of
 from adapter.rules.tools.catalogue import Catalogue, Pinning
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
@@ -219,7 +220,11 @@ class Baselines:
         A caller over HTTP is pinned by principal, since its sessions are short and would take their pins with them.
         """
         caller = call.origin.caller
-        return self._of_principal(caller.principal) if caller.entrance == "http" else call.scope
+        return (
+            self._of_principal(party_of(caller) if self.cache.apart else caller.principal)
+            if caller.entrance == "http"
+            else call.scope
+        )
 
     # --- remembered drift -------------------------------------------------------------------------------------
 

@@ -88,9 +88,10 @@ class CatalogueCache:
     """The memory of one server's tools. ``fresh_for``: seconds after which they may have changed without notice.
 
     With 0 each call reads them anew, though simultaneous calls share one read. ``now`` is a clock that never goes back.
+    ``apart``: callers have credentials of their own at the server, so no list counts for another scope.
     """
 
-    def __init__(self, fresh_for: float, now: Callable[[], float]) -> None:
+    def __init__(self, fresh_for: float, now: Callable[[], float], *, apart: bool = False) -> None:
         self._fresh_for = fresh_for
         self._now = now
         self._fresh_until = float("-inf")
@@ -105,7 +106,8 @@ class CatalogueCache:
         self._process = secrets.token_hex(4)
         self.epoch = 0
         """The number of times that the tools may have changed: a read of an earlier epoch came too late."""
-        self.varies = False
+        self.apart = apart
+        self.varies = apart
         """Whether scopes are offered different tools, so that a list of one says nothing of another's."""
         self.snapshot: CatalogueSnapshot | None = None
         self._read_in = ""

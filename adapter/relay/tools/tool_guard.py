@@ -2,118 +2,49 @@
 
 An unchanged call costs two look-ups here. If the upstream's tools may have changed since the scope last saw them, the
 list is read again: once for all scopes, and in the scope's own session if that verdict is drift.
-
-``DeferredPins`` writes pins a moment after the call that they are for: most short sessions have ended by then.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from itertools import islice
+from collections.abc import Awaitable, Callable, Set
+from functools import partial
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
-from adapter.relay.background import BackgroundTasks, own_turn
+from adapter.relay.background import BackgroundTasks, in_turns, own_turn
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
+from adapter.relay.tools.deferred_pins import DeferredPins
 from adapter.relay.tools.tool_lists import Page, Pieces, ToolLists, Writing
+from adapter.rules.access.unknown_names import unknown_tool
 from adapter.rules.calls.rounds import says_repeatable
-from adapter.rules.text.unicode import LONGEST_NAME, shown
+from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure, parse
+from adapter.wire.piecewise import Piecewise
 from adapter.wire.spans import MessagePieces
 
 RETRY = 30.0
 """Seconds until tools that could not be read are read again, where no call depends on them."""
 
+_EACH = 256
+
 VARIANTS = 4096
 """Names of calls for which it is remembered whether policy hides them."""
 
-_LONGEST_SHOWN = 100
+Sees = Callable[[Call, str], bool]
+"""Tells whether the caller of a call may see the tool of this name."""
 
 Revoke = Callable[[str, str], Awaitable[None]]
 """End the session of this key, with the reason that its client is told."""
-
-PIN_AFTER = 0.25
-"""Seconds after which scopes are pinned that have not ended."""
-
-MOST_WAITING = 4096
-"""Scopes that wait at once."""
-
-PINNED_AT_ONCE = 16
-"""Scopes that are pinned together, so that one commit has their rows."""
-
-PinScope = Callable[[Call, CatalogueSnapshot], Awaitable[None]]
-"""Pins the scope of a call to what was offered then; handles its own failures."""
-
-
-class DeferredPins:
-    """The scopes that are still to be pinned to the tools that were known at their first call.
-
-    Only where calls wait for no verdict, and where the pin could matter to nobody but this scope's own later requests.
-    A stop of the adapter writes the pins that wait.
-    """
-
-    def __init__(self, pin: PinScope, baselines: Baselines, background: BackgroundTasks) -> None:
-        self._pin = pin
-        self._baselines = baselines
-        self._background = background
-        self._at_work = False
-        self.stopping = False
-        """Whether the adapter stops, which no question to an upstream may delay."""
-        self.waiting: dict[str, tuple[Call, CatalogueSnapshot]] = {}
-        """Calls with what was offered then, by scope id."""
-
-    def __repr__(self) -> str:
-        return f"<DeferredPins: {len(self.waiting)} scopes>"
-
-    def add(self, call: Call) -> bool:
-        """Have the scope of a call be pinned to the tools of now, unless it ends soon. False: it cannot wait."""
-        snapshot = self._baselines.cache.fresh_snapshot()
-        if snapshot is None or len(self.waiting) >= MOST_WAITING:
-            return False
-        if not self._baselines.may_wait(call, snapshot.catalogue):
-            return False
-        self.waiting[call.scope.id] = call.without_request(), snapshot
-        if not self._at_work:
-            self._at_work = True
-            self._background.run(self._settle_soon())
-        return True
-
-    async def settle(self, scope_id: str) -> None:
-        """Pin a scope now, if it waits for that and has not ended."""
-        waiting = self.waiting.pop(scope_id, None)
-        if waiting is not None and not self._baselines.cache.has_ended(scope_id):
-            await self._pin(*waiting)
-
-    def _forget_ended(self) -> None:
-        """Forget the scopes that have ended: most have by now, and none of them needs a task to find that out."""
-        ended = self._baselines.cache.ended
-        for scope_id in [each for each in self.waiting if each in ended]:
-            del self.waiting[scope_id]
-
-    async def _settle_soon(self) -> None:
-        try:
-            await asyncio.sleep(PIN_AFTER)
-        except asyncio.CancelledError:
-            self.stopping = True
-            raise
-        finally:
-            try:
-                self._forget_ended()
-                while self.waiting:
-                    await asyncio.gather(*map(self.settle, [*islice(self.waiting, PINNED_AT_ONCE)]))
-            finally:
-                self._at_work = False
 
 
 class GuardRuntime(NamedTuple):
@@ -127,8 +58,10 @@ class GuardRuntime(NamedTuple):
 class ToolGuard:
     """The guard of one server's tools. ``hidden`` tells of a name whether policy hides it, in any spelling.
 
-    ``by_content``: policy hides tools for their definitions, too. ``definitions`` keeps the definitions that were read,
-    which ``offered`` and ``listed`` need.
+    ``by_content``: whether a tool may be called depends on the list, also without pins. ``definitions`` keeps the
+    definitions that were read, which ``offered`` and ``listed`` need.
+
+    ``sees`` is set where callers may see different tools: then nobody is told of drift of what he may not see.
     """
 
     def __init__(
@@ -159,6 +92,7 @@ class ToolGuard:
         self._viewing: set[str] = set()
         self._deferred = DeferredPins(self._view_quietly, baselines, runtime.background)
         self._retry_at = float("-inf")
+        self.sees: Sees | None = None
 
     def __repr__(self) -> str:
         return f"<ToolGuard of {self._baselines.server!r}: {self._pinning.mode}, {self._judge}>"
@@ -204,7 +138,7 @@ class ToolGuard:
         if name is None:
             raise ToolUnknown("tools/call requires the name of the tool in params.name.")
         if self._refuses(name):
-            raise _unknown(name)
+            raise unknown_tool(name)
         if not self._watches:
             return
         if not self._waits:
@@ -213,12 +147,29 @@ class ToolGuard:
             return
         verdict = await self._judge.verdict(call)
         if verdict.hides(name):
-            raise _unknown(name)
+            raise unknown_tool(name)
         if not verdict.bars(name):
             return
-        if verdict.drift is None:
-            raise _unknown(name)
-        raise await self._refusal(call, verdict.drift)
+        drift = self._drift_for(call, verdict.drift)
+        if drift is None:
+            raise unknown_tool(name)
+        raise await self._refusal(call, drift)
+
+    async def lists(self, call: Call, name: str) -> bool:
+        """Tell whether the upstream lists a tool of exactly this name now, or the adapter itself has it.
+
+        Raises UpstreamBroken if no list can be had, and what the upstream raises.
+        """
+        if name in self._lists.own_names:
+            return True
+        verdict = await self._judge.verdict(call)
+        return name in verdict.now.tools and not verdict.hides(name)
+
+    def _drift_for(self, call: Call, drift: Drift | None) -> Drift | None:
+        """The part of the drift that the caller may be told of, None without any."""
+        if drift is None or self.sees is None:
+            return drift
+        return drift.within(partial(self.sees, call))
 
     def _pin_beside(self, call: Call) -> None:
         """Have the scope of a call be pinned to the tools of now, which are to be read first if nobody knows them."""
@@ -276,9 +227,9 @@ class ToolGuard:
         Raises as ``offered`` does, and CatalogueDrifted if the list of tools would raise it.
         """
         if self._pinning.mode == "block" and not self._pinning.subset:
-            verdict = await self._judge.verdict(call)
-            if verdict.drift is not None:
-                raise await self._refusal(call, verdict.drift)
+            drift = self._drift_for(call, (await self._judge.verdict(call)).drift)
+            if drift is not None:
+                raise await self._refusal(call, drift)
         return await self.offered(call)
 
     async def offered(self, call: Call) -> Offered:
@@ -299,7 +250,10 @@ class ToolGuard:
         if definitions is None:
             raise UpstreamBroken("The upstream server's tools changed while they were read; try again.")
         warns = verdict.drift if self._pinning.mode == "warn" else None
-        return Offered(digest, definitions, verdict.allowed, warns)
+        allowed = verdict.allowed
+        if self.sees is not None:
+            allowed = await in_turns(_seen(allowed, partial(self.sees, call)))
+        return Offered(digest, definitions, allowed, warns)
 
     # --- lists ------------------------------------------------------------------------------------------------
 
@@ -367,11 +321,20 @@ class ToolGuard:
             return page.pieces
         if pinning.mode == "warn" or pinning.subset:
             return await self._lists.judged(page, Writing(call.modern, verdict, warns=pinning.mode == "warn"))
-        raise await self._refusal(call, verdict.drift)
+        drift = self._drift_for(call, verdict.drift)
+        if drift is None:
+            return page.pieces
+        raise await self._refusal(call, drift)
 
 
-def _unknown(name: str) -> ToolUnknown:
-    return ToolUnknown(f"Unknown tool: {shown(name, _LONGEST_SHOWN)}")
+def _seen(names: Set[str], sees: Callable[[str], bool]) -> Piecewise[frozenset[str]]:
+    found: set[str] = set()
+    for place, name in enumerate(names):
+        if sees(name):
+            found.add(name)
+        if place % _EACH == 0:
+            yield None
+    return frozenset(found)
 
 
 def _asks_first_page(call: Call) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -144,3 +145,7 @@ def _packed(text: str) -> str:
 
 def _text(packed: str) -> str:
     return packed.encode("latin-1").decode("utf-8", "surrogatepass")
+
+
+RecordFile = Callable[[FileRecord], Awaitable[None]]
+"""Keeps a record of a file that was taken in, or is about to be sent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -70,6 +70,26 @@ class Drift:
     def is_of_other_keys_only(self) -> bool:
         """Tell whether only members differ that a model is not told of."""
         return not (self.unsettled or self.removed)
+
+    def within(self, sees: Callable[[str], bool]) -> Drift | None:
+        """The drift of the tools with names that ``sees`` allows, None without any.
+
+        Of a rename of which only one name may be seen, a tool was added or removed.
+        """
+        added = [name for name in self.added if sees(name)]
+        removed = [name for name in self.removed if sees(name)]
+        renamed = []
+        for rename in self.renamed:
+            old, new = sees(rename.old), sees(rename.new)
+            if old and new:
+                renamed.append(rename)
+            elif new:
+                added.append(rename.new)
+            elif old:
+                removed.append(rename.old)
+        changed = tuple(change for change in self.changed if sees(change.name))
+        found = Drift(tuple(sorted(added)), tuple(sorted(removed)), tuple(renamed), changed)
+        return found if found.size else None
 
     @property
     def size(self) -> int:

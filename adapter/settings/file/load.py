@@ -148,9 +148,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """The tree with the paths in its servers relative to ``directory``: version control keeps such files next to the
-    settings file.
+    """The tree with the paths in its servers, and that of its audit log, relative to ``directory``: version control
+    keeps such files next to the settings file.
     """
+    core = tree.get("core")
+    audit = core.get("audit") if isinstance(core, dict) else None
+    if isinstance(audit, dict):
+        _place(audit, "file", directory.absolute())
     servers = tree.get("servers")
     for entry in servers if isinstance(servers, list) else ():
         if not isinstance(entry, dict):
@@ -162,6 +166,8 @@ def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
             _place(upstream, "cwd", directory.absolute())
             if "/" in str(upstream.get("command") or ""):
                 _place(upstream, "command", directory.absolute())
+            if isinstance(auth := upstream.get("auth"), dict):
+                _place(auth, "private_key_file", directory)
     return tree
 
 

@@ -20,6 +20,7 @@ from adapter.settings.section import (
     TextList,
     UrlPath,
 )
+from adapter.settings.servers.access import AccessEntries
 from adapter.settings.servers.file_adapters import FileAdapter
 from adapter.settings.servers.hosted_tools import Tools, ToolSettings
 from adapter.settings.servers.policies import (
@@ -31,6 +32,7 @@ from adapter.settings.servers.policies import (
     UpstreamPingOverride,
 )
 from adapter.settings.servers.stages import StageErrors, ToolStages
+from adapter.settings.servers.upstream_auth import UpstreamAuth
 
 Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
 _SPELLINGS = {
@@ -96,6 +98,9 @@ class UpstreamSettings(Section):
         default_factory=dict,
         repr=False,
         description="Headers added to every request to the upstream; their values are secrets.",
+    )
+    auth: UpstreamAuth = Field(
+        default_factory=UpstreamAuth, description="Credentials for the requests to the upstream."
     )
     command: OptionalText = Field(
         default=None,
@@ -196,6 +201,11 @@ class ServerSettings(Section):
         default_factory=StageErrors, description="Form of errors of this server's tools."
     )
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
+    access: AccessEntries = Field(
+        default=None,
+        description="Rules for who may see and use which tools, resources and prompts ([policies](policies.md)); null "
+        "allows everything. With any rule, what none of a caller's rules allows is hidden.",
+    )
     disabled_tools: ToolPatterns = Field(
         default_factory=list,
         description="Tools that clients can neither see nor call: exact names, or expressions that match whole "

@@ -15,6 +15,7 @@ from adapter.errors import (
     BadJson,
     SessionUnknown,
     UpstreamBroken,
+    UpstreamRefused,
     UpstreamSilent,
 )
 from adapter.upstream.http import HttpUpstream
@@ -34,6 +35,7 @@ from adapter.wire.line_messages import LineMessage, messages_of
 from adapter.wire.shared_ids import CANCELLED
 
 _NOT_FOUND = 404
+_UNAUTHORIZED = 401
 
 
 class SseSession:
@@ -148,7 +150,10 @@ class SseSession:
     # --- messages that need no answer -----------------------------------------------------------------------------
 
     async def tell(self, envelope: Envelope, head: LocalHead) -> None:
-        """Send a notification or a response. Raises SessionUnknown, UpstreamSilent and UpstreamBroken."""
+        """Send a notification or a response.
+
+        Raises SessionUnknown, UpstreamSilent, UpstreamRefused for want of credentials, and UpstreamBroken.
+        """
         self._line.headers = head.request.headers
         await self._told(envelope.body, head.request)
 
@@ -165,7 +170,8 @@ class SseSession:
         if refusal.status == _NOT_FOUND:
             self.lost(UpstreamBroken())
             raise SessionUnknown()
-        raise UpstreamBroken(f"The upstream server refused the message with HTTP status {refusal.status}.")
+        refused = UpstreamRefused if refusal.status == _UNAUTHORIZED else UpstreamBroken
+        raise refused(f"The upstream server refused the message with HTTP status {refusal.status}.")
 
     def cancel(self, request: RequestUnderWay) -> None:
         """See ServerLine. The server may not care, so nobody waits for it."""

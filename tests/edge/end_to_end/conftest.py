@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.hostile import StartScene, scene_of
+from tests.oauth.protected import answer
+from tests.oauth.token_serving import ProtectedUpstream, TokenServer, token_server
 
 
 @pytest.fixture
@@ -17,3 +20,22 @@ def hostilities(
 ) -> StartScene:
     """``async with hostilities() as scene``: an adapter under attack, and the checks of what the attack left."""
     return partial(scene_of, upstream, adapter, tmp_path, capsys)
+
+
+@pytest.fixture
+async def up() -> AsyncIterator[ProtectedUpstream]:
+    """An upstream that takes t1 and no other token."""
+    raw = ProtectedUpstream(answer)
+    raw.protect("t1")
+    await raw.start()
+    try:
+        yield raw
+    finally:
+        await raw.stop()
+
+
+@pytest.fixture
+async def tokens() -> AsyncIterator[TokenServer]:
+    """The token endpoint."""
+    async with token_server() as server:
+        yield server

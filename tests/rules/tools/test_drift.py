@@ -235,3 +235,17 @@ def test_definition_that_cannot_be_read_has_drifted_as_a_whole() -> None:
     broken = PinnedTool("0" * 64, pin().unknown, b"{")
     found = drift({"shoot": broken}, {"shoot": pin()})
     assert found is not None and set(found.changed[0].fields) == set(KNOWN)
+
+
+def test_drift_within_what_a_caller_sees() -> None:
+    """Nobody is told of a tool that he may not see; half of a rename is an addition or a removal."""
+    whole = Drift(
+        added=("a", "x"),
+        removed=("b", "x2"),
+        renamed=(Rename("c", "d"), Rename("e", "y"), Rename("z", "f"), Rename("x3", "x4")),
+        changed=(Change("g", ("description",)), Change("x5", ("description",))),
+    )
+    assert whole.within(lambda name: name in "abcdefg") == Drift(
+        ("a", "f"), ("b", "e"), (Rename("c", "d"),), (Change("g", ("description",)),)
+    )
+    assert whole.within(lambda _: False) is None

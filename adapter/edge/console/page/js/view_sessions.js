@@ -3,6 +3,7 @@
 import { get } from './api.js';
 import { fill, h, refill } from './dom.js';
 import { count, moment, plain, relative } from './format.js';
+import { showGrants } from './grants.js';
 import { badge, every, failed, heading, nothing, waiting } from './pieces.js';
 import { me } from './world.js';
 
@@ -30,6 +31,7 @@ export function showSessions({ signal }) {
     { class: 'view' },
     heading('Sessions', me.operator ? 'All sessions. You see them as an operator.' : 'Your own sessions.'),
     place,
+    me.grants ? showGrants({ signal }) : null,
   );
 }
 

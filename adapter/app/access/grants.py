@@ -1,0 +1,225 @@
+"""The grants of people for upstreams, built: what asks for them, keeps them, and gives them to requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from adapter.edge.grants.routes import BrowserIdentity, GrantRoutes
+from adapter.edge.http.access import Guard
+from adapter.edge.http.request import Branch, Fields
+from adapter.errors import AdapterError
+from adapter.oauth.grants.client_registry import ClientRegistry
+from adapter.oauth.grants.credentials import GrantCredentials
+from adapter.oauth.grants.flow import GrantFlow
+from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantListener
+from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
+from adapter.oauth.grants.http import GrantHttp
+from adapter.oauth.grants.issuer_finder import IssuerFinder
+from adapter.oauth.grants.renewal import GrantRenewal
+from adapter.oauth.grants.sealing import SealedRows
+from adapter.oauth.grants.terms import GrantTerms
+from adapter.relay.call.grants import GrantAnswers, GrantGate
+from adapter.relay.files.scopes import kept_secret
+from adapter.relay.lease import Lease
+from adapter.relay.notifications import Notice
+from adapter.rules.access.principals import Scope
+from adapter.rules.access.resources import ANY
+from adapter.rules.calls.grant_answers import ASKING
+from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings
+from adapter.state.port import Store
+from adapter.upstream.authorized import AuthorizedUpstream, refusal_by
+from adapter.upstream.port import Upstream
+from adapter.wire.envelope import dump
+
+if TYPE_CHECKING:
+    from adapter.app.relay import Runtime, SessionParts
+    from adapter.relay.server import Server
+
+SECRET = "grants"  # noqa: S105 (the name of a secret)
+"""The name of the store's own secret, where there is no ``core.secret``."""
+
+LEASE_SECONDS = 20.0
+"""Seconds for which one replica may renew a grant; a request to a token endpoint takes less."""
+
+COMPLETE = "notifications/elicitation/complete"
+
+
+class ServerGrants:
+    """The grants of one server's callers. Implements GrantsOfServer."""
+
+    def __init__(
+        self,
+        terms: GrantTerms,
+        grants: GrantStore,
+        credentials: GrantCredentials,
+        flow: GrantFlow,
+        renewal: GrantRenewal,
+    ) -> None:
+        self.terms = terms
+        self._grants = grants
+        self.credentials = credentials
+        self.flow = flow
+        self.renewal = renewal
+
+    async def listed(self) -> list[ListedGrant]:
+        """See GrantsOfServer."""
+        return [each async for each in self._grants.all(self.terms.server)]
+
+    async def find(self, grant_id: str) -> ListedGrant | None:
+        """See GrantsOfServer."""
+        return await self._grants.listed(self.terms.server, grant_id)
+
+    async def revoke(self, listed: ListedGrant) -> bool:
+        """See GrantsOfServer."""
+        if listed.grant is None:
+            await self._grants.delete_listed(listed)
+            return False
+        revoked = await self.renewal.revoke(self.terms, KeptGrant(listed.grant, 0))
+        self.credentials.forget(listed.grant.principal)
+        return revoked
+
+
+class GrantParts:
+    """The grants of all servers with ``upstream.auth.type: authorization_code``, by the ids of these."""
+
+    def __init__(self, settings: Settings, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._sessions: SessionParts | None = None
+        self.rows = sealed_rows(settings, store)
+        self.grants = GrantStore(self.rows)
+        self.links = GrantLinks(self.rows, runtime.clock)
+        self.servers: Mapping[str, ServerGrants] = {
+            entry.id: self._of(grant_terms(settings, entry))
+            for entry in settings.servers
+            if asks_people(entry)
+        }
+
+    def __repr__(self) -> str:
+        return f"<GrantParts of {len(self.servers)} servers>"
+
+    def _of(self, terms: GrantTerms) -> ServerGrants:
+        runtime = self._runtime
+        http = grant_http(terms)
+        clients = ClientRegistry(self.rows, http, runtime.clock)
+        finder = IssuerFinder(terms, http, runtime.log)
+        leases = (lambda name: Lease(self._store, name, LEASE_SECONDS)) if self._store.shared else None
+        renewal = GrantRenewal(self.grants, clients, http, leases, runtime.log, runtime.clock)
+        credentials = GrantCredentials(terms, self.grants, renewal, self.links, finder, runtime.clock)
+        flow = GrantFlow(terms, self.links, self.grants, clients, finder, http, runtime.log)
+        flow.clock = runtime.clock
+        flow.on_granted = self._granted
+        return ServerGrants(terms, self.grants, credentials, flow, renewal)
+
+    def authorized(self, server: str, upstream: Upstream) -> Upstream:
+        """The upstream of a server with the grants of its callers."""
+        return AuthorizedUpstream(upstream, self.servers[server].credentials, refusal_by(server))
+
+    def stand_before(self, server: Server) -> None:
+        """Have calls ask for a grant before they go upstream, where the server's callers give some."""
+        if server.id in self.servers:
+            server.stages.put_first(ASKING, GrantGate(self.servers[server.id].credentials))
+
+    def answers(self, sessions: SessionParts) -> GrantAnswers:
+        """Build the answers to callers without a grant."""
+        self._sessions = sessions
+        return GrantAnswers(sessions.sessions, sessions.scopes, sessions.notifications, self._listen)
+
+    def branch(self, guard: Guard, browsers: BrowserIdentity | None, *, authenticated: bool) -> Branch:
+        """Build the pages. ``browsers`` tells who sits at one, where people can sign in."""
+        tokens = GuardedTokens(guard) if authenticated else None
+        flows = {name: each.flow for name, each in self.servers.items()}
+        return GrantRoutes(flows, browsers, tokens).branch()
+
+    async def tidy(self) -> None:
+        """Forget links and states whose time is over. Raises StoreUnavailable."""
+        await self.links.tidy()
+
+    async def close(self, within: float) -> None:
+        """Wait until tokens that are being renewed are written, no longer than ``within`` seconds."""
+        for each in self.servers.values():
+            await each.renewal.close(within)
+
+    # --- completion -------------------------------------------------------------------------------------------
+
+    async def _listen(self, link: str, scope: Scope, session: str) -> None:
+        await self.links.listen(link, GrantListener(scope.id, scope.owner, session))
+
+    async def _granted(self, link: GrantLink) -> None:
+        """Tell the sessions that were given the link (MCP 2025-11-25, "Completion Notifications")."""
+        if self._sessions is None:
+            return
+        notifications = self._sessions.notifications
+        params = {"elicitationId": link.id}
+        notice = Notice(dump({"jsonrpc": "2.0", "method": COMPLETE, "params": params}))
+        for scope_id, owner, session in link.listeners:
+            scope = Scope(scope_id, owner)
+            if scope.session_key is not None:
+                # It is that session's alone, so it is told on whichever replica it listens.
+                notifications.say(scope, COMPLETE, params)
+            else:
+                notifications.put(scope_id, session, notice)
+
+
+class GuardedTokens:
+    """Takes the tokens that callers of this adapter send, typed by a person. Implements TokenIdentity."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def principal_of_token(self, token: str) -> str | None:
+        """See TokenIdentity."""
+        fields = Fields([("Authorization", f"Bearer {token}")])
+        try:
+            await self._guard.verify(fields)
+            return self._guard.principal_of(fields, ANY)
+        except AdapterError:
+            return None
+
+
+# --- settings ---------------------------------------------------------------------------------------------------
+
+
+def asks_people(entry: ServerSettings) -> bool:
+    """Tell whether a server's callers give grants."""
+    return entry.upstream.auth.type == "authorization_code"
+
+
+def sealed_rows(settings: Settings, store: Store) -> SealedRows:
+    """The rows of grants under the key of these settings."""
+    configured = settings.core.secret
+
+    async def secret() -> bytes:
+        if configured is not None:
+            return configured.get_secret_value().encode()
+        return await kept_secret(store, SECRET)
+
+    return SealedRows(store, secret)
+
+
+def grant_terms(settings: Settings, entry: ServerSettings) -> GrantTerms:
+    """The terms of one server."""
+    auth, base = entry.upstream.auth, settings.core.public_base_url
+    assert entry.upstream.url is not None and base is not None, "settings refuse others"
+    return GrantTerms(
+        entry.id,
+        entry.upstream.url,
+        base.rstrip("/"),
+        auth.issuer,
+        auth.authorization_endpoint,
+        auth.token_endpoint,
+        auth.revocation_endpoint,
+        auth.client_id,
+        None if auth.client_secret is None else auth.client_secret.get_secret_value(),
+        auth.client_authentication,
+        tuple(auth.scopes),
+        auth.resource,
+    )
+
+
+def grant_http(terms: GrantTerms) -> GrantHttp:
+    """The requests to the authorization server of one upstream."""
+    return GrantHttp(urlsplit(terms.url).hostname if terms.is_discovered else None)

@@ -1,0 +1,148 @@
+"""The credentials of upstreams, made of ``servers[].upstream.auth``. Imported where a server has any."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.app.access.grants import sealed_rows
+from adapter.oauth.client_authentication import (
+    ClientProof,
+    SignedProof,
+    basic_proof,
+    post_proof,
+    private_key,
+)
+from adapter.oauth.discovery import Discovery
+from adapter.oauth.grants.http import GrantHttp
+from adapter.oauth.http import IssuerHttp
+from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
+from adapter.oauth.token_endpoint import EndpointFinder, TokenEndpoint, TokenPurpose
+from adapter.oauth.upstream_credentials import (
+    ClientCredentials,
+    ExchangedCredentials,
+    PassedCredentials,
+    SubjectTypes,
+    TokenTerms,
+)
+from adapter.oauth.upstream_metadata import UpstreamMetadata
+from adapter.relay.lease import Lease
+from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below
+from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
+from adapter.settings.servers.server import ServerSettings
+from adapter.settings.servers.upstream_auth import UpstreamAuth
+from adapter.state.port import Store
+from adapter.upstream.authorized import AuthorizedUpstream, Refusal, challenged_by, passed_on, refusal_by
+from adapter.upstream.port import Upstream
+
+LEAD = 15.0
+"""Seconds after which another replica asks for a token that one was about to ask for."""
+
+
+class Surroundings(NamedTuple):
+    """The settings, the store and the log that the credentials of all servers are made with."""
+
+    settings: Settings
+    store: Store
+    log: FilteringBoundLogger
+
+
+def authorized(around: Surroundings, entry: ServerSettings, upstream: Upstream) -> Upstream:
+    """The upstream with the credentials of this entry. Raises SettingsError for a key that cannot be used."""
+    auth = entry.upstream.auth
+    if auth.type == "passthrough":
+        refusal: Refusal = passed_on
+        if auth.metadata:
+            refusal = challenged_by(_mounts(around.settings)[entry.id].metadata_url)
+        return AuthorizedUpstream(upstream, PassedCredentials(), refusal)
+    http = GrantHttp(None)
+    endpoint = TokenEndpoint(
+        _place(auth),
+        proof_of(auth, around.settings.servers.index(entry)),
+        http,
+        TokenPurpose(entry.id, f"servers[].upstream.auth of {entry.id}"),
+    )
+    tell = partial(around.log.warning, "no token for the upstream", server=entry.id)
+    terms = TokenTerms(tuple(auth.scopes), auth.resource, auth.audience)
+    credentials: ClientCredentials | ExchangedCredentials
+    if auth.type == "client_credentials":
+        tokens = ObtainedTokens(time.time, tell, _shared(around, entry))
+        credentials = ClientCredentials(endpoint, terms, tokens)
+    else:
+        types = SubjectTypes(auth.subject_token_type, auth.requested_token_type)
+        credentials = ExchangedCredentials(endpoint, terms, types, ObtainedTokens(time.time, tell), entry.id)
+    return AuthorizedUpstream(upstream, credentials, refusal_by(entry.id), credentials.close)
+
+
+def _place(auth: UpstreamAuth) -> str | EndpointFinder:
+    if auth.token_endpoint is not None:
+        return auth.token_endpoint
+    assert auth.issuer is not None, "settings refuse a section with neither"
+    return EndpointFinder(auth.issuer, Discovery(IssuerHttp()))
+
+
+def proof_of(auth: UpstreamAuth, index: int) -> ClientProof:
+    """The adapter's proof to the authorization server. Raises SettingsError for a key that cannot be used."""
+    assert auth.client_id is not None, "settings refuse a section without"
+    if auth.method != "private_key_jwt":
+        assert auth.client_secret is not None, "settings refuse a section without"
+        make = basic_proof if auth.method == "client_secret_basic" else post_proof
+        return make(auth.client_id, auth.client_secret.get_secret_value())
+    assert auth.private_key_file is not None, "settings refuse a section without"
+    try:
+        key = private_key(auth.private_key_file.read_bytes())
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        place = f"servers[{index}].upstream.auth.private_key_file"
+        raise SettingsError([Problem(place, f"{auth.private_key_file} cannot be used: {why}")]) from None
+    return SignedProof(
+        auth.client_id, key, time.time, key_id=auth.private_key_id, audience=auth.assertion_audience
+    )
+
+
+def check_keys(settings: Settings) -> None:
+    """Raise SettingsError for a private key that cannot be used."""
+    for index, entry in enumerate(settings.servers):
+        if entry.upstream.auth.private_key_file is not None:
+            proof_of(entry.upstream.auth, index)
+
+
+def _shared(around: Surroundings, entry: ServerSettings) -> SharedTokens | None:
+    store = around.store
+    if not store.shared:
+        return None
+    auth = entry.upstream.auth
+    # A replica with other settings, as during an update, needs another token.
+    secret = "" if auth.client_secret is None else auth.client_secret.get_secret_value()
+    named = f"{auth.model_dump_json()}\n{secret}"
+    name = f"{entry.id}:{hashlib.sha256(named.encode()).hexdigest()[:32]}"
+    rows = sealed_rows(around.settings, store)
+    return SharedTokens(rows, lambda lease: Lease(store, lease, LEAD), name)
+
+
+# --- metadata -----------------------------------------------------------------------------------------------------
+
+
+def _mounts(settings: Settings) -> Mapping[str, ProtectedResource]:
+    """The mounts as protected resources, by the ids of their servers."""
+    paths = {server.id: server.mount_path for server in settings.servers}
+    return resources_below(settings.core.public_base_url or "", paths, ())
+
+
+def republished_metadata(settings: Settings) -> Mapping[str, Callable[[], Awaitable[bytes]]]:
+    """The metadata of upstreams that mounts publish, by the paths where they are served."""
+    mounts = _mounts(settings)
+    documents = {}
+    for entry in settings.servers:
+        upstream = entry.upstream
+        if upstream.auth.metadata and upstream.url is not None:
+            metadata = UpstreamMetadata(upstream.url, mounts[entry.id].url, GrantHttp(None), time.monotonic)
+            documents[entry.id] = metadata.document
+    places = metadata_paths(settings.core.public_base_url or "", mounts)
+    return {path: documents[mount.name] for path, mount in places.items() if mount.name in documents}

@@ -1,0 +1,1 @@
+"""``mcp-adapter grants``: what people have authorized at upstreams, listed and revoked."""

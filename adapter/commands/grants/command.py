@@ -1,0 +1,138 @@
+"""``mcp-adapter grants``: the grants that people have given for upstreams, listed and revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from adapter import log
+from adapter.app.access.grants import asks_people, grant_http, grant_terms, sealed_rows
+from adapter.app.build import build_store
+from adapter.errors import StoreUnavailable
+from adapter.oauth.grants.client_registry import ClientRegistry
+from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
+from adapter.oauth.grants.renewal import GrantRenewal
+from adapter.rules.text.unicode import shown
+from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings
+
+DONE, NOTHING, FAILED = 0, 1, 2
+"""Exit statuses; NOTHING is that of a revocation that found no such grant."""
+
+ALL = "all"
+
+NO_MEMORY = "state_persistence.type is memory, so only the running adapter knows the grants: use its console"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantsOptions:
+    """The options of the command line. ``server`` None means all; ``grant`` is a principal, an id, or ALL."""
+
+    command: Literal["list", "revoke"]
+    server: str | None = None
+    grant: str | None = None
+    as_json: bool = False
+
+
+def run(settings: Settings, options: GrantsOptions) -> int:
+    """Run the command and print its result. Return the exit status."""
+    log.configure("warning")
+    entries = [each for each in settings.servers if asks_people(each) and options.server in (None, each.id)]
+    if not entries:
+        found = "no server" if options.server is None else f"the server {shown(options.server, 64)} is none"
+        return _failed(f"{found} with upstream.auth.type authorization_code")
+    if settings.state_persistence.type == "memory":
+        return _failed(NO_MEMORY)
+    if settings.state_persistence.type == "disk" and not settings.state_path.exists():
+        # A command that reads makes no database.
+        return _printed([], options)
+    try:
+        return asyncio.run(_run(settings, entries, options))
+    except StoreUnavailable as error:
+        return _failed(shown(str(error), 500))
+
+
+async def _run(settings: Settings, entries: Sequence[ServerSettings], options: GrantsOptions) -> int:
+    store = build_store(settings)
+    await store.open()
+    try:
+        grants = GrantStore(sealed_rows(settings, store))
+        found = [each for entry in entries async for each in grants.all(entry.id)]
+        if options.command == "list":
+            return _printed(found, options)
+        chosen = [each for each in found if _is_meant(each, options.grant or "")]
+        for each in chosen:
+            await _revoke(settings, grants, entries[0], each)
+    finally:
+        await store.close()
+    if not chosen:
+        print(f"mcp-adapter: no such grant for {entries[0].id}", file=sys.stderr)
+    return DONE if chosen else NOTHING
+
+
+def _is_meant(listed: ListedGrant, word: str) -> bool:
+    principal = None if listed.grant is None else listed.grant.principal
+    # An id may be shortened, as in a list; a name may be that of several principals, and then means all of them.
+    return word in (ALL, principal, listed.name) or (len(word) >= 8 and listed.id.startswith(word))
+
+
+async def _revoke(settings: Settings, grants: GrantStore, entry: ServerSettings, listed: ListedGrant) -> None:
+    name = shown(listed.name or listed.id[:12], 200)
+    if listed.grant is None:
+        await grants.delete_listed(listed)
+        print(f"{entry.id}: the grant {name} was forgotten; it cannot be opened, so its issuer was not told")
+        return
+    terms = grant_terms(settings, entry)
+    http = grant_http(terms)
+    clients = ClientRegistry(grants.rows, http)
+    renewal = GrantRenewal(grants, clients, http, None, log.get_logger("adapter"))
+    told = await renewal.revoke(terms, KeptGrant(listed.grant, 0))
+    end = "and revoked at its issuer" if told else "its issuer was not told, or does not take it"
+    print(f"{entry.id}: the grant of {name} was forgotten, {end}")
+
+
+# --- lists ------------------------------------------------------------------------------------------------------
+
+
+def _printed(found: Sequence[ListedGrant], options: GrantsOptions) -> int:
+    if options.command == "revoke":
+        print("mcp-adapter: no such grant", file=sys.stderr)
+        return NOTHING
+    if options.as_json:
+        print(json.dumps([each.as_data() for each in found], indent=2))
+        return DONE
+    for each in found:
+        print(_line(each, time.time()))
+    if not found:
+        print("no grants")
+    return DONE
+
+
+def _line(listed: ListedGrant, now: float) -> str:
+    grant = listed.grant
+    if grant is None:
+        return f"{listed.server}  {listed.id[:12]}  cannot be opened: core.secret has changed"
+    state = (
+        "renewed as needed" if grant.refresh is not None else "ended" if grant.over(now) else "not renewable"
+    )
+    words = (
+        listed.server,
+        listed.id[:12],
+        shown(listed.name or "", 200),
+        shown(grant.issuer, 200),
+        f"scope {shown(grant.scope, 200) or '-'}",
+        f"since {datetime.fromtimestamp(grant.obtained, UTC):%Y-%m-%d %H:%M}Z",
+        state,
+    )
+    return "  ".join(words)
+
+
+def _failed(why: str) -> int:
+    print(f"mcp-adapter: {why}", file=sys.stderr)
+    return FAILED

@@ -1,0 +1,112 @@
+"""The grants that people have given, for the console: one's own, and for operators everybody's; and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from adapter.edge.console.status import Viewer, Viewers
+from adapter.edge.http.request import Branch, Names, Request
+from adapter.edge.http.response import send
+from adapter.edge.openapi import TEXT, YES, Operation, Schema, Takes, json, list_of, object_of, or_null, ref
+from adapter.errors import NotFound, UnsupportedMediaType
+from adapter.oauth.grants.grant_store import ListedGrant
+from adapter.rules.calls.tool_api import HttpOutcome
+from adapter.wire.envelope import dump
+
+MOST = 1000
+"""Grants that are shown."""
+
+SCHEMA: Schema = object_of(
+    {
+        "server": TEXT,
+        "id": TEXT,
+        "principal": or_null("string"),
+        "issuer": or_null("string"),
+        "scope": or_null("string"),
+        "obtained": or_null("number"),
+        "renewed": or_null("number"),
+        "expires": or_null("number"),
+        "renewable": or_null("boolean"),
+    }
+)
+
+_STRANGER = {401: json("A token is needed.", ref("Detail"))}
+_STORE = {503: json("The adapter's state store is unavailable.", ref("Detail"))}
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/-/grants",
+        "listGrants",
+        "console",
+        "Returns what people have authorized at upstreams: a viewer's own grants, for operators all.",
+        {200: json("The grants.", list_of(SCHEMA)), **_STRANGER, **_STORE},
+    ),
+    Operation(
+        "POST",
+        "/-/grants/{server}/{grant}/revoke",
+        "revokeGrant",
+        "console",
+        "Forgets a grant and revokes it at its authorization server. Operators, and its own principal.",
+        {
+            200: json("It was forgotten; revoked: its issuer says so.", object_of({"revoked": YES})),
+            **_STRANGER,
+            404: json("There is no such grant.", ref("Detail")),
+            **_STORE,
+        },
+        Takes(named={"server": "The server's id.", "grant": "The id of the grant."}),
+    ),
+)
+"""The routes, for the document of an adapter with grants."""
+
+
+class GrantsOfServer(Protocol):
+    """The grants for one server."""
+
+    async def listed(self) -> list[ListedGrant]:
+        """All of them. Raises StoreUnavailable."""
+
+    async def find(self, grant_id: str) -> ListedGrant | None:
+        """The grant of that id. Raises StoreUnavailable."""
+
+    async def revoke(self, listed: ListedGrant) -> bool:
+        """Forget it, and revoke it; False: its issuer did not say that it did. Raises StoreUnavailable."""
+
+
+class ConsoleGrants:
+    """Tells of grants, and serves the route that revokes one."""
+
+    def __init__(self, path: str, viewers: Viewers, servers: Mapping[str, GrantsOfServer]) -> None:
+        self._data = f"{path.rstrip('/')}/-"
+        self._viewers = viewers
+        self._servers = servers
+
+    def branch(self) -> Branch:
+        """The route."""
+        return Branch(f"{self._data}/grants", 3, ("POST",), (), self._revoke)
+
+    async def told(self, viewer: Viewer) -> list[dict[str, object]]:
+        """The grants that a viewer may see. Raises StoreUnavailable."""
+        found = [each for grants in self._servers.values() for each in await grants.listed()]
+        return [each.as_data() for each in found if _may_see(viewer, each)][:MOST]
+
+    async def _revoke(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+        server, grant_id, verb = names
+        viewer = self._viewers.of(request.headers)
+        media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        # A page of another origin may send forms without asking first, but no JSON.
+        if media_type != "application/json" and request.headers.get("Origin") is not None:
+            raise UnsupportedMediaType("Send the body as application/json.")
+        grants = self._servers.get(server)
+        listed = None if grants is None else await grants.find(grant_id)
+        if grants is None or listed is None or verb != "revoke" or not _may_see(viewer, listed):
+            raise NotFound("There is no such grant.")
+        revoked = await grants.revoke(listed)
+        send(request, HttpOutcome(200, dump({"revoked": revoked})), extra)
+
+
+def _may_see(viewer: Viewer, listed: ListedGrant) -> bool:
+    if viewer.operator:
+        return True
+    return listed.grant is not None and listed.grant.principal == viewer.principal

@@ -1,0 +1,235 @@
+"""The routes of grants: ``/authorize/{server}/{link}``, the callback of each server, and its client's document."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from adapter.edge.grants import pages
+from adapter.edge.http.request import Branch, Names, Request
+from adapter.errors import AdapterError, MessageTooLong, NotFound
+from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
+from adapter.oauth.grants.grant_requests import VALID
+from adapter.oauth.grants.terms import PREFIX
+from adapter.rules.access.host_and_origin_check import NOSNIFF
+from adapter.rules.access.principals import ANONYMOUS, name_of
+from adapter.wire.envelope import dump
+from adapter.wire.signed_urls import parameters
+
+LARGEST_FORM = 16 << 10
+"""Bytes of a form: two short fields."""
+
+_SEPARATE = ";"
+
+
+class BrowserIdentity(Protocol):
+    """Tells who sits at a browser, where that can be told without asking."""
+
+    async def principal(self, request: Request) -> str | None:
+        """The principal that has signed in with this browser; None for nobody."""
+
+    def sign_in(self, back: str) -> str:
+        """The path at which a person signs in and is then sent to ``back``, a path of the adapter's own."""
+
+
+class TokenIdentity(Protocol):
+    """Tells whose token it is that a person types."""
+
+    async def principal_of_token(self, token: str) -> str | None:
+        """The principal of a token; None where it is nobody's."""
+
+
+class GrantRoutes:
+    """Serves the pages of all servers.
+
+    ``browsers`` tells who has signed in, ``tokens`` takes a token in its place; None of both where callers are not told
+    apart, so that a grant is everybody's.
+    """
+
+    def __init__(
+        self,
+        flows: Mapping[str, GrantFlow],
+        browsers: BrowserIdentity | None = None,
+        tokens: TokenIdentity | None = None,
+    ) -> None:
+        self._flows = flows
+        self._browsers = browsers
+        self._tokens = tokens
+
+    def branch(self) -> Branch:
+        """The branch of all pages. Only the Host is checked: a browser comes from another origin, and says so."""
+        return Branch(PREFIX, 2, ("GET", "HEAD", "POST"), (), self._serve, public=True)
+
+    async def _serve(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+        server, page = names
+        flow = self._flows.get(server)
+        if flow is None:
+            raise NotFound()
+        if page == "client.json":
+            _send_document(request, flow, extra)
+            return
+        try:
+            if page == "callback":
+                await self._callback(request, flow, extra)
+            elif request.method == "POST":
+                await self._begin(request, flow, page, extra)
+            else:
+                await self._show(request, flow, page, extra)
+        except FlowFailed as error:
+            _send(request, 400, pages.failed_page(str(error)), extra)
+        except AdapterError as error:
+            _send(request, error.http, pages.failed_page(str(error)), extra)
+
+    # --- the first page ---------------------------------------------------------------------------------------
+
+    async def _show(self, request: Request, flow: GrantFlow, link: str, extra: list[tuple[str, str]]) -> None:
+        consent = await flow.consent(link)
+        signs_in = self._signs_in(consent)
+        if signs_in and self._browsers is not None:
+            signed_in = await self._browsers.principal(request)
+            if signed_in is None:
+                target = self._browsers.sign_in(f"{PREFIX}/{flow.terms.server}/{link}")
+                _send(request, 303, b"", [*extra, ("Location", target)])
+                return
+            _require_same(signed_in, consent)
+        browser = _cookie(request, _cookie_name(flow, link)) or secrets.token_urlsafe(32)
+        body = pages.consent_page(
+            flow.terms.server,
+            _name(consent.link.principal),
+            _host(consent.source.endpoints.authorization),
+            consent.source.scopes,
+            _confirmation(browser, link),
+            asks_token=not signs_in and self._tokens is not None,
+        )
+        _send(request, 200, body, [*extra, ("Set-Cookie", _set_cookie(flow, link, browser))])
+
+    async def _begin(
+        self, request: Request, flow: GrantFlow, link: str, extra: list[tuple[str, str]]
+    ) -> None:
+        origin = request.headers.get("Origin")
+        if origin is not None and origin != _origin(flow.terms.base):
+            raise FlowFailed("This form was sent by another page: open the link once more.")
+        form = parameters((await _form(request)).decode("utf-8", "replace"))
+        browser = _cookie(request, _cookie_name(flow, link))
+        if browser is None or not hmac.compare_digest(
+            _confirmation(browser, link).encode(), form.get("confirm", "").encode("utf-8", "replace")
+        ):
+            raise FlowFailed(
+                "This browser keeps no cookies of this page, or the page is too old: open the link again."
+            )
+        consent = await flow.consent(link)
+        await self._identify(request, consent, form)
+        url = await flow.begin(consent, browser)
+        _send(request, 200, pages.leaving_page(url, _host(consent.source.endpoints.authorization)), extra)
+
+    async def _identify(self, request: Request, consent: Consent, form: Mapping[str, str]) -> None:
+        """Raise FlowFailed unless the person is the one for whom the link was made.
+
+        MCP 2025-11-25, "Elicitation", "Phishing": else one could have another one's account.
+        """
+        if self._browsers is not None and self._signs_in(consent):
+            _require_same(await self._browsers.principal(request), consent)
+        elif self._tokens is not None:
+            _require_same(await self._tokens.principal_of_token(form.get("token", "")), consent)
+
+    def _signs_in(self, consent: Consent) -> bool:
+        """Tell whether the person can show by signing in that the grant is theirs.
+
+        Those with a static token cannot: theirs is no name of an issuer, which stands behind an ``@``.
+        """
+        return self._browsers is not None and "@http" in name_of(consent.link.principal)
+
+    # --- the way back -----------------------------------------------------------------------------------------
+
+    async def _callback(self, request: Request, flow: GrantFlow, extra: list[tuple[str, str]]) -> None:
+        if request.method != "GET":
+            raise FlowFailed("The authorization server has to answer by a redirect.")
+        query = parameters(request.target.partition("?")[2])
+        used: list[str] = []
+
+        def cookie_of(link: str) -> str | None:
+            used.append(link)
+            return _cookie(request, _cookie_name(flow, link))
+
+        grant = await flow.finish(query, cookie_of)
+        fields = [*extra, *(("Set-Cookie", _set_cookie(flow, link, "", age=0)) for link in used)]
+        _send(request, 200, pages.granted_page(flow.terms.server, _name(grant.principal)), fields)
+
+
+def _require_same(principal: str | None, consent: Consent) -> None:
+    if principal is None or not hmac.compare_digest(
+        principal.encode("utf-8", "surrogatepass"), consent.link.principal.encode("utf-8", "surrogatepass")
+    ):
+        raise FlowFailed(
+            "You are not the one for whom this link was made, so no access was given: "
+            "use the server yourself, and open the link that you get."
+        )
+
+
+def _name(principal: str) -> str | None:
+    return None if principal == ANONYMOUS else name_of(principal)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+def _send(request: Request, status: int, body: bytes, extra: list[tuple[str, str]]) -> None:
+    request.reply.send(status, [*pages.FIELDS, *extra], body)
+
+
+def _send_document(request: Request, flow: GrantFlow, extra: list[tuple[str, str]]) -> None:
+    """The client id metadata document, which authorization servers fetch."""
+    document = {"client_id": flow.terms.document, **flow.clients.metadata(flow.terms)}
+    fields = [("Content-Type", "application/json"), ("Cache-Control", "max-age=300"), NOSNIFF, *extra]
+    request.reply.send(200, fields, dump(document))
+
+
+async def _form(request: Request) -> bytes:
+    body = bytearray()
+    while chunk := await request.body.read():
+        body += chunk
+        if len(body) > LARGEST_FORM:
+            raise MessageTooLong(f"The form is larger than {LARGEST_FORM} bytes.")
+    return bytes(body)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc
+
+
+def _origin(base: str) -> str:
+    parts = urlsplit(base)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+# --- the browser's secret ---------------------------------------------------------------------------------------
+
+
+def _cookie_name(flow: GrantFlow, link: str) -> str:
+    """A cookie of its own for each link, so that two of them may be open at once."""
+    name = f"grant-{link[:32]}"
+    # The prefix keeps neighbours in the same domain from setting it (RFC 6265bis §4.1.3.2).
+    return f"__Host-{name}" if flow.terms.base.startswith("https://") else name
+
+
+def _set_cookie(flow: GrantFlow, link: str, value: str, age: float = 2 * VALID) -> str:
+    secure = "; Secure" if flow.terms.base.startswith("https://") else ""
+    return f"{_cookie_name(flow, link)}={value}; Path=/; Max-Age={age:.0f}; HttpOnly; SameSite=Lax{secure}"
+
+
+def _cookie(request: Request, name: str) -> str | None:
+    """The value of a cookie; None also where there are two of that name, since one may be somebody else's."""
+    found = []
+    for field, line in request.headers.pairs:
+        if field.lower() == "cookie":
+            pairs = (part.strip().partition("=") for part in line.split(_SEPARATE))
+            found += [value for key, _, value in pairs if key == name]
+    return found[0] if len(found) == 1 and found[0] else None
+
+
+def _confirmation(browser: str, link: str) -> str:
+    """The form's word for the cookie: another page can make a browser send the cookie, but cannot read it."""
+    return hmac.digest(browser.encode("utf-8", "surrogatepass"), link.encode(), "sha256").hex()

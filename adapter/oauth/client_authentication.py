@@ -1,0 +1,118 @@
+"""Proofs of the adapter's that it is the client of an authorization server (RFC 6749 §2.3, RFC 7523)."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import quote_plus
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+ASSERTION_LIFE = 60
+"""Seconds for which an assertion is valid."""
+
+ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+
+PrivateKey = RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey | Ed448PrivateKey
+
+
+class Proof(NamedTuple):
+    """Header fields and form fields of one request to a token endpoint."""
+
+    fields: dict[str, str]
+    form: dict[str, str]
+
+
+ClientProof = Callable[[str], Proof]
+"""Makes the proof for a request to the token endpoint at this URL."""
+
+
+def basic_proof(client_id: str, secret: str) -> ClientProof:
+    """Prove by HTTP Basic authentication."""
+    # RFC 6749 §2.3.1: both are form-encoded before they are joined.
+    pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
+    fields = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    return lambda _: Proof(fields, {})
+
+
+def post_proof(client_id: str, secret: str) -> ClientProof:
+    """Prove by the secret in the form."""
+    return lambda _: Proof({}, {"client_id": client_id, "client_secret": secret})
+
+
+class SignedProof:
+    """Proves by assertions that ``key`` signs. ``clock`` gives Unix time in seconds.
+
+    ``audience`` is that of the assertions, None means the token endpoint.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        key: PrivateKey,
+        clock: Callable[[], float],
+        *,
+        key_id: str | None = None,
+        audience: str | None = None,
+    ) -> None:
+        self._client_id = client_id
+        self._key = key
+        self._algorithm = algorithm_of(key)
+        self._clock = clock
+        self._headers = None if key_id is None else {"kid": key_id}
+        self._audience = audience
+
+    def __repr__(self) -> str:
+        return f"<SignedProof of {self._client_id!r} by {self._algorithm}>"
+
+    def __call__(self, endpoint: str) -> Proof:
+        """See ClientProof."""
+        now = int(self._clock())
+        claims = {
+            "iss": self._client_id,
+            "sub": self._client_id,
+            "aud": self._audience or endpoint,
+            "jti": secrets.token_urlsafe(24),
+            "iat": now,
+            "exp": now + ASSERTION_LIFE,
+        }
+        assertion = jwt.encode(claims, self._key, self._algorithm, self._headers)
+        form = {
+            "client_id": self._client_id,
+            "client_assertion_type": ASSERTION_TYPE,
+            "client_assertion": assertion,
+        }
+        return Proof({}, form)
+
+
+def private_key(pem: bytes) -> PrivateKey:
+    """The key in a PEM file. Raises ValueError with a sentence that holds nothing of it."""
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnicodeDecodeError) as error:
+        needs = "is encrypted" if isinstance(error, TypeError) else "holds no private key in PEM"
+        raise ValueError(f"the file {needs}") from None
+    if not isinstance(key, PrivateKey):
+        raise ValueError("the key is neither RSA nor of an elliptic curve that signs")
+    algorithm_of(key)
+    return key
+
+
+def algorithm_of(key: PrivateKey) -> str:
+    """The algorithm (RFC 7518 §3.1) by which a key signs. Raises ValueError for one of a curve that JWTs lack."""
+    if isinstance(key, RSAPrivateKey):
+        return "RS256"
+    if not isinstance(key, EllipticCurvePrivateKey):
+        return "EdDSA"
+    if key.curve.name not in _CURVES:
+        raise ValueError(f"the key is of the curve {key.curve.name}, which JWTs cannot be signed with")
+    return _CURVES[key.curve.name]

@@ -1,0 +1,115 @@
+"""The adapter as a client of authorization servers: configured, by its metadata document, or registered by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from adapter.errors import AuthorizationFailed
+from adapter.oauth.grants.port import DocumentHttp
+from adapter.oauth.grants.sealing import SealedRows
+from adapter.oauth.grants.terms import GrantTerms
+from adapter.rules.access.authorization_servers import ServerEndpoints, is_loopback_host
+from adapter.rules.access.grants import OAuthClient, client_metadata, read_registration
+from adapter.state.port import ABSENT, Conflict
+
+TABLE = "oauth_clients"
+
+CLIENT_NAME = "mcp-file-adapter"
+
+_HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "Content-Type": "application/json",
+    "User-Agent": "mcp-file-adapter",
+}
+
+
+class ClientRegistry:
+    """Knows the client id of each server at its issuer. ``clock`` gives Unix time in seconds."""
+
+    def __init__(self, rows: SealedRows, http: DocumentHttp, clock: Callable[[], float] = time.time) -> None:
+        self._rows = rows
+        self._http = http
+        self._clock = clock
+
+    async def client_for(self, terms: GrantTerms, endpoints: ServerEndpoints) -> OAuthClient:
+        """The client for new grants, in the order of MCP 2026-07-28, "Client Registration".
+
+        Raises AuthorizationFailed where there is no way to be one, GrantRefused and ValueError for a registration that
+        failed, StoreUnavailable, and what the network raises.
+        """
+        if terms.client_id is not None:
+            return _configured(terms, endpoints.methods)
+        # A document counts by its https URL; elsewhere nobody can fetch it.
+        if endpoints.reads_documents and terms.document.startswith("https://"):
+            return OAuthClient(terms.document)
+        kept = await self._kept(terms, endpoints.issuer)
+        if kept is not None and not 0 < kept.expires <= self._clock():
+            return kept
+        if endpoints.registration is None:
+            raise AuthorizationFailed(
+                f"The authorization server of {terms.server} registers no clients by itself: "
+                "servers[].upstream.auth.client_id must be set."
+            )
+        return await self._registered(terms, endpoints.issuer, endpoints.registration)
+
+    async def client_of(self, terms: GrantTerms, issuer: str, client_id: str) -> OAuthClient | None:
+        """The client that a grant was issued to; None where its credentials are no longer known."""
+        if client_id == terms.client_id:
+            return _configured(terms, ())
+        if client_id == terms.document:
+            return OAuthClient(client_id)
+        kept = await self._kept(terms, issuer)
+        return kept if kept is not None and kept.id == client_id else None
+
+    async def forget(self, terms: GrantTerms, issuer: str, client_id: str) -> None:
+        """Register anew next time: the issuer does not know this client any more. Raises StoreUnavailable."""
+        kept = await self._kept(terms, issuer)
+        if kept is not None and kept.id == client_id:
+            await self._rows.delete(TABLE, _key(terms, issuer))
+
+    async def _registered(self, terms: GrantTerms, issuer: str, endpoint: str) -> OAuthClient:
+        # Looked at first: a row that is written meanwhile is that of another replica, and counts.
+        found = await self._rows.store.get(TABLE, _key(terms, issuer))
+        body = orjson.dumps(self.metadata(terms))
+        client = read_registration(*await self._http.post(endpoint, body, dict(_HEADERS)))
+        key, value = _key(terms, issuer), orjson.dumps(client._asdict())
+        try:
+            await self._rows.put(TABLE, key, value, expected=ABSENT if found is None else found.version)
+        except Conflict:
+            # Another replica has registered at the same time; its client is the one that others will find.
+            return await self._kept(terms, issuer) or client
+        return client
+
+    def metadata(self, terms: GrantTerms) -> dict[str, Any]:
+        """The members by which the adapter describes itself to an issuer."""
+        local = is_loopback_host(urlsplit(terms.base).hostname)
+        return client_metadata(CLIENT_NAME, terms.redirect, loopback=local)
+
+    async def _kept(self, terms: GrantTerms, issuer: str) -> OAuthClient | None:
+        found = await self._rows.get(TABLE, _key(terms, issuer))
+        try:
+            return None if found is None else OAuthClient(**orjson.loads(found[1]))
+        except (TypeError, orjson.JSONDecodeError):
+            return None
+
+
+def _configured(terms: GrantTerms, methods: tuple[str, ...]) -> OAuthClient:
+    assert terms.client_id is not None
+    if terms.client_secret is None:
+        return OAuthClient(terms.client_id)
+    only_post = "client_secret_post" in methods and "client_secret_basic" not in methods
+    method = "client_secret_post" if only_post else "client_secret_basic"
+    return OAuthClient(terms.client_id, terms.client_secret, terms.client_method or method)
+
+
+def _key(terms: GrantTerms, issuer: str) -> str:
+    """A registration holds for one issuer and one redirect URI."""
+    digest = hashlib.sha256(f"{issuer}\0{terms.redirect}".encode()).hexdigest()
+    return f"{terms.server}/{digest}"

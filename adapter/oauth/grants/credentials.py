@@ -1,0 +1,151 @@
+"""The credentials of requests to an upstream: the access tokens of the grants that its callers have given."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from adapter.errors import AuthorizationFailed
+from adapter.oauth.grants.grant_requests import GrantLinks
+from adapter.oauth.grants.grant_store import TABLE, GrantStore, KeptGrant, key_of
+from adapter.oauth.grants.issuer_finder import IssuerFinder
+from adapter.oauth.grants.renewal import GrantRenewal
+from adapter.oauth.grants.terms import GrantTerms
+from adapter.rules.access.principals import Caller
+
+MOST = 10_000
+"""Grants that are kept in memory for one server."""
+
+FRESH = 5.0
+"""Seconds after which a grant is read again: a command on another process may have revoked it."""
+
+JUST_RENEWED = 5.0
+"""Seconds in which a token that was refused is not renewed again."""
+
+
+class ReadGrant(NamedTuple):
+    """A grant and when it was read, by a clock that never goes back."""
+
+    kept: KeptGrant
+    at: float
+
+
+class GrantCredentials:
+    """Implements UpstreamCredentials for one server, and StoreListener.
+
+    ``clock`` gives Unix seconds, ``now`` seconds that never go back. A grant serves its own principal and nobody else:
+    it is kept and read under that one's name only.
+    """
+
+    def __init__(
+        self,
+        terms: GrantTerms,
+        grants: GrantStore,
+        renewal: GrantRenewal,
+        links: GrantLinks,
+        finder: IssuerFinder,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.terms = terms
+        self.finder = finder
+        self._grants = grants
+        self._renewal = renewal
+        self._links = links
+        self._clock = clock
+        self._now = time.monotonic
+        self.just_renewed = JUST_RENEWED
+        self._read: OrderedDict[str, ReadGrant] = OrderedDict()
+        grants.rows.store.listeners.append(self)
+
+    def __repr__(self) -> str:
+        return f"<GrantCredentials of {self.terms.server}: {len(self._read)} grants>"
+
+    async def authorization(self, caller: Caller) -> str | None:
+        """See UpstreamCredentials; None where the caller has given no grant. Raises AuthorizationFailed."""
+        kept = await self._current(caller.principal)
+        return None if kept is None else _field(kept)
+
+    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:
+        """See UpstreamCredentials. Raises GrantRequired for a client whose grant is not, or no longer, enough."""
+        self.finder.heard(challenge)
+        principal = caller.principal
+        kept = await self._grants.get(self.terms.server, principal)
+        if kept is not None and _field(kept) == value:
+            if self._clock() - kept.grant.renewed < self.just_renewed:
+                # A newer token would be refused as well, and an upstream must not make the adapter ask all day.
+                return False
+            kept = await self._renewal.renew(self.terms, kept)
+        self._keep(principal, kept)
+        if kept is not None:
+            return _field(kept) != value
+        if caller.fields:
+            raise await self._links.required(self.terms, principal)
+        # A request of the adapter's own has nobody who could open a link.
+        return False
+
+    async def demand(self, caller: Caller) -> None:
+        """Raise GrantRequired for a caller who has given no grant."""
+        if await self._current(caller.principal) is None:
+            raise await self._links.required(self.terms, caller.principal)
+
+    def forget(self, principal: str) -> None:
+        """Keep nothing of a principal's grant in memory: it was revoked here."""
+        self._read.pop(key_of(self.terms.server, principal), None)
+
+    async def granted(self, principal: str) -> bool:
+        """Tell whether a principal has a grant now, by the store. Raises StoreUnavailable."""
+        self.forget(principal)
+        return await self._current(principal) is not None
+
+    async def _current(self, principal: str) -> KeptGrant | None:
+        key = key_of(self.terms.server, principal)
+        found = self._read.get(key)
+        if found is None or self._now() - found.at >= FRESH:
+            kept = await self._grants.get(self.terms.server, principal)
+            self._keep(principal, kept)
+        else:
+            kept = found.kept
+        if kept is None or not kept.grant.due(self._clock()):
+            return kept
+        return await self._renewed(principal, kept)
+
+    async def _renewed(self, principal: str, kept: KeptGrant) -> KeptGrant | None:
+        try:
+            newer = await self._renewal.renew(self.terms, kept)
+        except AuthorizationFailed:
+            # The upstream decides about a token that is about to end; one that has ended is not sent.
+            if kept.grant.over(self._clock()):
+                raise
+            return kept
+        self._keep(principal, newer)
+        return newer
+
+    def _keep(self, principal: str, kept: KeptGrant | None) -> None:
+        key = key_of(self.terms.server, principal)
+        if kept is None:
+            self._read.pop(key, None)
+            return
+        self._read[key] = ReadGrant(kept, self._now())
+        self._read.move_to_end(key)
+        if len(self._read) > MOST:
+            self._read.popitem(last=False)
+
+    # --- what other processes do ------------------------------------------------------------------------------
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+        if table == TABLE:
+            self._read.pop(key, None)
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+        self._read.clear()
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener: nothing about grants is announced."""
+
+
+def _field(kept: KeptGrant) -> str:
+    return f"Bearer {kept.grant.access}"

@@ -1,0 +1,228 @@
+"""The way of a person's browser: from the link, by the authorization server, back to the grant."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, AuthorizationFailed
+from adapter.oauth.grants.client_registry import ClientRegistry
+from adapter.oauth.grants.grant_requests import VALID, BrowserState, GrantLink, GrantLinks
+from adapter.oauth.grants.grant_store import GrantStore
+from adapter.oauth.grants.issuer_finder import IssuerFinder
+from adapter.oauth.grants.port import DocumentHttp
+from adapter.oauth.grants.terms import GrantSource, GrantTerms
+from adapter.oauth.grants.token_requests import request_tokens
+from adapter.rules.access.grants import (
+    LONGEST_TOKEN,
+    Grant,
+    GrantRefused,
+    Tokens,
+    authorization_url,
+    challenge_of,
+    issuer_agrees,
+)
+
+Granted = Callable[[GrantLink], Awaitable[None]]
+"""Hears of a link whose grant is there."""
+
+
+class FlowFailed(Exception):
+    """A browser cannot go on. ``str(error)`` is a sentence for the person, without anything of a stranger's."""
+
+
+class Consent(NamedTuple):
+    """The facts that a person is shown before anything begins."""
+
+    link: GrantLink
+    source: GrantSource
+
+
+class GrantFlow:
+    """The flow of one server. ``clock`` gives Unix seconds; ``on_granted`` hears of each grant that was given."""
+
+    def __init__(
+        self,
+        terms: GrantTerms,
+        links: GrantLinks,
+        grants: GrantStore,
+        clients: ClientRegistry,
+        finder: IssuerFinder,
+        http: DocumentHttp,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self.terms = terms
+        self.clients = clients
+        self.on_granted: Granted | None = None
+        self.clock: Callable[[], float] = time.time
+        self._links = links
+        self._grants = grants
+        self._finder = finder
+        self._http = http
+        self._log = log
+
+    async def consent(self, link_id: str) -> Consent:
+        """What the link asks for. Raises FlowFailed for a link that is no longer valid, and where nobody can be asked;
+        StoreUnavailable.
+        """
+        link = await self._links.find(self.terms.server, link_id)
+        if link is None:
+            raise FlowFailed("This link is not valid, or no longer: call the tool again for a new one.")
+        try:
+            return Consent(link, await self._finder.find())
+        except AuthorizationFailed as error:
+            raise FlowFailed(str(error)) from error
+
+    async def begin(self, consent: Consent, browser: str) -> str:
+        """The URL at the authorization server to which this browser goes. ``browser`` is the secret in its cookie.
+
+        Raises FlowFailed, StoreUnavailable.
+        """
+        endpoints, resource, scopes = consent.source
+        try:
+            client = await self.clients.client_for(self.terms, endpoints)
+        except (AdapterError, GrantRefused, ValueError) as error:
+            self._log.warning(
+                "no client at an authorization server", server=self.terms.server, why=str(error)
+            )
+            raise FlowFailed(
+                "The authorization server does not accept the adapter as a client; its operator can set "
+                "servers[].upstream.auth.client_id."
+            ) from error
+        verifier = secrets.token_urlsafe(48)
+        state = await self._links.start(
+            BrowserState(
+                consent.link.id,
+                self.terms.server,
+                consent.link.principal,
+                _digest(browser),
+                verifier,
+                endpoints.issuer,
+                endpoints.token,
+                endpoints.revocation,
+                endpoints.names_issuer,
+                client.id,
+                " ".join(scopes),
+                resource,
+                self.clock() + VALID,
+            )
+        )
+        return authorization_url(
+            endpoints.authorization, self._parameters(client.id, state, verifier, consent)
+        )
+
+    def _parameters(self, client: str, state: str, verifier: str, consent: Consent) -> dict[str, str]:
+        _, resource, scopes = consent.source
+        parameters = {
+            "response_type": "code",
+            "client_id": client,
+            "redirect_uri": self.terms.redirect,
+            "state": state,
+            "code_challenge": challenge_of(verifier),
+            "code_challenge_method": "S256",
+            **named(resource),
+        }
+        if scopes:
+            parameters["scope"] = " ".join(scopes)
+        if "offline_access" in scopes:
+            # Without it servers of OpenID Connect leave the scope out (Core §11).
+            parameters["prompt"] = "consent"
+        return parameters
+
+    async def finish(self, parameters: Mapping[str, str], cookie_of: Callable[[str], str | None]) -> Grant:
+        """Take the answer of the authorization server. ``cookie_of`` gives the browser's secret for a link's id.
+
+        Raises FlowFailed, StoreUnavailable.
+        """
+        state = await self._taken(parameters, cookie_of)
+        named = parameters.get("iss")
+        if self.terms.knows_issuer and not issuer_agrees(named, state.issuer, required=state.names_issuer):
+            raise FlowFailed(
+                "The answer comes from another authorization server than the one that was asked."
+            )
+        if "error" in parameters:
+            self._log.info("a grant was not given", server=self.terms.server)
+            raise FlowFailed("The authorization server says that access was not granted.")
+        code = parameters.get("code", "")
+        if not code or len(code) > LONGEST_TOKEN:
+            raise FlowFailed("The answer of the authorization server has no code.")
+        grant = self._granted(state, await self._tokens(state, code))
+        await self._grants.put(self.terms.server, grant)
+        link = await self._links.close(state.link)
+        if link is not None and self.on_granted is not None:
+            await self.on_granted(link)
+        return grant
+
+    async def _taken(
+        self, parameters: Mapping[str, str], cookie_of: Callable[[str], str | None]
+    ) -> BrowserState:
+        """The state of this browser, which nobody can use again."""
+        found = await self._links.state_of(parameters.get("state", ""))
+        if found is None or found[1].server != self.terms.server:
+            raise FlowFailed(
+                "This answer was used already, or came too late: call the tool again for a new link."
+            )
+        row, state = found
+        secret = cookie_of(state.link)
+        if secret is None or not hmac.compare_digest(_digest(secret), state.browser):
+            # It stays: whoever brings it here must not be able to end it for the browser that it belongs to.
+            raise FlowFailed("This answer belongs to another browser: open the link in the browser you use.")
+        if not await self._links.take(row):
+            raise FlowFailed("This answer was used already: call the tool again for a new link.")
+        return state
+
+    async def _tokens(self, state: BrowserState, code: str) -> Tokens:
+        client = await self.clients.client_of(self.terms, state.issuer, state.client)
+        if client is None:
+            raise FlowFailed("The adapter's client was registered anew meanwhile: open the link once more.")
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.terms.redirect,
+            "code_verifier": state.verifier,
+            **named(state.resource),
+        }
+        try:
+            return await request_tokens(self._http, state.token_endpoint, client, form)
+        except GrantRefused as refused:
+            self._log.warning("a code was not exchanged", server=self.terms.server, error=refused.code)
+            if refused.code == "invalid_client" and self.terms.client_id is None:
+                await self.clients.forget(self.terms, state.issuer, state.client)
+            raise FlowFailed(
+                "The authorization server did not accept its own answer: try again."
+            ) from refused
+        except (AdapterError, ValueError) as error:
+            self._log.warning("a code was not exchanged", server=self.terms.server, why=str(error))
+            raise FlowFailed("The authorization server cannot be reached now: try again.") from error
+
+    def _granted(self, state: BrowserState, tokens: Tokens) -> Grant:
+        now = self.clock()
+        return Grant(
+            principal=state.principal,
+            issuer=state.issuer,
+            token_endpoint=state.token_endpoint,
+            revocation_endpoint=state.revocation_endpoint,
+            client=state.client,
+            access=tokens.access,
+            refresh=tokens.refresh,
+            scope=state.scope if tokens.scope is None else tokens.scope,
+            resource=state.resource,
+            obtained=now,
+            renewed=now,
+            expires=None if tokens.life is None else now + tokens.life,
+        )
+
+
+def named(resource: str) -> dict[str, str]:
+    """The parameter that names the resource (RFC 8707), where there is one."""
+    return {"resource": resource} if resource else {}
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

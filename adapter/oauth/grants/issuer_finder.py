@@ -1,0 +1,161 @@
+"""Finding the authorization server of an upstream: by the settings, or by the upstream's own metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, AuthorizationFailed
+from adapter.oauth.grants.port import DocumentHttp
+from adapter.oauth.grants.terms import GrantSource, GrantTerms
+from adapter.rules.access.authorization_servers import (
+    ServerEndpoints,
+    UpstreamResource,
+    is_usable_url,
+    read_resource_metadata,
+    read_server_metadata,
+    resource_metadata_urls,
+    same_origin,
+    scope_tokens,
+    server_metadata_urls,
+)
+
+FRESH = 600.0
+"""Seconds for which what was found is used without asking again."""
+
+PAUSE = 5.0
+"""Seconds after a failure in which nobody is asked again."""
+
+OFFLINE = "offline_access"
+"""The scope that some servers demand for a refresh token (OpenID Connect Core §11)."""
+
+_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "mcp-file-adapter"}
+_PARAMETER = re.compile(r'(?:^|[\s,])(resource_metadata|scope)="([^"\\]{1,2048})"')
+
+
+class Challenge:
+    """The parts of an upstream's WWW-Authenticate that a later discovery uses; ``value`` is a stranger's."""
+
+    def __init__(self, value: str | None) -> None:
+        found = dict(_PARAMETER.findall((value or "")[:8192]))
+        self.metadata: str | None = found.get("resource_metadata")
+        self.scopes = scope_tokens(tuple(found.get("scope", "").split()))
+
+
+class IssuerFinder:
+    """Finds the authorization server of one upstream. ``clock`` gives seconds that never go back."""
+
+    def __init__(
+        self,
+        terms: GrantTerms,
+        http: DocumentHttp,
+        log: FilteringBoundLogger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._terms = terms
+        self._http = http
+        self._log = log
+        self._clock = clock
+        self._found: GrantSource | None = None
+        self._failed: AuthorizationFailed | None = None
+        self._until = 0.0
+        self._lock = asyncio.Lock()
+        self.challenge = Challenge(None)
+        """The last one of the upstream that this process has seen."""
+
+    def __repr__(self) -> str:
+        return f"<IssuerFinder of {self._terms.server}>"
+
+    def heard(self, value: str | None) -> None:
+        """Take note of the upstream's WWW-Authenticate. The first that says something counts at once."""
+        challenge = Challenge(value)
+        if challenge.metadata is None and not challenge.scopes:
+            return
+        if self.challenge.metadata is None and not self.challenge.scopes:
+            self._until = 0.0
+        self.challenge = challenge
+
+    async def find(self) -> GrantSource:
+        """The authorization server, asked for at most every FRESH seconds. Raises AuthorizationFailed."""
+        async with self._lock:
+            if self._clock() >= self._until:
+                await self._find_anew()
+        if self._found is None:
+            raise self._failed or AuthorizationFailed()
+        return self._found
+
+    async def _find_anew(self) -> None:
+        try:
+            self._found, self._failed = await self._discovered(), None
+            self._until = self._clock() + FRESH
+        except (AdapterError, ValueError) as error:
+            self._log.warning(
+                "the authorization server of an upstream was not found",
+                server=self._terms.server,
+                why=str(error),
+            )
+            self._failed = AuthorizationFailed()
+            self._failed.reason = str(error)
+            self._until = self._clock() + PAUSE
+
+    async def _discovered(self) -> GrantSource:
+        terms = self._terms
+        resource: UpstreamResource | None = None
+        if terms.authorization_endpoint and terms.token_endpoint:
+            endpoints = ServerEndpoints(
+                terms.issuer or terms.authorization_endpoint,
+                terms.authorization_endpoint,
+                terms.token_endpoint,
+                revocation=terms.revocation_endpoint,
+            )
+        elif terms.issuer:
+            endpoints = await self._endpoints(terms.issuer, near=terms.issuer)
+        else:
+            resource = await self._resource()
+            # Without such metadata the upstream may be of 2025-03-26, whose issuer is at its own origin.
+            issuer = (
+                resource.servers[0] if resource else "{0.scheme}://{0.netloc}".format(urlsplit(terms.url))
+            )
+            endpoints = await self._endpoints(issuer, near=terms.url)
+        return GrantSource(endpoints, self._resource_name(resource), self._scopes(resource, endpoints))
+
+    def _resource_name(self, found: UpstreamResource | None) -> str:
+        if self._terms.resource:
+            return self._terms.resource
+        if self._terms.authorization_endpoint is not None:
+            # Its own endpoints are set: a server that knows nothing of MCP, and may refuse the parameter.
+            return ""
+        return found.resource if found else self._terms.url.partition("#")[0]
+
+    def _scopes(self, resource: UpstreamResource | None, endpoints: ServerEndpoints) -> tuple[str, ...]:
+        """The scopes to ask for, as MCP 2026-07-28 has clients choose them ("Scope Selection Strategy")."""
+        if self._terms.scopes:
+            return self._terms.scopes
+        scopes = self.challenge.scopes or (resource.scopes if resource else ())
+        if scopes and OFFLINE in endpoints.scopes and OFFLINE not in scopes:
+            scopes = (*scopes, OFFLINE)
+        return scopes
+
+    async def _resource(self) -> UpstreamResource | None:
+        url, named = self._terms.url, self.challenge.metadata
+        places = list(resource_metadata_urls(url))
+        # A challenge may name any place; only the upstream's own host is asked.
+        if named is not None and same_origin(named, url) and is_usable_url(named, url):
+            places.insert(0, named)
+        for place in dict.fromkeys(places):
+            status, document = await self._http.get(place, _HEADERS)
+            if status == 200:
+                return read_resource_metadata(document, url)
+        return None
+
+    async def _endpoints(self, issuer: str, *, near: str) -> ServerEndpoints:
+        for place in server_metadata_urls(issuer):
+            status, document = await self._http.get(place, _HEADERS)
+            if status == 200:
+                return read_server_metadata(document, issuer, near)
+        raise ValueError("the authorization server publishes no metadata")

@@ -1,0 +1,201 @@
+"""Renewing grants: once for all calls of all replicas, and without losing a refresh token that is given out once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
+from adapter.oauth.grants.client_registry import ClientRegistry
+from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, key_of
+from adapter.oauth.grants.port import DocumentHttp, Leases
+from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.grants.token_requests import request_revocation, request_tokens
+from adapter.rules.access.grants import Grant, GrantRefused, OAuthClient, Tokens
+from adapter.state.port import Conflict
+
+WAIT = 30.0
+"""Seconds that a replica waits for another one that renews the same grant."""
+
+LOOK = 0.1
+"""Seconds between two looks at a grant that another replica renews."""
+
+WRITES = 6
+"""Times that a renewed grant is written, with growing pauses, to a store that fails."""
+
+_OVER = frozenset({"invalid_grant"})
+_FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
+
+
+class GrantRenewal:
+    """Renews and revokes grants. ``leases`` is None where no other process uses the store."""
+
+    def __init__(
+        self,
+        grants: GrantStore,
+        clients: ClientRegistry,
+        http: DocumentHttp,
+        leases: Leases | None,
+        log: FilteringBoundLogger,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._grants = grants
+        self._clients = clients
+        self._http = http
+        self._leases = leases
+        self._log = log
+        self._clock = clock
+        self._under_way: dict[str, asyncio.Task[KeptGrant | None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<GrantRenewal: {len(self._under_way)} under way>"
+
+    @property
+    def under_way(self) -> list[asyncio.Task[KeptGrant | None]]:
+        """The renewals that wait for an answer, or for the store."""
+        return list(self._under_way.values())
+
+    async def renew(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
+        """The grant with a newer access token than that of ``kept``; None where it is no longer valid.
+
+        Raises AuthorizationFailed where the authorization server cannot be asked, and StoreUnavailable. It goes on when
+        its caller leaves: an answer that nobody keeps would be a refresh token lost.
+        """
+        key = key_of(terms.server, kept.grant.principal)
+        task = self._under_way.get(key)
+        if task is None:
+            task = self._under_way[key] = asyncio.get_running_loop().create_task(
+                self._renewed(terms, kept, key)
+            )
+            task.add_done_callback(lambda done: self._landed(key, done))
+        return await asyncio.shield(task)
+
+    def _landed(self, key: str, task: asyncio.Task[KeptGrant | None]) -> None:
+        del self._under_way[key]
+        if not task.cancelled():
+            # All callers may have left; a failure that is never looked at would be logged.
+            task.exception()
+
+    async def close(self, within: float) -> None:
+        """Wait until answers under way are written, no longer than ``within`` seconds."""
+        if self._under_way:
+            await asyncio.wait(self.under_way, timeout=within)
+
+    async def _renewed(self, terms: GrantTerms, kept: KeptGrant, key: str) -> KeptGrant | None:
+        if self._leases is None:
+            return await self._asked(terms, kept)
+        lease = self._leases(f"grants/{key}")
+        began = time.monotonic()
+        while not await lease.take():
+            await asyncio.sleep(LOOK)
+            if await self._grants.version_of(terms.server, kept.grant.principal) != kept.version:
+                return await self._grants.get(terms.server, kept.grant.principal)
+            if time.monotonic() - began > WAIT:
+                raise AuthorizationFailed()
+        try:
+            return await self._asked(terms, kept)
+        finally:
+            try:
+                await lease.release()
+            except StoreUnavailable:
+                self._log.info("a lease could not be released; it ends by itself")
+
+    async def _asked(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
+        """Ask for new tokens, unless somebody has done so in the meantime."""
+        grant = kept.grant
+        now = await self._grants.get(terms.server, grant.principal)
+        if now is None or now.version != kept.version:
+            return now
+        if grant.refresh is None:
+            return await self._dropped(terms, kept)
+        client = await self._clients.client_of(terms, grant.issuer, grant.client)
+        if client is None:
+            return await self._dropped(terms, kept)
+        try:
+            tokens = await request_tokens(
+                self._http, grant.token_endpoint, client, _form(grant, grant.refresh)
+            )
+        except GrantRefused as refused:
+            return await self._refused(terms, kept, refused)
+        except (AdapterError, ValueError) as error:
+            self._log.warning("a grant could not be renewed", server=terms.server, why=str(error))
+            raise AuthorizationFailed() from error
+        return await self._written(terms, kept, renewed(grant, tokens, self._clock()), client)
+
+    async def _refused(self, terms: GrantTerms, kept: KeptGrant, refused: GrantRefused) -> KeptGrant | None:
+        self._log.warning("a grant was not renewed", server=terms.server, error=refused.code)
+        if refused.code in _OVER:
+            return await self._dropped(terms, kept)
+        if refused.code in _FORGOTTEN and terms.client_id is None:
+            await self._clients.forget(terms, kept.grant.issuer, kept.grant.client)
+            return await self._dropped(terms, kept)
+        raise AuthorizationFailed()
+
+    async def _dropped(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
+        """Forget a grant that is over; the one that somebody has put in its place meanwhile stays."""
+        try:
+            await self._grants.delete(terms.server, kept.grant.principal, expected=kept.version)
+        except Conflict:
+            return await self._grants.get(terms.server, kept.grant.principal)
+        return None
+
+    async def _written(
+        self, terms: GrantTerms, kept: KeptGrant, grant: Grant, client: OAuthClient
+    ) -> KeptGrant | None:
+        """Write new tokens at once: the old refresh token may be worth nothing any more."""
+        pause = 0.1
+        for attempt in range(1, WRITES + 1):
+            try:
+                return await self._grants.put(terms.server, grant, expected=kept.version)
+            except Conflict:
+                # Revoked, or granted anew, while this was asked for: what came is nobody's.
+                await self._revoked(grant, client)
+                return await self._grants.get(terms.server, grant.principal)
+            except StoreUnavailable:
+                if attempt == WRITES:
+                    raise
+            await asyncio.sleep(pause)
+            pause *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    # --- revoking ---------------------------------------------------------------------------------------------
+
+    async def revoke(self, terms: GrantTerms, kept: KeptGrant) -> bool:
+        """Forget a grant, and revoke it at its authorization server. False: the server does not say that it did.
+
+        Raises StoreUnavailable.
+        """
+        grant = kept.grant
+        await self._grants.delete(terms.server, grant.principal)
+        client = await self._clients.client_of(terms, grant.issuer, grant.client)
+        return client is not None and await self._revoked(grant, client)
+
+    async def _revoked(self, grant: Grant, client: OAuthClient) -> bool:
+        if grant.revocation_endpoint is None:
+            return False
+        try:
+            return await request_revocation(
+                self._http, grant.revocation_endpoint, client, grant.refresh or grant.access
+            )
+        except (AdapterError, ValueError) as error:
+            self._log.warning("a grant could not be revoked at its issuer", why=str(error))
+            return False
+
+
+def renewed(grant: Grant, tokens: Tokens, now: float) -> Grant:
+    """The grant with new tokens; a refresh token that did not change is not sent again (RFC 6749 §6)."""
+    return grant._replace(
+        access=tokens.access,
+        refresh=tokens.refresh or grant.refresh,
+        scope=grant.scope if tokens.scope is None else tokens.scope,
+        renewed=now,
+        expires=None if tokens.life is None else now + tokens.life,
+    )
+
+
+def _form(grant: Grant, refresh: str) -> dict[str, str]:
+    form = {"grant_type": "refresh_token", "refresh_token": refresh}
+    return form | {"resource": grant.resource} if grant.resource else form

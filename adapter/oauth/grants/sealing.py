@@ -1,0 +1,93 @@
+"""Rows of the state store that only adapters with the same key can read or make: AES-GCM over each value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from adapter.state.port import Row, Store
+
+_FORMAT = b"1"
+_NONCE = 12
+_INFO = b"mcp-file-adapter grants "
+
+
+def derived(secret: bytes, purpose: str) -> bytes:
+    """A key of 32 bytes for one purpose (RFC 5869)."""
+    return HKDF(SHA256(), 32, salt=None, info=_INFO + purpose.encode()).derive(secret)
+
+
+class SealedRows:
+    """Rows whose values are sealed. A value belongs to its table and key: under another one it does not open.
+
+    ``secret`` gives the secret of all replicas; it is asked once, when a row is first read or written. All methods
+    raise StoreUnavailable.
+    """
+
+    def __init__(self, store: Store, secret: Callable[[], Awaitable[bytes]]) -> None:
+        self.store = store
+        self._secret = secret
+        self._cipher: AESGCM | None = None
+        self._names = b""
+
+    async def open_anew(self) -> None:
+        """Derive the keys again: the store that gave the secret is back, and another one stood in for it."""
+        self._cipher = None
+        await self.open()
+
+    async def open(self) -> None:
+        """Derive the keys, unless that is done."""
+        if self._cipher is None:
+            secret = await self._secret()
+            self._names = derived(secret, "names")
+            self._cipher = AESGCM(derived(secret, "rows"))
+
+    @property
+    def name_key(self) -> bytes:
+        """The key from which names follow that nobody can guess. ``open`` comes first."""
+        assert self._names, "the keys are derived first"
+        return self._names
+
+    async def get(self, table: str, key: str) -> tuple[Row, bytes] | None:
+        """The row and what was sealed in it; None for no row, and for one that this key does not open."""
+        row = await self.store.get(table, key)
+        if row is None:
+            return None
+        plain = await self.opened(table, row)
+        return None if plain is None else (row, plain)
+
+    async def opened(self, table: str, row: Row) -> bytes | None:
+        """The value that was sealed in a row; None where it was not sealed for this place with this key."""
+        await self.open()
+        assert self._cipher is not None
+        value = row.value
+        if value[:1] != _FORMAT or len(value) <= _NONCE:
+            return None
+        try:
+            return self._cipher.decrypt(value[1 : _NONCE + 1], value[_NONCE + 1 :], _place(table, row.key))
+        except InvalidTag:
+            return None
+
+    async def put(
+        self, table: str, key: str, plain: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        """Seal and write; as ``Store.put``. Raises Conflict."""
+        await self.open()
+        assert self._cipher is not None
+        # Random nonces of 96 bits under one key: far below 2**32 rows are written (NIST SP 800-38D, 8.3).
+        nonce = os.urandom(_NONCE)
+        value = _FORMAT + nonce + self._cipher.encrypt(nonce, plain, _place(table, key))
+        return await self.store.put(table, key, value, expected=expected, due=due)
+
+    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        """As ``Store.delete``. Raises Conflict."""
+        return await self.store.delete(table, key, expected=expected)
+
+
+def _place(table: str, key: str) -> bytes:
+    return f"{table}\0{key}".encode()

@@ -1,0 +1,312 @@
+"""The access rules of one server on the road of its requests.
+
+What a caller may not use it does not see, and what it asks for without seeing it gets the answer of what does not
+exist. For tools that is the adapter's own answer in both cases: a call of a name that the upstream does not list gets
+it too, so the list of tools is read before the first call.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Protocol
+
+from adapter.errors import AdapterError, BadJson, BadRequest, ToolUnknown, UpstreamBroken
+from adapter.relay.background import in_turns
+from adapter.relay.sessions.session import LISTED_BEFORE
+from adapter.relay.stages import Call, StageEntry
+from adapter.rules.access.access_rules import AccessRules, AccessView, Offering
+from adapter.rules.access.principals import Caller
+from adapter.rules.access.unknown_names import (
+    NOT_FOUND_LEGACY,
+    NOT_FOUND_MODERN,
+    unknown_prompt,
+    unknown_resource,
+    unknown_tool,
+)
+from adapter.rules.access.visible_lists import SHAPES, ListRefused, names_listed, visible_list
+from adapter.rules.tools.lists import next_cursor
+from adapter.wire.ambiguity import leads_elsewhere, may_hold
+from adapter.wire.envelope import Envelope, Kind, dump, failure, parse, read_envelope
+from adapter.wire.spans import Replace
+
+NOTE = "access"
+"""The note of a call with the rules that concern its caller."""
+
+PAGES = 100
+"""Pages of a list that are searched for one name."""
+
+UPDATED = "notifications/resources/updated"
+
+_USES = {
+    "prompts/get": Offering.PROMPT,
+    "resources/read": Offering.RESOURCE,
+    "resources/subscribe": Offering.RESOURCE,
+    "resources/unsubscribe": Offering.RESOURCE,
+}
+"""The methods that name one prompt or resource."""
+
+_LISTS = [shape.key for kind, shape in SHAPES.items() if kind is not Offering.TOOL]
+
+
+class ListedTools(Protocol):
+    """Knows the tools of the upstream; see ToolGuard."""
+
+    async def lists(self, call: Call, name: str) -> bool:
+        """Tell whether there is a tool of exactly this name."""
+
+
+class AccessGate:
+    """The gate of ``tools/call``. ``tools`` knows what the upstream lists."""
+
+    def __init__(self, rules: AccessRules, tools: ListedTools) -> None:
+        self._rules = rules
+        self._tools = tools
+
+    def __repr__(self) -> str:
+        return f"<AccessGate of {self._rules!r}>"
+
+    def skips(self, scope_id: str, name: str | None) -> bool:  # noqa: ARG002 - a gate; the caller decides
+        """False: a scope may have callers with different scopes and claims."""
+        return False
+
+    async def admit(self, call: Call) -> None:
+        """Let a call of a tool go on that its caller sees. Raises ToolUnknown, and what reading the list raises."""
+        name = call.envelope.name
+        if name is None:
+            raise ToolUnknown("tools/call requires the name of the tool in params.name.")
+        # Asked in any case, so that a list which cannot be had is answered alike for all names.
+        listed = await self._tools.lists(call, name)
+        if not (listed and self.sees(call, name)):
+            raise unknown_tool(name)
+
+    def entries(self) -> list[StageEntry]:
+        """The stages of all other methods."""
+        rules = self._rules
+        return [
+            *(StageEntry(shape.method, "access", VisibleList(rules, kind)) for kind, shape in SHAPES.items()),
+            *(StageEntry(method, "access", VisibleUse(rules, kind)) for method, kind in _USES.items()),
+            StageEntry("completion/complete", "access", VisibleReference(rules)),
+            StageEntry("subscriptions/listen", "access", VisibleSubscription(rules)),
+        ]
+
+    def sees(self, call: Call, name: str) -> bool:
+        """Tell whether the caller of a call may see the tool of this name."""
+        return _view(self._rules, call).allows(Offering.TOOL, name)
+
+    def rights_of(self, caller: Caller) -> object:
+        """A value that is equal for callers with the same rights."""
+        return self._rules.view(caller).places
+
+    def heard(self, caller: Caller, data: bytes) -> bytes:
+        """The part of a message on a GET stream that may leave: nothing of resources that the caller does not see."""
+        return _heard(self._rules.view(caller), data)
+
+    def aside(self, caller: Caller, data: bytes) -> bytes:
+        """As ``heard`` on the stream that answers a call, where a result is what was asked for."""
+        if data.isascii() and b"\\" not in data and not _may_tell(data):
+            return data
+        try:
+            message = parse(data)
+        except BadJson:
+            return data
+        messages = message if isinstance(message, list) else [message]
+        view = self._rules.view(caller)
+        return data if all(_is_visible(view, each) for each in messages) else b""
+
+
+def _view(rules: AccessRules, call: Call) -> AccessView:
+    """The decisions for the caller of a call, also if that began in another process."""
+    note = call.notes.get(NOTE)
+    if note is not None:
+        return rules.restored(note)
+    view = rules.view(call.origin.caller)
+    call.notes[NOTE] = rules.noted(view)
+    return view
+
+
+class VisibleList:
+    """The stage of one list: it leaves out what its caller may not see."""
+
+    def __init__(self, rules: AccessRules, kind: Offering) -> None:
+        self._rules = rules
+        self._kind = kind
+
+    async def ask(self, call: Call) -> bytes | None:
+        """Note the rules; nothing leaves that was not looked at."""
+        _view(self._rules, call)
+        call.guarded = True
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        """The list as the caller sees it. Raises UpstreamBroken for one that can be read in two ways."""
+        view = _view(self._rules, call)
+        shows = partial(view.allows, self._kind)
+        try:
+            return await in_turns(visible_list(response, self._kind, shows, modern=call.modern))
+        except (BadJson, ListRefused) as error:
+            what = "is not valid JSON" if isinstance(error, BadJson) else str(error)
+            method = SHAPES[self._kind].method
+            raise UpstreamBroken(f"The upstream server's answer to {method} {what}.") from error
+
+
+class VisibleUse:
+    """The stage of requests that name one prompt or resource."""
+
+    def __init__(self, rules: AccessRules, kind: Offering) -> None:
+        self._rules = rules
+        self._kind = kind
+
+    async def ask(self, call: Call) -> bytes | None:
+        name = call.envelope.name
+        if name is None:
+            raise BadRequest(
+                f"{call.envelope.method} requires the {SHAPES[self._kind].name} as a text in params."
+            )
+        if _view(self._rules, call).allows(self._kind, name):
+            return None
+        return _unknown(call, self._kind, name)
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        """The response. The upstream's word for what it does not have is the adapter's word, as for what is hidden."""
+        error = call.parsed(response).get("error")
+        if not isinstance(error, dict):
+            return response
+        name = call.envelope.name or ""
+        if _view(self._rules, call).is_own(self._kind, name):
+            return response
+        if self._kind is Offering.PROMPT:
+            return response if await _is_listed(call, name) else _unknown(call, self._kind, name)
+        code = error.get("code")
+        missing = code == NOT_FOUND_LEGACY or (call.modern and code == NOT_FOUND_MODERN)
+        return _unknown(call, self._kind, name) if missing else response
+
+
+class VisibleReference:
+    """The stage of ``completion/complete``, which is about a prompt or the template of a resource."""
+
+    def __init__(self, rules: AccessRules) -> None:
+        self._rules = rules
+
+    async def ask(self, call: Call) -> bytes | None:
+        if leads_elsewhere(call.envelope.body, (("params", 0), ("ref", 0), ("name", 0))) or leads_elsewhere(
+            call.envelope.body, (("params", 0), ("ref", 0), ("uri", 0))
+        ):
+            raise BadRequest("The reference of completion/complete can be read in two ways.")
+        params = parse(call.envelope.body).get("params")
+        reference = params.get("ref") if isinstance(params, dict) else None
+        found = _referred(reference) if isinstance(reference, dict) else []
+        if not found:
+            raise BadRequest("completion/complete requires a reference with the name of a prompt or a URI.")
+        view = _view(self._rules, call)
+        for kind, name in found:
+            if not view.allows(kind, name):
+                return _unknown(call, kind, name)
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response
+
+
+def _referred(reference: dict[str, Any]) -> list[tuple[Offering, str]]:
+    """All that a server may take the reference for, whatever its type says."""
+    kinds = ((Offering.PROMPT, "name"), (Offering.TEMPLATE, "uri"))
+    return [(kind, reference[key]) for kind, key in kinds if isinstance(reference.get(key), str)]
+
+
+class VisibleSubscription:
+    """The stage of ``subscriptions/listen``: of the resources that it names, the visible ones are subscribed to."""
+
+    def __init__(self, rules: AccessRules) -> None:
+        self._rules = rules
+
+    async def ask(self, call: Call) -> bytes | None:
+        way = (("params", 0), ("notifications", 0), (_SUBSCRIPTIONS, 0))
+        if leads_elsewhere(call.request, way):
+            raise BadRequest("The notifications of subscriptions/listen can be read in two ways.")
+        view = _view(self._rules, call)
+        call.heard = partial(_heard, view)
+        params = parse(call.request).get("params")
+        wanted = params.get("notifications") if isinstance(params, dict) else None
+        uris = wanted.get(_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
+        if uris is None:
+            return None
+        if not isinstance(uris, list):
+            raise BadRequest(f"{_SUBSCRIPTIONS} must be a list of URIs.")
+        seen = [uri for uri in uris if isinstance(uri, str) and view.allows(Offering.RESOURCE, uri)]
+        if len(seen) < len(uris):
+            call.change(Replace(("params", "notifications", _SUBSCRIPTIONS), dump(seen)))
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response
+
+
+_SUBSCRIPTIONS = "resourceSubscriptions"
+
+
+def _unknown(call: Call, kind: Offering, name: str) -> bytes:
+    if kind is Offering.PROMPT:
+        return unknown_prompt(call.envelope.id_bytes, name)
+    return unknown_resource(call.envelope.id_bytes, name, modern=call.modern)
+
+
+async def _is_listed(call: Call, name: str) -> bool:
+    """Tell whether the upstream lists a prompt of this name; False where no list can be had."""
+    if call.fetch is None:
+        return False
+    params: dict[str, Any] = {}
+    try:
+        for _ in range(PAGES):
+            page = await call.fetch(SHAPES[Offering.PROMPT].method, params)
+            names = None if page is None else await in_turns(names_listed(page, Offering.PROMPT))
+            if page is None or names is None:
+                return False
+            if name in names:
+                return True
+            cursor = next_cursor(page)
+            if cursor is None:
+                return False
+            params = {"cursor": cursor}
+    except (AdapterError, ListRefused):
+        pass
+    return False
+
+
+# --- messages that no request waits for -------------------------------------------------------------------------
+
+
+def _heard(view: AccessView, data: bytes) -> bytes:
+    """The message as it may leave. Nothing is left of one that names a hidden resource, or holds a list."""
+    if data.isascii() and b"\\" not in data and not _may_tell(data):
+        return data
+    try:
+        message = parse(data)
+        if any(may_hold(message, "result", key) for key in _LISTS):
+            return _instead_of_list(data)
+    except AdapterError:
+        # Some client may find in it what nobody here does.
+        return b""
+    if all(_is_visible(view, each) for each in (message if isinstance(message, list) else [message])):
+        return data
+    return b""
+
+
+def _may_tell(data: bytes) -> bool:
+    """False for a message in which no member could be read as a list, or as a notification of a resource."""
+    text = data.lower().translate(None, b"_- \x7f")
+    return b"resource" in text or b"prompts" in text
+
+
+def _is_visible(view: AccessView, message: object) -> bool:
+    if not isinstance(message, dict) or message.get("method") != UPDATED:
+        return True
+    params = message.get("params")
+    uri = params.get("uri") if isinstance(params, dict) else None
+    return isinstance(uri, str) and view.allows(Offering.RESOURCE, uri)
+
+
+def _instead_of_list(data: bytes) -> bytes:
+    message = read_envelope(data)
+    if isinstance(message, Envelope) and message.kind is Kind.RESPONSE:
+        return failure(UpstreamBroken(LISTED_BEFORE), message.id_bytes)
+    return b""

@@ -1,0 +1,230 @@
+"""The tools, resources and prompts of one server that a caller may see and use. Pure.
+
+A rule concerns callers by their principal, scopes and claims. Of several rules that concern a caller each allows what
+its patterns match, and what one of them denies is denied. No rule, nothing allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from adapter.rules.access.principals import Caller, name_of
+from adapter.rules.text.name_patterns import NamePattern, name_reading, uri_reading
+
+KEPT_VIEWS = 256
+"""Combinations of rules of which the views are kept."""
+
+KEPT_NAMES = 4096
+"""Names of one view of which the decision is kept."""
+
+LONGEST_KEPT = 512
+"""Characters of a name of which the decision is kept."""
+
+MOST_SEGMENTS = 16
+"""Members within members that the name of a claim may lead through."""
+
+Scalar = str | int | float | bool
+
+
+class Offering(Enum):
+    """The kinds of things that servers offer."""
+
+    TOOL = "tool"
+    RESOURCE = "resource"
+    TEMPLATE = "template"
+    PROMPT = "prompt"
+
+    # Members are equal only to themselves, and Enum's own hash is a function of Python's.
+    __hash__ = object.__hash__
+
+
+_URIS = frozenset((Offering.RESOURCE, Offering.TEMPLATE))
+
+
+class OwnOfferings(NamedTuple):
+    """The adapter's own offerings, which no pattern has to name: tools that stand for all others, URIs of resources,
+    and the beginning of URIs of the caller's own files, None where there are none.
+
+    The tools are for callers whom some rule allows tools. A rule may deny each of these.
+    """
+
+    tools: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    files: str | None = None
+
+
+NO_OWN = OwnOfferings()
+
+
+class AllowPatterns(NamedTuple):
+    """The patterns of one rule for what it allows; templates are compared like the URIs of resources."""
+
+    tools: tuple[NamePattern, ...] = ()
+    resources: tuple[NamePattern, ...] = ()
+    prompts: tuple[NamePattern, ...] = ()
+
+    def of(self, kind: Offering) -> tuple[NamePattern, ...]:
+        """The patterns for one kind."""
+        if kind is Offering.TOOL:
+            return self.tools
+        return self.prompts if kind is Offering.PROMPT else self.resources
+
+
+NOTHING = AllowPatterns()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """One entry of ``servers[].access``; a condition that is None concerns everybody.
+
+    A caller is of ``principals`` by name, has all ``scopes``, and has for each of ``claims`` one of its values.
+    """
+
+    principals: frozenset[str] | None = None
+    scopes: frozenset[str] | None = None
+    claims: Mapping[str, tuple[Scalar, ...]] | None = None
+    allow: AllowPatterns = NOTHING
+    deny: tuple[NamePattern, ...] = ()
+
+    @property
+    def is_for_everybody(self) -> bool:
+        """Tell whether the rule has no condition."""
+        return self.principals is None and self.scopes is None and self.claims is None
+
+    def concerns(self, caller: Caller) -> bool:
+        """Tell whether the rule is for this caller; every condition it has must hold."""
+        if self.principals is not None and name_of(caller.principal) not in self.principals:
+            return False
+        if self.scopes is not None and not self.scopes <= caller.scopes:
+            return False
+        return self.claims is None or all(
+            _has_one(claim_of(caller.claims, name), values) for name, values in self.claims.items()
+        )
+
+
+def claim_of(claims: Mapping[str, Any], name: str) -> Any:
+    """The claim of this name; if there is none, the member that a name with dots leads to. None without one."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for segment in name.split(".", MOST_SEGMENTS):
+        if not isinstance(found, Mapping) or segment not in found:
+            return None
+        found = found[segment]
+    return found
+
+
+def _has_one(claim: object, values: Sequence[Scalar]) -> bool:
+    """Tell whether a claim is one of the values, or a list with one of them. True is not 1."""
+    held = claim if isinstance(claim, list | tuple) else (claim,)
+    return any(type(each) is type(value) and each == value for each in held for value in values)
+
+
+class AccessView:
+    """The decisions for all callers whom the same rules concern. ``uses_tools``: one of these rules is for tools."""
+
+    def __init__(self, rules: Sequence[AccessRule], places: tuple[int, ...], own: OwnOfferings) -> None:
+        self._rules = [rules[place] for place in places]
+        self._own = own
+        self._decided: OrderedDict[tuple[Offering, str], bool] = OrderedDict()
+        self.places = places
+        self.uses_tools = any(rule.allow.tools for rule in self._rules)
+
+    def __repr__(self) -> str:
+        return f"<AccessView of rules {list(self.places)}>"
+
+    def allows(self, kind: Offering, name: str) -> bool:
+        """Tell whether something of this kind and name may be seen and used."""
+        key = kind, name
+        known = self._decided.get(key)
+        if known is not None:
+            return known
+        decided = self._decide(kind, name)
+        if len(name) <= LONGEST_KEPT:
+            self._decided[key] = decided
+            if len(self._decided) > KEPT_NAMES:
+                self._decided.popitem(last=False)
+        return decided
+
+    def denies(self, kind: Offering, name: str) -> bool:
+        """Tell whether a rule denies this name, whatever others allow."""
+        is_uri = kind in _URIS
+        read = uri_reading(name) if is_uri else name_reading(name)
+        if read is None:
+            return True
+        return any(each.denies(name, read, uri=is_uri) for rule in self._rules for each in rule.deny)
+
+    def _decide(self, kind: Offering, name: str) -> bool:
+        if self.is_own(kind, name):
+            return not self.denies(kind, name)
+        is_uri = kind in _URIS
+        read = uri_reading(name) if is_uri else name_reading(name)
+        if read is None:
+            return False
+        allowed = any(
+            each.allows(name, read, uri=is_uri) for rule in self._rules for each in rule.allow.of(kind)
+        )
+        return allowed and not self.denies(kind, name)
+
+    def is_own(self, kind: Offering, name: str) -> bool:
+        """Tell whether this is an offering of the adapter's own, as far as the caller may have any."""
+        own = self._own
+        if kind is Offering.TOOL:
+            return name in own.tools and self.uses_tools
+        if kind is not Offering.RESOURCE:
+            return False
+        return name in own.resources or (own.files is not None and name.startswith(own.files))
+
+
+class AccessRules:
+    """The rules of one server, in the order of the settings."""
+
+    def __init__(self, rules: Sequence[AccessRule], own: OwnOfferings = NO_OWN) -> None:
+        self._rules = tuple(rules)
+        self._own = own
+        self._digest = hashlib.sha256(repr(list(map(_written, rules))).encode("ascii")).hexdigest()[:16]
+        self._views: OrderedDict[tuple[int, ...], AccessView] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<AccessRules: {len(self._rules)} rules>"
+
+    def view(self, caller: Caller) -> AccessView:
+        """The decisions for this caller."""
+        return self._view(tuple(place for place, rule in enumerate(self._rules) if rule.concerns(caller)))
+
+    def allows(self, caller: Caller, kind: Offering, name: str) -> bool:
+        """Tell whether this caller may see and use what has this kind and name."""
+        return self.view(caller).allows(kind, name)
+
+    def noted(self, view: AccessView) -> list[Any]:
+        """A JSON value by which ``restored`` finds the view again, also in another process."""
+        return [self._digest, *view.places]
+
+    def restored(self, note: object) -> AccessView:
+        """The view of a note. If other rules made it, the view of callers whom only rules for everybody concern."""
+        if isinstance(note, list) and note[:1] == [self._digest]:
+            return self._view(tuple(note[1:]))
+        return self._view(tuple(place for place, rule in enumerate(self._rules) if rule.is_for_everybody))
+
+    def _view(self, places: tuple[int, ...]) -> AccessView:
+        view = self._views.get(places)
+        if view is None:
+            view = self._views[places] = AccessView(self._rules, places, self._own)
+            if len(self._views) > KEPT_VIEWS:
+                self._views.popitem(last=False)
+        else:
+            self._views.move_to_end(places)
+        return view
+
+
+def _written(rule: AccessRule) -> str:
+    """The rule in ASCII, the same for equal rules in every process."""
+    conditions = [None if each is None else sorted(each) for each in (rule.principals, rule.scopes)]
+    claims = None if rule.claims is None else sorted((name, repr(each)) for name, each in rule.claims.items())
+    patterns = [[each.source for each in kind] for kind in (*rule.allow, rule.deny)]
+    return ascii((conditions, claims, patterns))

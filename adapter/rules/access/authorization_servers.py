@@ -1,0 +1,227 @@
+"""Authorization servers by the documents that they and the servers they protect publish. Pure.
+
+Source of the rules: RFC 8414 (metadata), OpenID Connect Discovery 1.0, RFC 9728 (protected resources), RFC 9207
+(``iss``), and MCP 2026-07-28, "Authorization Server Discovery" and "Client Registration". Every document is a
+stranger's: its size is bounded by who fetched it, and its members here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+import orjson
+
+LONGEST_URL = 2048
+"""Characters of a URL that a document may name."""
+
+MOST_NAMES = 64
+"""Scopes, methods or servers of a document that are looked at."""
+
+LONGEST_SCOPE = 256
+
+_SCOPE_CHARACTERS = frozenset(map(chr, (0x21, *range(0x23, 0x5C), *range(0x5D, 0x7F))))
+"""RFC 6749 §3.3, scope-token."""
+
+
+class ServerEndpoints(NamedTuple):
+    """An authorization server as its metadata, or the settings, describe it; URLs, None where it has no such endpoint.
+
+    ``names_issuer``: its authorization responses carry ``iss``. ``reads_documents``: it takes the URL of a client id
+    metadata document as client id. ``methods`` are the ways in which clients authenticate at its token endpoint;
+    empty where it does not say.
+    """
+
+    issuer: str
+    authorization: str
+    token: str
+    registration: str | None = None
+    revocation: str | None = None
+    names_issuer: bool = False
+    reads_documents: bool = False
+    methods: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+
+
+class UpstreamResource(NamedTuple):
+    """An upstream as its own metadata describes it: its name as a resource, its authorization servers, its scopes."""
+
+    resource: str
+    servers: tuple[str, ...]
+    scopes: tuple[str, ...] = ()
+
+
+# --- addresses --------------------------------------------------------------------------------------------------
+
+
+def is_loopback_host(host: str | None) -> bool:
+    """Tell whether a host of a URL is this machine, by its name alone."""
+    if host is None:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_usable_url(url: str, near: str) -> bool:
+    """Tell whether a URL that the server at ``near`` has named may be asked, or opened by a person.
+
+    It is https, without credentials and fragment, and not the literal address of this machine or a private network. A
+    host that is ``near``'s own may be asked as ``near`` is, and a server on this machine may name others there.
+    """
+    if not url.isascii() or not url.isprintable() or len(url) > LONGEST_URL or not _PLAIN.isdisjoint(url):
+        return False
+    try:
+        parts, known = urlsplit(url), urlsplit(near)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if not host or "@" in parts.netloc or parts.scheme not in ("http", "https"):
+        return False
+    if host == known.hostname or (is_loopback_host(host) and is_loopback_host(known.hostname)):
+        return parts.scheme in ("https", known.scheme)
+    return parts.scheme == "https" and not is_loopback_host(host) and not _is_private_address(host)
+
+
+_PLAIN = frozenset(' \\#"<>')
+"""Characters that no such URL has."""
+
+
+def _is_private_address(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return False
+
+
+def server_metadata_urls(issuer: str) -> tuple[str, ...]:
+    """The places of an issuer's metadata, in the order in which MCP has clients try them."""
+    parts = urlsplit(issuer)
+    path = parts.path.rstrip("/")
+    origin = f"{parts.scheme}://{parts.netloc}"
+    urls = [
+        f"{origin}/.well-known/oauth-authorization-server{path}",
+        f"{origin}/.well-known/openid-configuration{path}",
+    ]
+    if path:
+        urls.append(f"{origin}{path}/.well-known/openid-configuration")
+    return tuple(urls)
+
+
+def resource_metadata_urls(url: str) -> tuple[str, ...]:
+    """The well-known places of the metadata of the resource at ``url``: for its path, then for its host."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    known = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
+    return (f"{known}{path}", known) if path else (known,)
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Tell whether two URLs have the same scheme, host and port."""
+    return _origin(urlsplit(one)) == _origin(urlsplit(other))
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    return parts.scheme, parts.hostname, port
+
+
+def covers(resource: str, url: str) -> bool:
+    """Tell whether ``resource`` names the endpoint at ``url``: the same URL, or one above it on the same host."""
+    try:
+        named, asked = urlsplit(resource), urlsplit(url)
+        if _origin(named) != _origin(asked) or named.query or named.fragment:
+            return False
+    except ValueError:
+        return False
+    prefix, path = named.path.rstrip("/"), asked.path.rstrip("/")
+    return path == prefix or path.startswith(f"{prefix}/")
+
+
+# --- documents --------------------------------------------------------------------------------------------------
+
+
+def read_server_metadata(document: bytes, issuer: str, near: str) -> ServerEndpoints:
+    """The endpoints in the metadata of ``issuer``. Raises ValueError, with a sentence that quotes nothing of it.
+
+    ``near``: see ``is_usable_url``. A server that does not offer PKCE with S256 is refused, as MCP demands.
+    """
+    found = _object(document)
+    # RFC 8414 §3.3: the same to the last character; only a final slash is forgiven, as many documents have one more.
+    named = found.get("issuer")
+    if not isinstance(named, str) or named.rstrip("/") != issuer.rstrip("/"):
+        raise ValueError("the metadata of the authorization server names another issuer")
+    if "S256" not in _names(found, "code_challenge_methods_supported"):
+        raise ValueError("the authorization server does not offer PKCE with S256")
+    responses = _names(found, "response_types_supported")
+    if responses and "code" not in responses:
+        raise ValueError("the authorization server does not offer the authorization code grant")
+    return ServerEndpoints(
+        named,
+        _required_url(found, "authorization_endpoint", near),
+        _required_url(found, "token_endpoint", near),
+        _url(found, "registration_endpoint", near),
+        _url(found, "revocation_endpoint", near),
+        found.get("authorization_response_iss_parameter_supported") is True,
+        found.get("client_id_metadata_document_supported") is True,
+        _names(found, "token_endpoint_auth_methods_supported"),
+        _names(found, "scopes_supported"),
+    )
+
+
+def read_resource_metadata(document: bytes, url: str) -> UpstreamResource:
+    """The metadata of the resource at ``url``. Raises ValueError as ``read_server_metadata``."""
+    found = _object(document)
+    resource = found.get("resource")
+    if not isinstance(resource, str) or len(resource) > LONGEST_URL or not covers(resource, url):
+        raise ValueError("the metadata of the upstream server names another resource")
+    servers = tuple(
+        each
+        for each in _names(found, "authorization_servers")
+        if is_usable_url(each, url) and not urlsplit(each).query
+    )
+    if not servers:
+        raise ValueError("the metadata of the upstream server names no usable authorization server")
+    return UpstreamResource(resource, servers, scope_tokens(_names(found, "scopes_supported")))
+
+
+def scope_tokens(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that may stand in a ``scope`` parameter, each once, in order."""
+    fitting = (
+        each for each in names if 0 < len(each) <= LONGEST_SCOPE and _SCOPE_CHARACTERS.issuperset(each)
+    )
+    return tuple(dict.fromkeys(fitting))[:MOST_NAMES]
+
+
+def _object(document: bytes) -> Mapping[str, Any]:
+    try:
+        found = orjson.loads(document)
+    except orjson.JSONDecodeError:
+        raise ValueError("the metadata is not JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("the metadata is not a JSON object")
+    return found
+
+
+def _names(found: Mapping[str, Any], member: str) -> tuple[str, ...]:
+    listed = found.get(member)
+    if not isinstance(listed, list):
+        return ()
+    return tuple(each for each in listed[:MOST_NAMES] if isinstance(each, str) and len(each) <= LONGEST_URL)
+
+
+def _url(found: Mapping[str, Any], member: str, near: str) -> str | None:
+    url = found.get(member)
+    return url if isinstance(url, str) and is_usable_url(url, near) else None
+
+
+def _required_url(found: Mapping[str, Any], member: str, near: str) -> str:
+    url = _url(found, member, near)
+    if url is None:
+        raise ValueError(f"the metadata of the authorization server has no usable {member}")
+    return url

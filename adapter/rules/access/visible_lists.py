@@ -1,0 +1,145 @@
+"""Lists of tools, resources, templates and prompts, reduced to what one caller may see. Pure.
+
+What stays keeps its bytes. An entry in which another reader could find another name is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import orjson
+
+from adapter.errors import BadJson
+from adapter.rules.access.access_rules import Offering
+from adapter.rules.tools.lists import MOST_ITEMS, Entries
+from adapter.wire.ambiguity import doubt_of_answer, stands_twice
+from adapter.wire.envelope import parse
+from adapter.wire.names import Names
+from adapter.wire.outline import Outline, TooManyItems, outline
+from adapter.wire.piecewise import Piecewise, one_piece
+from adapter.wire.spans import Insert
+
+LARGEST_ENTRY = 1 << 20
+"""Bytes of an entry that is looked into; a larger one is left out."""
+
+LONGEST_REST = 1 << 20
+"""Bytes of a response beside its list."""
+
+_PRIVATE = Insert(("result", "cacheScope"), b'"private"')
+"""The mark of a list that nobody may share (MCP 2026-07-28, caching)."""
+
+_EACH = 64
+
+
+class ListRefused(Exception):
+    """A list that cannot be reduced; ``str(error)`` says why."""
+
+
+class ListShape(NamedTuple):
+    """The method that lists one kind, the member of the result with the list, and the member with an entry's name."""
+
+    method: str
+    key: str
+    name: str
+
+    @property
+    def of_result(self) -> Names:
+        """The members of the result that must be there in one spelling only."""
+        known = ("_meta", "resultType", "ttlMs", "cacheScope")
+        return Names.of(judged=(self.key, "nextCursor"), known=known)
+
+
+SHAPES = {
+    Offering.TOOL: ListShape("tools/list", "tools", "name"),
+    Offering.RESOURCE: ListShape("resources/list", "resources", "uri"),
+    Offering.TEMPLATE: ListShape("resources/templates/list", "resourceTemplates", "uriTemplate"),
+    Offering.PROMPT: ListShape("prompts/list", "prompts", "name"),
+}
+
+_OF_RESULT = {kind: shape.of_result for kind, shape in SHAPES.items()}
+_OF_ENTRY = {kind: Names.of(judged=(shape.name,)) for kind, shape in SHAPES.items()}
+
+
+def visible_list(
+    response: bytes, kind: Offering, shows: Callable[[str], bool], *, modern: bool
+) -> Piecewise[bytes]:
+    """The response to a list with the entries whose names ``shows`` allows; the very object if all of them are.
+
+    A modern one is marked as private in any case, because other callers may see other entries. Raises BadJson, and
+    ListRefused for what can be read in two ways.
+    """
+    found = yield from _outline(response, kind)
+    if found is None:
+        return response
+    entries = Entries(response, found, SHAPES[kind].key, b"")
+    entries.edited = modern
+    for place, span in enumerate(found.spans):
+        raw = response[slice(*span)]
+        name = yield from _name_of(raw, kind)
+        if name is not None and shows(name):
+            entries.keep(span, raw)
+        else:
+            entries.drop()
+        if place % _EACH == 0:
+            yield None
+    return entries.written([_PRIVATE] if modern else [])
+
+
+def names_listed(response: bytes, kind: Offering) -> Piecewise[frozenset[str] | None]:
+    """The names on one page of a list; None of what is no list. Raises BadJson, ListRefused."""
+    found = yield from _outline(response, kind)
+    if found is None:
+        return None
+    names: set[str] = set()
+    for span in found.spans:
+        name = yield from _name_of(response[slice(*span)], kind)
+        if name is not None:
+            names.add(name)
+    return frozenset(names)
+
+
+def _outline(response: bytes, kind: Offering) -> Piecewise[Outline | None]:
+    key = SHAPES[kind].key
+    try:
+        found = yield from outline(response, key, MOST_ITEMS)
+    except TooManyItems:
+        raise ListRefused(f"has more than {MOST_ITEMS} entries") from None
+    rest = response if found is None else found.rest(response)
+    if len(rest) > LONGEST_REST:
+        raise ListRefused(f"has more than {LONGEST_REST} bytes besides its entries")
+    message = yield from one_piece(partial(parse, rest), len(rest))
+    if found is None or not isinstance(message, dict):
+        raise ListRefused("is not a response")
+    doubt = yield from one_piece(partial(doubt_of_answer, rest, _OF_RESULT[kind]), len(rest))
+    if doubt is not None:
+        raise ListRefused(f"can be read in two ways: {doubt.removesuffix('.')}")
+    return None if found.list_at is None else found
+
+
+def _name_of(raw: bytes, kind: Offering) -> Piecewise[str | None]:
+    """The name that all readers find in an entry, None if there is none. Raises BadJson."""
+    if len(raw) > LARGEST_ENTRY:
+        return None
+    return (yield from one_piece(partial(_certain_name, raw, kind), len(raw)))
+
+
+def _certain_name(raw: bytes, kind: Offering) -> str | None:
+    try:
+        value = parse(raw)
+    except BadJson:
+        # Too deep, for one: of what nobody here can read nothing is shown.
+        return None
+    name = value.get(SHAPES[kind].name) if isinstance(value, dict) else None
+    if not isinstance(name, str) or _OF_ENTRY[kind].second_spelling(value) is not None:
+        return None
+    return name if _is_written_once(raw, value) or not stands_twice(raw, _OF_ENTRY[kind]) else None
+
+
+def _is_written_once(raw: bytes, value: object) -> bool:
+    """True only if no key stands twice: what is written again with the same bytes has each key once."""
+    try:
+        return orjson.dumps(value) == raw
+    except orjson.JSONEncodeError:
+        return False

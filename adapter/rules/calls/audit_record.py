@@ -1,0 +1,111 @@
+"""The record of one call as a line of JSON: who, what and with which outcome, and nothing of what was said. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from adapter.rules.access.principals import name_of
+from adapter.rules.text.canonical_json import canonical
+from adapter.rules.text.unicode import shown
+
+LONGEST_LINE = 4096
+"""Bytes of a line: what the systems write to a pipe in one piece (POSIX, PIPE_BUF on Linux)."""
+
+LONGEST_NAME = 200
+"""Characters of the name of a tool, a prompt, a resource or a principal."""
+
+LONGEST_TEXT = 100
+"""Characters of any other text that comes from a client."""
+
+AUDITED = frozenset(("tools/call", "prompts/get", "resources/read"))
+"""The methods that are recorded."""
+
+
+@dataclass(slots=True)
+class AuditRecord:
+    """One request and what became of it.
+
+    ``began`` is a time of RFC 3339, ``session`` is the key of the session, ``id`` that of the request. ``name`` is of
+    the tool, the prompt, the resource or the file; ``via`` is the tool of code mode that was called in its place.
+    ``request`` and ``answer`` are bytes. ``outcome`` is ``ok``, ``tool_error`` (a failed result), ``error`` (a JSON-RPC
+    error, or a failure of the upstream or the adapter), ``refused`` (by the adapter), ``client_gone``, ``deferred``
+    (the answer comes on another stream) or ``answered`` (not looked into); ``code`` is that of the failure.
+    """
+
+    method: str
+    server: str
+    name: str
+    principal: str
+    entrance: str
+    began: str
+    id: str | int | float | None = None
+    session: str | None = None
+    request: int = 0
+    arguments: str | None = None
+    via: str | None = None
+    outcome: str = ""
+    code: str | int | None = None
+    answer: int = 0
+    milliseconds: float = 0.0
+    place: dict[str, str | int] = field(default_factory=dict)
+
+    def line(self) -> bytes:
+        """The record in one line of at most LONGEST_LINE bytes, with its end."""
+        members: dict[str, Any] = {
+            "time": self.began,
+            "event": self.method,
+            "server": shown(self.server, LONGEST_TEXT),
+            "name": shown(_without_secrets(self.name, self.method), LONGEST_NAME),
+            "via": None if self.via is None else shown(self.via, LONGEST_TEXT),
+            "principal": shown(name_of(self.principal), LONGEST_NAME) if self.principal else None,
+            "entrance": self.entrance,
+            "outcome": self.outcome,
+            "code": self.code if isinstance(self.code, int) else shown(self.code or "", LONGEST_TEXT) or None,
+            "duration_ms": round(self.milliseconds, 3),
+            "request_bytes": self.request,
+            "answer_bytes": self.answer,
+            "session": None if self.session is None else session_digest(self.session),
+            "request_id": None if self.id is None else shown(str(self.id), LONGEST_TEXT),
+            "arguments_digest": self.arguments,
+            **self.place,
+        }
+        return orjson.dumps({key: value for key, value in members.items() if value is not None}) + b"\n"
+
+
+def session_digest(session_key: str) -> str:
+    """Sixteen hex digits that are equal for calls in one session, by which nobody can join it."""
+    return hashlib.sha256(b"audit " + session_key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def arguments_digest(arguments: object, key: bytes | None) -> str:
+    """The digest of arguments as canonical JSON, equal for equal values in any spelling; with a key their HMAC."""
+    text = canonical(arguments)
+    if key is None:
+        return f"sha256:{hashlib.sha256(text).hexdigest()}"
+    return f"hmac-sha256:{hmac.digest(key, text, 'sha256').hex()}"
+
+
+def outcome_of(message: dict[str, Any]) -> tuple[str, str | int | None]:
+    """The outcome and the code of a JSON-RPC response."""
+    error = message.get("error")
+    if "error" in message and error is not None:
+        code = error.get("code") if isinstance(error, dict) else None
+        return "error", code if type(code) is int and abs(code) < 1 << 31 else None
+    result = message.get("result")
+    return ("tool_error" if isinstance(result, dict) and result.get("isError") is True else "ok"), None
+
+
+def _without_secrets(name: str, method: str) -> str:
+    """The name; a URI without its query and the credentials before its host, which may be what only its user knows."""
+    if method != "resources/read":
+        return name
+    scheme, colon, rest = name.partition("?")[0].partition("#")[0].partition("://")
+    if not colon:
+        return scheme
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

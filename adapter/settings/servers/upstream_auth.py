@@ -1,0 +1,267 @@
+"""``servers[].upstream.auth``: credentials for the requests to an upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr
+
+from adapter.settings.oauth import Scopes, SecureUrl
+from adapter.settings.section import BlankIsNull, Line, OptionalText, Problem, Section, is_loopback
+
+AuthType = Literal[
+    "none", "static", "passthrough", "client_credentials", "token_exchange", "authorization_code"
+]
+
+_CLIENT = (
+    *("issuer", "token_endpoint", "client_id", "client_secret", "client_authentication"),
+    *("private_key_file", "private_key_id", "assertion_audience", "scopes", "resource", "audience"),
+)
+KEYS: dict[AuthType, tuple[str, ...]] = {
+    "none": (),
+    "static": (),
+    "passthrough": ("metadata",),
+    "client_credentials": _CLIENT,
+    "token_exchange": (*_CLIENT, "subject_token_type", "requested_token_type"),
+    "authorization_code": (
+        *("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"),
+        *("client_id", "client_secret", "client_authentication", "scopes", "resource"),
+    ),
+}
+"""The keys that count for each type, beside ``type``."""
+
+PER_CALLER: frozenset[AuthType] = frozenset({"passthrough", "token_exchange", "authorization_code"})
+"""Types with which each caller has a credential of its own, so that a server may show each of them other tools."""
+
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 (a type of RFC 8693, no token)
+
+
+class UpstreamAuth(Section):
+    """Credentials for the requests to the upstream; `docs/upstream-auth.md` compares the types."""
+
+    type: AuthType = Field(
+        default="none",
+        description="`none` sends none but `static_headers`, and `static` requires these. `passthrough` sends the "
+        "caller's own `Authorization` header to the upstream. `client_credentials` sends a token of the adapter's "
+        "own, `token_exchange` one that the caller's token is exchanged for. With `authorization_code` each caller "
+        "authorizes the adapter in a browser.",
+    )
+    metadata: bool = Field(
+        default=False,
+        description="For `passthrough`: publish the upstream's protected-resource metadata as that of the mount, so "
+        "that OAuth clients sign in for the upstream.",
+    )
+    issuer: Annotated[SecureUrl | None, BlankIsNull] = Field(
+        default=None,
+        description="Authorization server; its metadata (RFC 8414 or OpenID Connect Discovery) name the token "
+        "endpoint.",
+    )
+    token_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
+        default=None, description="URL that issues tokens; null finds it by `issuer`."
+    )
+    authorization_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
+        default=None,
+        description="For `authorization_code`: URL at which people sign in; null finds it by `issuer`, or without "
+        "one by the metadata of the upstream.",
+    )
+    revocation_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
+        default=None,
+        description="For `authorization_code`: URL at which revoked grants are reported, where the other two "
+        "endpoints are set; null finds it as those.",
+    )
+    client_id: OptionalText = Field(
+        default=None,
+        description="Client id of the adapter at the authorization server; for `authorization_code` null uses a "
+        "client id metadata document or dynamic registration, whichever the server offers.",
+    )
+    client_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
+        default=None, description="Client secret; write `${VAR}` instead of the secret."
+    )
+    client_authentication: Literal["client_secret_basic", "client_secret_post", "private_key_jwt"] | None = (
+        Field(
+            default=None,
+            description="Way in which the adapter proves that it is the client; null means `private_key_jwt` with a "
+            "`private_key_file`, otherwise `client_secret_basic`.",
+        )
+    )
+    private_key_file: Annotated[Path | None, BlankIsNull] = Field(
+        default=None,
+        description="PEM file with the private key for `private_key_jwt` (RFC 7523), relative to the settings file.",
+    )
+    private_key_id: OptionalText = Field(
+        default=None, description="Key id (`kid`) under which the authorization server knows the public key."
+    )
+    assertion_audience: OptionalText = Field(
+        default=None,
+        description="Audience of the signed assertion; null means the token endpoint. Some servers want their "
+        "issuer identifier.",
+    )
+    scopes: Scopes = Field(default_factory=list, description="Scopes to ask for.")
+    resource: OptionalText = Field(
+        default=None,
+        description="Resource to ask a token for (RFC 8707), usually the URL of the upstream; null sends none.",
+    )
+    audience: OptionalText = Field(
+        default=None, description="Audience to ask a token for (RFC 8693); null sends none."
+    )
+    subject_token_type: Line = Field(
+        default=ACCESS_TOKEN, description="Type of the caller's token for `token_exchange`."
+    )
+    requested_token_type: OptionalText = Field(
+        default=None, description="Type of token to ask for with `token_exchange`; null sends none."
+    )
+
+    @property
+    def per_caller(self) -> bool:
+        """Tell whether each caller has a credential of its own."""
+        return self.type in PER_CALLER
+
+    @property
+    def method(self) -> str:
+        """The way in which the adapter authenticates as a client."""
+        if self.client_authentication is not None:
+            return self.client_authentication
+        return "private_key_jwt" if self.private_key_file is not None else "client_secret_basic"
+
+
+def auth_problems(
+    auth: UpstreamAuth, transport: str, static: Iterable[str], passed: Iterable[str], path: str
+) -> Iterator[Problem]:
+    """Contradictions in the section of one server. ``static`` and ``passed`` are names of header fields."""
+    for key, value in auth.said.items():
+        usual = UpstreamAuth.model_fields[key].get_default(call_default_factory=True)
+        # A default that stands there does no harm.
+        if key != "type" and key not in KEYS[auth.type] and value != usual:
+            users = " and ".join(name for name, keys in KEYS.items() if key in keys)
+            yield Problem(f"{path}.{key}", f"is only for type {users}: remove it, or change type")
+    if auth.type == "none":
+        return
+    if transport not in ("streamable_http", "sse"):
+        sentence = f"is not for the transport {transport}, whose requests have no HTTP headers: remove it"
+        yield Problem(f"{path}.type", sentence)
+        return
+    if auth.type == "static":
+        if not list(static):
+            yield Problem(f"{path}.type", "static needs upstream.static_headers, which are not set")
+        return
+    yield from _other_authorization(auth, static, passed, path)
+    if auth.type == "authorization_code":
+        yield from _grant_problems(auth, path)
+    elif auth.type != "passthrough":
+        yield from _client_problems(auth, path)
+
+
+def _other_authorization(
+    auth: UpstreamAuth, static: Iterable[str], passed: Iterable[str], path: str
+) -> Iterator[Problem]:
+    place = path.rpartition(".")[0]
+    for key, names in (("static_headers", static), ("client_headers", passed)):
+        if any(name.lower() == "authorization" for name in names):
+            sentence = f"contains Authorization, which auth.type {auth.type} sets: remove one of them"
+            yield Problem(f"{place}.{key}", sentence)
+
+
+def _client_problems(auth: UpstreamAuth, path: str) -> Iterator[Problem]:
+    if auth.token_endpoint is None and auth.issuer is None:
+        yield Problem(
+            f"{path}.token_endpoint", f"or issuer is required for type {auth.type}, to ask for tokens"
+        )
+    if auth.client_id is None:
+        yield Problem(f"{path}.client_id", f"is required for type {auth.type}")
+    needs, other = ("private_key_file", "client_secret")
+    if auth.method != "private_key_jwt":
+        needs, other = other, needs
+    if getattr(auth, needs) is None:
+        yield Problem(f"{path}.{needs}", f"is required for client_authentication {auth.method}")
+    for key in (other, "private_key_id", "assertion_audience"):
+        if getattr(auth, key) is not None and (key == other or auth.method != "private_key_jwt"):
+            yield Problem(f"{path}.{key}", f"is not for client_authentication {auth.method}: remove it")
+
+
+def _grant_problems(auth: UpstreamAuth, path: str) -> Iterator[Problem]:
+    if (auth.authorization_endpoint is None) != (auth.token_endpoint is None):
+        missing = "token_endpoint" if auth.token_endpoint is None else "authorization_endpoint"
+        yield Problem(f"{path}.{missing}", "is required where the other endpoint is set: set both, or none")
+    if auth.revocation_endpoint is not None and auth.token_endpoint is None:
+        yield Problem(f"{path}.revocation_endpoint", "needs the other two endpoints: set all, or none")
+    if auth.client_id is None and auth.token_endpoint is not None:
+        yield Problem(f"{path}.client_id", "is required where the endpoints are set")
+    if auth.client_id is None and auth.client_secret is not None:
+        yield Problem(f"{path}.client_secret", "needs client_id")
+    if auth.client_authentication is not None and auth.client_secret is None:
+        yield Problem(f"{path}.client_authentication", "needs client_secret")
+    if auth.client_authentication == "private_key_jwt":
+        yield Problem(f"{path}.client_authentication", "private_key_jwt is not for type authorization_code")
+
+
+def caller_problems(
+    auth: UpstreamAuth, path: str, *, oauth: bool, auth_enabled: bool, public: bool
+) -> Iterator[Problem]:
+    """Contradictions between the section and ``core``: access tokens (``oauth``), any tokens, ``public_base_url``."""
+    if auth.type == "token_exchange" and not oauth:
+        sentence = (
+            "token_exchange exchanges the access tokens of callers, which only core.auth.oauth accepts: configure it, "
+            "or use client_credentials"
+        )
+        yield Problem(f"{path}.type", sentence)
+    if auth.type == "authorization_code" and not public:
+        sentence = "is required with upstream.auth.type authorization_code: people open links to this URL"
+        yield Problem("core.public_base_url", sentence)
+    if not auth.metadata:
+        return
+    if auth_enabled:
+        sentence = (
+            "is not allowed with core.auth: clients can sign in with one authorization server only, that of the "
+            "adapter or that of the upstream. Turn one of them off"
+        )
+        yield Problem(f"{path}.metadata", sentence)
+    if not public:
+        sentence = "is required with upstream.auth.metadata: the metadata name the URL of the mount"
+        yield Problem("core.public_base_url", sentence)
+
+
+def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
+    """Values of ``sessions`` with which callers would share what belongs to one credential."""
+    for key, value in sessions.items():
+        if value == "principal":
+            sentence = (
+                "must not be principal with upstream.auth.type passthrough unless core.auth is enabled: without it all "
+                "callers are one principal, and would share what the upstream gives to one of them"
+            )
+            yield Problem(f"sessions.{key}", sentence)
+
+
+GRANTS_ROUTE = "/authorize"
+"""The path below which people authorize the adapter."""
+
+
+def page_problems(paths: Mapping[str, str], base: str | None) -> Iterator[Problem]:
+    """Conflicts with the pages on which people authorize the adapter; ``paths`` are served paths by their settings."""
+    for place, path in paths.items():
+        if path == GRANTS_ROUTE or path.startswith(f"{GRANTS_ROUTE}/"):
+            yield Problem(place, f"{path} belongs to the pages of upstream.auth.type authorization_code")
+    parts = urlsplit(base or "https:")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        sentence = "must begin with https:// for upstream.auth.type authorization_code, or name this machine"
+        yield Problem("core.public_base_url", sentence)
+
+
+def auth_cautions(auth: UpstreamAuth, url: str | None, path: str) -> Iterator[Problem]:
+    """A warning for each effect of the section that is easy to overlook."""
+    if auth.type == "passthrough":
+        sentence = (
+            "passthrough sends the Authorization header of every caller to the upstream, also where it is the caller's "
+            "token for the adapter: whoever runs the upstream can act as these callers"
+        )
+        yield Problem(f"{path}.type", sentence)
+    parts = urlsplit(url or "")
+    if (
+        auth.type not in ("none", "static")
+        and parts.scheme == "http"
+        and not is_loopback(parts.hostname or "")
+    ):
+        sentence = "begins with http://, so credentials cross the network unencrypted: use https://"
+        yield Problem(f"{path.rpartition('.')[0]}.url", sentence)

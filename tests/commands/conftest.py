@@ -1,0 +1,16 @@
+"""What tests of commands start by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.edge.conftest import StartAdapter, StartUpstream, adapter, upstream
+from tests.edge.granting import StartScene, scene_of
+
+__all__ = ["adapter", "upstream"]
+
+
+@pytest.fixture
+def scene(upstream: StartUpstream, adapter: StartAdapter) -> StartScene:
+    """See ``scene_of``."""
+    return scene_of(upstream, adapter)

@@ -1,0 +1,614 @@
+"""Access rules over sockets: two people on one server, who may see and use different things."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.raw import MODERN_VERSION, Exchange, Head, RawClient, RawUpstream, event
+
+ALICE, BOB, CAROL = (
+    "alices-token-0123456789abcdef",
+    "bobs-token-0123456789abcdef",
+    "carols-token-0123456789abcdef",
+)
+AUTH = {
+    "auth": {
+        "enabled": True,
+        "tokens": [
+            {"name": name, "token": token}
+            for name, token in (("alice", ALICE), ("bob", BOB), ("carol", CAROL))
+        ],
+    }
+}
+RULES: list[dict[str, Any]] = [
+    {
+        "principals": ["alice"],
+        "tools": ["*"],
+        "resources": ["file:///*"],
+        "prompts": ["*"],
+        "deny": ["payroll_*", "file:///payroll/*"],
+    },
+    {
+        "principals": ["bob"],
+        "tools": ["read_*", "payroll_show"],
+        "resources": ["file:///public/*"],
+        "prompts": ["greet"],
+    },
+]
+TOOLS = ["read_file", "write_file", "payroll_show"]
+RESOURCES = ["file:///public/a", "file:///payroll/b", "file:///home/c"]
+TEMPLATES = ["file:///public/{name}", "file:///{+path}"]
+PROMPTS = ["greet", "review"]
+
+PRODUCER = {"type": "artifact_producer", "tools": ["read_file"], "output_path_argument": "path"}
+
+LISTS: dict[str, tuple[str, str, list[str]]] = {
+    "tools/list": ("tools", "name", TOOLS),
+    "resources/list": ("resources", "uri", RESOURCES),
+    "resources/templates/list": ("resourceTemplates", "uriTemplate", TEMPLATES),
+    "prompts/list": ("prompts", "name", PROMPTS),
+}
+
+
+def entry_of(method: str, name: str) -> dict[str, Any]:
+    _, member, _ = LISTS[method]
+    schema = {"inputSchema": {"type": "object"}} if method == "tools/list" else {}
+    return {member: name, "name": name, **schema}
+
+
+async def office(exchange: Exchange) -> None:
+    """An upstream with two entries on each page of its lists; it answers its own way to what it does not have."""
+    message: dict[str, Any] = exchange.message
+    method, params = message["method"], message.get("params") or {}
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+    if method in LISTS:
+        key, _, names = LISTS[method]
+        start = int(params.get("cursor") or 0)
+        answer["result"] = {
+            key: [entry_of(method, name) for name in names[start : start + 2]],
+            "cacheScope": "public",
+        }
+        if start + 2 < len(names):
+            answer["result"]["nextCursor"] = str(start + 2)
+    elif method == "prompts/get" and params.get("name") not in PROMPTS:
+        answer["error"] = {"code": 0, "message": f"What is {params.get('name')}?"}
+    elif method.startswith("resources/") and params.get("uri") not in RESOURCES:
+        answer["error"] = {"code": -32002, "message": "Gone fishing", "data": {"server": "office"}}
+    else:
+        answer["result"] = {"content": [{"type": "text", "text": f"did {method}"}], "resultType": "complete"}
+    await exchange.json(orjson.dumps(answer))
+
+
+class Person:
+    """One client with one token, of one era."""
+
+    def __init__(self, client: RawClient, token: str, modern: bool) -> None:
+        self.client = client
+        self.modern = modern
+        self.fields = {"authorization": f"Bearer {token}"}
+
+    async def open(self) -> None:
+        if not self.modern:
+            await self.client.initialize(**self.fields)
+
+    async def send(self, body: bytes, **fields: str) -> tuple[Head, bytes]:
+        return await self.client.request("POST", body, **(self.fields | fields))
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        fields: dict[str, str] = {}
+        if self.modern:
+            meta = {
+                "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+                "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }
+            fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": method}
+            if method in ("tools/call", "prompts/get", "resources/read"):
+                fields["mcp_name"] = str(params.get("uri", params.get("name")))
+            params = {**params, "_meta": meta}
+        body = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
+        _, answer = await self.send(body, **fields)
+        read: dict[str, Any] = orjson.loads(answer)
+        return read
+
+    async def all(self, method: str) -> list[str]:
+        """The names on all pages of a list."""
+        key, member, _ = LISTS[method]
+        found: list[str] = []
+        cursor: dict[str, str] = {}
+        while True:
+            result = (await self.ask(method, **cursor))["result"]
+            assert not self.modern or result["cacheScope"] == "private"
+            found += [each[member] for each in result[key]]
+            if "nextCursor" not in result:
+                return found
+            cursor = {"cursor": result["nextCursor"]}
+
+    async def call(self, name: str) -> dict[str, Any]:
+        return await self.ask("tools/call", name=name, arguments={})
+
+
+Open = Callable[[str], Awaitable[Person]]
+
+
+@asynccontextmanager
+async def company(
+    upstream: StartUpstream, adapter: StartAdapter, modern: bool = False, **more: Any
+) -> AsyncIterator[tuple[RawUpstream, Open, Adapter]]:
+    core = {**AUTH, **more.pop("core", {})}
+    clients: list[RawClient] = []
+    async with (
+        upstream(more.pop("script", office)) as up,
+        adapter(up, server={"access": RULES, **more.pop("server", {})}, core=core, **more) as front,
+    ):
+
+        async def enter(token: str) -> Person:
+            client = front.client()
+            await client.__aenter__()
+            clients.append(client)
+            person = Person(client, token, modern)
+            await person.open()
+            return person
+
+        try:
+            yield up, enter, front
+        finally:
+            for client in clients:
+                client.close()
+
+
+ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+
+
+@ERAS
+async def test_everybody_sees_their_own_lists(
+    upstream: StartUpstream, adapter: StartAdapter, modern: bool
+) -> None:
+    """On every page, in turns, also of answers that are known already; whoever no rule names sees nothing."""
+    async with company(upstream, adapter, modern) as (_, enter, _):
+        alice, bob, carol = await enter(ALICE), await enter(BOB), await enter(CAROL)
+        for _ in range(2):
+            assert await alice.all("tools/list") == ["read_file", "write_file"]
+            assert await bob.all("tools/list") == ["read_file", "payroll_show"]
+            assert await carol.all("tools/list") == []
+            assert await alice.all("resources/list") == ["file:///public/a", "file:///home/c"]
+            assert await bob.all("resources/list") == ["file:///public/a"]
+            assert await alice.all("resources/templates/list") == TEMPLATES
+            assert await bob.all("resources/templates/list") == ["file:///public/{name}"]
+            assert await alice.all("prompts/list") == PROMPTS
+            assert await bob.all("prompts/list") == ["greet"]
+            assert await carol.all("prompts/list") == []
+
+
+@ERAS
+async def test_a_hidden_tool_is_one_that_does_not_exist(
+    upstream: StartUpstream, adapter: StartAdapter, modern: bool
+) -> None:
+    """Byte for byte but for the name, and neither call reaches the upstream."""
+    async with company(upstream, adapter, modern) as (up, enter, _):
+        alice, bob = await enter(ALICE), await enter(BOB)
+        assert (await alice.call("write_file"))["result"]
+        assert (await bob.call("payroll_show"))["result"]
+        sent = len(up.calls("tools/call"))
+        for person, hidden in ((alice, "payroll_show"), (bob, "write_file")):
+            refused = await person.call(hidden)
+            assert refused["error"] == {"code": -32602, "message": f"Unknown tool: {hidden}"}
+            for missing in ("nowhere_at_all", "read_nothing", "payroll_nothing"):
+                unknown = await person.call(missing)
+                assert orjson.dumps(unknown).replace(missing.encode(), hidden.encode()) == orjson.dumps(
+                    refused
+                )
+        assert len(up.calls("tools/call")) == sent
+
+
+async def test_heads_of_both_answers_are_equal(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Status and fields tell a hidden tool from a missing one as little as the body."""
+    async with company(upstream, adapter) as (_, enter, _):
+        bob = await enter(BOB)
+        heads = []
+        for name in ("write_file", "wrote_file"):
+            body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}})
+            head, _ = await bob.send(body)
+            heads.append((head.first, [field for field in head.fields if field[0] != "date"]))
+        assert heads[0] == heads[1]
+
+
+@pytest.mark.parametrize(
+    "name", ["PAYROLL_show", "payroll\u200b_show", " payroll_show", "payroll_show\0", "\uff50ayroll_show"]
+)
+async def test_no_spelling_gets_past_a_rule(
+    upstream: StartUpstream, adapter: StartAdapter, name: str
+) -> None:
+    """A server may read other names in a name, so what reads like a denied one is denied."""
+
+    async def lenient(exchange: Exchange) -> None:
+        if exchange.message["method"] == "tools/list":
+            tools = [entry_of("tools/list", each) for each in (*TOOLS, name)]
+            body = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": tools}}
+            await exchange.json(orjson.dumps(body))
+        else:
+            await office(exchange)
+
+    async with company(upstream, adapter, script=lenient) as (up, enter, _):
+        alice = await enter(ALICE)
+        assert name not in await alice.all("tools/list")
+        assert (await alice.call(name))["error"]["code"] == -32602
+        assert not up.calls("tools/call")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","name":"write_file"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","Name":"write_file"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"Tools/Call","params":{"name":"write_file"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"greet","n\\u0061me":"review"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///public/a","URI":"file:///home/c"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":["file:///home/c"]}}',
+        b'{"jsonrpc":"2.0","method":"resources/subscribe","params":{"uri":"file:///home/c"}}',
+        b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"write_file"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"greet",'
+        b'"NAME":"review"}}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":"review"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{}}',
+    ],
+)
+async def test_what_can_be_read_in_two_ways_is_refused(
+    upstream: StartUpstream, adapter: StartAdapter, body: bytes
+) -> None:
+    """The upstream never gets a message in which it might find another name, or one that nobody judges."""
+    async with company(upstream, adapter) as (up, enter, _):
+        bob = await enter(BOB)
+        before = len(up.seen)
+        head, answer = await bob.send(body)
+        assert head.status in (200, 400) and b'"error"' in answer
+        assert len(up.seen) == before
+
+
+@ERAS
+async def test_prompts_and_resources_are_judged_by_name(
+    upstream: StartUpstream, adapter: StartAdapter, modern: bool
+) -> None:
+    """Hidden ones get the answer of missing ones, which the upstream's own words do not tell apart."""
+    async with company(upstream, adapter, modern) as (up, enter, _):
+        bob = await enter(BOB)
+        assert (await bob.ask("prompts/get", name="greet"))["result"]
+        assert (await bob.ask("resources/read", uri="file:///public/a"))["result"]
+        sent = len(up.calls("prompts/get")) + len(up.calls("resources/read"))
+        hidden = await bob.ask("prompts/get", name="review")
+        assert hidden["error"] == {"code": -32602, "message": "Unknown prompt: review"}
+        secret = await bob.ask("resources/read", uri="file:///home/c")
+        code = -32602 if modern else -32002
+        data = {"uri": "file:///home/c"}
+        assert secret["error"] == {"code": code, "message": "Resource not found", "data": data}
+        assert (await bob.ask("resources/read", uri="file:///public/../home/c"))["error"]["code"] == code
+        assert len(up.calls("prompts/get")) + len(up.calls("resources/read")) == sent
+        missing = await bob.ask("resources/read", uri="file:///public/x")
+        assert missing["error"] == {**secret["error"], "data": {"uri": "file:///public/x"}}
+        alice = await enter(ALICE)
+        assert (await alice.ask("prompts/get", name="nowhere"))["error"][
+            "message"
+        ] == "Unknown prompt: nowhere"
+
+
+async def test_subscriptions_and_completions_are_judged(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A reference is judged by all that it names."""
+    async with company(upstream, adapter) as (_, enter, _):
+        bob = await enter(BOB)
+        for method in ("resources/subscribe", "resources/unsubscribe"):
+            assert (await bob.ask(method, uri="file:///public/a"))["result"]
+            assert (await bob.ask(method, uri="file:///home/c"))["error"]["code"] == -32002
+        argument = {"name": "a", "value": ""}
+        for reference, seen in (
+            ({"type": "ref/prompt", "name": "greet"}, True),
+            ({"type": "ref/prompt", "name": "review"}, False),
+            ({"type": "ref/resource", "uri": "file:///public/{name}"}, True),
+            ({"type": "ref/resource", "uri": "file:///{+path}"}, False),
+            ({"type": "ref/prompt", "name": "greet", "uri": "file:///{+path}"}, False),
+        ):
+            answer = await bob.ask("completion/complete", ref=reference, argument=argument)
+            assert ("result" in answer) is seen
+
+
+async def test_updates_of_hidden_resources_are_not_heard(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """On the stream that a session listens to, where the upstream may speak of anything."""
+    updates = [
+        orjson.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
+        for uri in ("file:///home/c", "file:///public/a")
+    ]
+    replayed = orjson.dumps({"jsonrpc": "2.0", "id": 3, "result": {"prompts": [{"name": "review"}]}})
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.head.method != "GET":
+            await office(exchange)
+            return
+        await exchange.begin_stream()
+        await exchange.chunk(
+            b"".join(map(event, [*updates, replayed])) + event(b'{"jsonrpc":"2.0","method":"end"}')
+        )
+        await exchange.end_stream()
+
+    async with company(upstream, adapter, script=script) as (_, enter, _):
+        bob = await enter(BOB)
+        _, body = await bob.client.request("GET", b"", accept="text/event-stream", **bob.fields)
+        assert updates[1] in body and b'"method":"end"' in body
+        assert updates[0] not in body and b"home" not in body and b"review" not in body
+
+
+@pytest.mark.parametrize("server", [{}, {"adapters": [PRODUCER]}], ids=["piped", "staged"])
+async def test_updates_beside_an_answer_are_judged(
+    upstream: StartUpstream, adapter: StartAdapter, server: dict[str, Any]
+) -> None:
+    """On the stream of a call the answer passes with all that it holds, and of the rest what may be seen."""
+    updates = [
+        orjson.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
+        for uri in ("file:///home/c", "file:///public/a")
+    ]
+    answer = b'{"jsonrpc":"2.0","id":7,"result":{"content":[],"resources":["file:///home/c"]}}'
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["method"] != "tools/call":
+            await office(exchange)
+            return
+        await exchange.begin_stream()
+        await exchange.chunk(b"".join(map(event, [updates[0], updates[1], answer])))
+        await exchange.end_stream()
+
+    async with company(upstream, adapter, script=script, server=server) as (_, enter, _):
+        bob = await enter(BOB)
+        params = {"name": "read_file", "arguments": {}}
+        call = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+        _, body = await bob.send(call)
+        assert updates[1] in body and b'"resources":["file:///home/c"]' in body
+        assert updates[0] not in body
+
+
+async def test_a_modern_stream_carries_visible_resources_only(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """What is subscribed to upstream is what the caller sees, and so is what is heard."""
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["method"] != "subscriptions/listen":
+            await office(exchange)
+            return
+        await exchange.begin_stream()
+        for uri in ("file:///home/c", "file:///public/a"):
+            update = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
+            await exchange.chunk(event(orjson.dumps(update)))
+        await exchange.chunk(event(b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete"}}'))
+        await exchange.end_stream()
+
+    async with company(upstream, adapter, modern=True, script=script) as (up, enter, _):
+        bob = await enter(BOB)
+        meta = {"io.modelcontextprotocol/protocolVersion": MODERN_VERSION}
+        wanted = {"resourceSubscriptions": ["file:///public/a", "file:///home/c"]}
+        params = {"notifications": wanted, "_meta": meta}
+        body = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": params})
+        fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/listen"}
+        _, answer = await bob.send(body, **fields)
+        (sent,) = up.calls("subscriptions/listen")
+        params_sent: Any = sent.message["params"]
+        assert params_sent["notifications"] == {"resourceSubscriptions": ["file:///public/a"]}
+        assert b"file:///public/a" in answer and b"home" not in answer
+
+
+async def test_code_mode_finds_only_what_may_be_called(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Search, description and call, each by the rules of the tool that is meant."""
+    async with company(upstream, adapter, server={"code_mode_enabled": True}) as (up, enter, _):
+        bob, carol = await enter(BOB), await enter(CAROL)
+        names = ["raw_search_tools", "raw_get_tool_schema", "raw_call_tool"]
+        assert await bob.all("tools/list") == names
+        assert await carol.all("tools/list") == []
+        found = await bob.ask(
+            "tools/call", name=names[0], arguments={"query": "file payroll show write read"}
+        )
+        assert b"read_file" in orjson.dumps(found) and b"payroll_show" in orjson.dumps(found)
+        assert b"write_file" not in orjson.dumps(found)
+        answers = [
+            orjson.dumps(await bob.ask("tools/call", name=names[1], arguments={"name": name})).replace(
+                name.encode(), b"NAME"
+            )
+            for name in ("write_file", "wrote_file")
+        ]
+        assert answers[0] == answers[1]
+        for name, seen in (("read_file", True), ("write_file", False), ("nowhere", False)):
+            answer = await bob.ask("tools/call", name=names[2], arguments={"name": name, "arguments": {}})
+            assert ("result" in answer) is seen
+            assert seen or answer["error"] == {"code": -32602, "message": f"Unknown tool: {name}"}
+        refused = await carol.ask("tools/call", name=names[0], arguments={"query": "file"})
+        assert refused["error"]["message"] == f"Unknown tool: {names[0]}"
+        assert len(up.calls("tools/call")) == 1
+
+
+async def test_the_http_api_follows_the_same_rules(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Lists, descriptions and calls over HTTP, and the answers for hidden and missing tools are equal."""
+    console = {"enabled": True, "allow_execute": True, "path": "/explorer", "discovery_auth": True}
+    async with company(upstream, adapter, console=console) as (up, _, front), front.client() as client:
+        path = "/explorer/raw/tools"
+        for token, names in ((ALICE, TOOLS[:2]), (BOB, [TOOLS[0], TOOLS[2]]), (CAROL, [])):
+            fields = {"authorization": f"Bearer {token}"}
+            head, body = await client.request("GET", b"", path, **fields)
+            assert head.status == 200, body
+            assert [each["name"] for each in orjson.loads(body)] == names
+            for name in TOOLS:
+                head, _ = await client.request("GET", b"", f"{path}/{name}", **fields)
+                assert head.status == (200 if name in names else 404)
+                before = len(up.calls("tools/call"))
+                head, body = await client.request("POST", b"{}", f"{path}/{name}/call", **fields)
+                assert head.status == (200 if name in names else 404), body
+                assert len(up.calls("tools/call")) - before == (name in names)
+                if name not in names:
+                    _, missing = await client.request("POST", b"{}", f"{path}/nowhere/call", **fields)
+                    assert missing.replace(b"nowhere", name.encode()) == body
+
+
+@pytest.mark.parametrize("method", ["prompts/list", "resources/list"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["same process", "another process"])
+async def test_a_list_on_another_stream_is_reduced_too(
+    upstream: StartUpstream, adapter: StartAdapter, method: str, restarts: bool
+) -> None:
+    """By the rules of whoever asked for it, also where another process gets the answer."""
+    key, member, names = LISTS[method]
+    listed = {"jsonrpc": "2.0", "id": 7, "result": {key: [entry_of(method, name) for name in names]}}
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        late = exchange.head.method == "GET"
+        await exchange.chunk(event(orjson.dumps(listed), "2") if late else b"id: 1\nretry: 1\ndata:\n\n")
+        await exchange.end_stream()
+
+    fields = {"authorization": f"Bearer {BOB}"}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": method})
+    async with upstream(script) as up:
+        start = partial(adapter, up, server={"access": RULES}, core=AUTH)
+        async with contextlib.AsyncExitStack() as stack:
+            front = await stack.enter_async_context(start())
+            client = await stack.enter_async_context(front.client())
+            await client.initialize(**fields)
+            await client.request("POST", body, **fields)
+            if restarts:
+                await stack.aclose()
+                front = await stack.enter_async_context(start())
+                session, client = client.session, await stack.enter_async_context(front.client())
+                client.session = session
+            _, answer = await client.request(
+                "GET", b"", accept="text/event-stream", last_event_id="1", **fields
+            )
+    data = next(line for line in answer.splitlines() if line.startswith(b"data:"))
+    entries = orjson.loads(data.removeprefix(b"data:"))["result"][key]
+    assert [each[member] for each in entries] == names[:1]
+
+
+async def test_hosted_tools_have_rules_too(adapter: StartAdapter, upstream: StartUpstream) -> None:
+    """Their names are known here, and the answer for an unknown one is the same as behind an upstream."""
+    define = [
+        {"name": name, "use": "db", "statement": "SELECT 1 AS one"} for name in ("read_one", "write_one")
+    ]
+    server = {
+        "access": RULES,
+        "upstream": {"transport": "hosted", "url": None},
+        "tools": {"define": define},
+    }
+    connectors = [{"name": "db", "connector": "sqlite", "connection_string": ":memory:"}]
+    async with (
+        upstream() as up,
+        adapter(up, server=server, core=AUTH, connectors=connectors) as front,
+        front.client() as client,
+    ):
+        bob = Person(client, BOB, modern=False)
+        await bob.open()
+        assert await bob.all("tools/list") == ["read_one"]
+        assert "result" in await bob.call("read_one")
+        hidden, missing = await bob.call("write_one"), await bob.call("wrote_one")
+        assert orjson.dumps(missing).replace(b"wrote", b"write") == orjson.dumps(hidden)
+
+
+async def test_a_list_that_cannot_be_had_tells_no_names(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """While the upstream lists nothing, calls of hidden, missing and visible tools fail alike."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(500, b"no")
+
+    async with company(upstream, adapter, script=script) as (_, enter, _):
+        bob = await enter(BOB)
+        answers = [(await bob.call(name))["error"] for name in ("write_file", "nowhere", "read_file")]
+        assert answers[0] == answers[1] == answers[2]
+
+
+async def test_a_tool_that_was_listed_can_be_called(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Also one that came without a word of the upstream, after others were called."""
+    there = ["read_file"]
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["method"] != "tools/list":
+            await office(exchange)
+            return
+        tools = [entry_of("tools/list", name) for name in there]
+        body = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": tools}}
+        await exchange.json(orjson.dumps(body))
+
+    async with company(upstream, adapter, script=script) as (_, enter, _):
+        bob = await enter(BOB)
+        assert (await bob.call("read_file"))["result"]
+        assert (await bob.call("read_more"))["error"]
+        there.append("read_more")
+        assert await bob.all("tools/list") == there
+        assert (await bob.call("read_more"))["result"]
+
+
+async def test_drift_of_hidden_tools_is_nobodys_business(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Pins that block keep a caller from what changed, not from the rest, and tell no hidden name."""
+    changed: set[str] = set()
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["method"] != "tools/list":
+            await office(exchange)
+            return
+        tools = [{**entry_of("tools/list", name), "description": str(name in changed)} for name in TOOLS]
+        body = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": tools}}
+        await exchange.json(orjson.dumps(body))
+
+    pinning = {"tool_definition_pinning": {"mode": "block", "block_error_session_action": "keep"}}
+    async with company(upstream, adapter, script=script, core=pinning) as (_, enter, _):
+        alice, bob = await enter(ALICE), await enter(BOB)
+        assert await alice.all("tools/list") and await bob.all("tools/list")
+        changed.add("write_file")
+        assert await bob.all("tools/list") == ["read_file", "payroll_show"]
+        assert (await bob.call("read_file"))["result"]
+        refused = await alice.ask("tools/list")
+        assert "write_file" in refused["error"]["message"]
+        changed.add("payroll_show")
+        assert "payroll" not in str(await alice.ask("tools/list"))
+
+
+async def test_the_adapters_own_tool_needs_a_rule_too(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The upload helper is a tool like others; the artifacts of a caller are its own without a rule."""
+    adapters = [
+        {"type": "upload_consumer", "tools": ["write_file"], "file_path_argument": "path"},
+        {"type": "artifact_producer", "tools": ["read_file"], "output_path_argument": "path"},
+    ]
+    async with company(upstream, adapter, server={"adapters": adapters}) as (up, enter, _):
+        alice, bob = await enter(ALICE), await enter(BOB)
+        helper = "raw_get_upload_url"
+        assert helper in await alice.all("tools/list")
+        assert helper not in await bob.all("tools/list")
+        assert "result" in await alice.call(helper)
+        assert (await bob.call(helper))["error"]["message"] == f"Unknown tool: {helper}"
+        gone = await bob.ask("resources/read", uri=f"artifact://sessions/{'0' * 32}/{'0' * 32}/x.txt")
+        assert gone["error"]["message"].startswith("Resource not found: it does not exist")
+        assert not up.calls("resources/read")
+
+
+async def test_batches_are_judged_member_by_member(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """A hidden tool in a batch is refused as a missing one is."""
+    async with (
+        upstream(office, version="2025-03-26") as up,
+        adapter(up, server={"access": RULES}, core=AUTH) as front,
+        front.client() as client,
+    ):
+        fields = {"authorization": f"Bearer {BOB}"}
+        await client.initialize(**fields)
+        for name in ("write_file", "nowhere"):
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
+            _, answer = await client.request("POST", orjson.dumps([call]), **fields)
+            assert f"Call {name} on its own".encode() in answer
+        assert not up.calls("tools/call")

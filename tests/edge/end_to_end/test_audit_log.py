@@ -1,0 +1,299 @@
+"""The audit log of a running adapter: a line for each call, before its answer has left."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+import pytest
+
+from adapter.settings.section import SettingsError
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.end_to_end.test_access_rules import ALICE, AUTH, BOB, RULES, company, office
+from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
+from tests.edge.raw import Exchange, call_body, event, result
+
+
+def audit(place: Path, **more: Any) -> dict[str, Any]:
+    return {"audit": {"file": str(place / "audit" / "audit.log"), **more}}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "audit").mkdir()
+    return tmp_path
+
+
+def lines(place: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in (place / "audit" / "audit.log").read_bytes().splitlines()]
+
+
+async def test_each_call_has_a_line(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+    """Who, what and the outcome, of both entrances, and of what was refused; no argument and no secret."""
+    console = {"enabled": True, "allow_execute": True, "path": "/explorer"}
+    core = audit(place, arguments_digest=True)
+    async with (
+        company(upstream, adapter, core=core, console=console) as (_, enter, front),
+        front.client() as http,
+    ):
+        alice, bob = await enter(ALICE), await enter(BOB)
+        await alice.ask("tools/call", name="write_file", arguments={"path": "hunter2"})
+        await bob.call("write_file")
+        await bob.ask("prompts/get", name="greet")
+        await bob.ask("resources/read", uri="file:///public/none?key=hunter2")
+        path, token = "/explorer/raw/tools/read_file/call", f"Bearer {BOB}"
+        await http.request("POST", b'{"path":"hunter2"}', path, authorization=token)
+        assert bob.client.session is not None
+        session = bob.client.session.encode()
+    written = (place / "audit" / "audit.log").read_bytes()
+    for secret in (b"hunter2", session, ALICE.encode(), BOB.encode()):
+        assert secret not in written
+    found = lines(place)
+    assert [
+        (each["principal"], each["event"], each["name"], each["entrance"], each["outcome"], each.get("code"))
+        for each in found
+    ] == [
+        ("alice", "tools/call", "write_file", "mcp", "ok", None),
+        ("bob", "tools/call", "write_file", "mcp", "refused", "tool_unknown"),
+        ("bob", "prompts/get", "greet", "mcp", "ok", None),
+        ("bob", "resources/read", "file:///public/none", "mcp", "error", -32002),
+        ("bob", "tools/call", "read_file", "http", "ok", None),
+    ]
+    digest = hashlib.sha256(b'{"path":"hunter2"}').hexdigest()
+    assert found[0]["arguments_digest"] == f"sha256:{digest}"
+    assert found[0]["arguments_digest"] == found[4]["arguments_digest"]
+    assert all(
+        each["duration_ms"] > 0 and each["request_bytes"] > 0 and each["server"] == "raw" for each in found
+    )
+    assert found[1]["session"] == found[2]["session"] != found[0]["session"]
+
+
+async def test_a_line_is_written_before_the_answer_leaves(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """Of a stream before its last event, of anything else before its first byte."""
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message.get("params", {}).get("name") != "streamed":  # type: ignore[attr-defined]  # an object
+            await exchange.json(result(1))
+            return
+        await exchange.begin_stream()
+        await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'))
+        await exchange.chunk(event(b'{"jsonrpc":"2.0","id":1,"result":{"isError":true}}'))
+        await exchange.end_stream()
+
+    async with upstream(script) as up, adapter(up, core=audit(place)) as front, front.client() as client:
+        await client.initialize()
+        assert (await client.call())[1] == result(1)
+        assert [each["outcome"] for each in lines(place)] == ["ok"]
+        _, body = await client.call("streamed")
+        assert b"isError" in body and b"progress" in body
+        assert [each["outcome"] for each in lines(place)] == ["ok", "tool_error"]
+        assert lines(place)[1]["answer_bytes"] == len(body)
+
+
+async def test_a_long_answer_and_a_deferred_one(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """What is too long is not looked into; an answer that comes on another stream is said to do so."""
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["method"] == "prompts/get":
+            await exchange.begin_stream()
+            await exchange.chunk(b"id: 1\nretry: 10\ndata:\n\n")
+            await exchange.end_stream()
+        else:
+            params: Any = exchange.message["params"]
+            await exchange.json(result(1, "x" * int(params["name"])))
+
+    async with upstream(script) as up, adapter(up, core=audit(place)) as front, front.client() as client:
+        await client.initialize()
+        for size in (100, 200_000, 3_000_000):
+            _, body = await client.call(str(size))
+            assert body == result(1, "x" * size)
+        sent = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": "a"}})
+        await client.request("POST", sent)
+    assert [each["outcome"] for each in lines(place)] == ["ok", "ok", "answered", "deferred"]
+
+
+async def test_who_leaves_is_on_record(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+    """A call whose client has gone before its answer."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'))
+        await exchange.gone()
+
+    async with upstream(script) as up, adapter(up, core=audit(place)) as front, front.client() as client:
+        await client.initialize()
+        await client.send("POST", call_body())
+        await client.head()
+        await client.read_until(10)
+    assert [each["outcome"] for each in lines(place)] == ["client_gone"]
+
+
+async def test_without_a_record_no_call_goes_on(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """The answer that could not be recorded is withheld, later calls are refused before anything of them is sent."""
+    async with upstream() as up, adapter(up, core=audit(place)) as front, front.client() as client:
+        await client.initialize()
+        await client.call()
+        shutil.rmtree(place / "audit")
+        for _ in range(3):
+            _, body = await client.call()
+            assert orjson.loads(body)["error"]["code"] == -32014
+        assert len(up.calls("tools/call")) == 2
+        (place / "audit").mkdir()
+        assert (await client.call())[1] == result(1)
+    assert [each["event"] for each in lines(place)] == ["audit/restored", "tools/call"]
+
+
+async def test_calls_may_go_on_without_a_record(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """Where the settings say so; what is written later is."""
+    core = audit(place, on_failure="allow")
+    async with upstream() as up, adapter(up, core=core) as front, front.client() as client:
+        await client.initialize()
+        shutil.rmtree(place / "audit")
+        assert (await client.call())[1] == result(1)
+        (place / "audit").mkdir()
+        assert (await client.call())[1] == result(1)
+    assert [each["outcome"] for each in lines(place)] == ["ok"]
+
+
+async def test_a_file_is_rotated(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+    """A rename is noticed by itself; the signal that the usual tools send does no harm."""
+    file = place / "audit" / "audit.log"
+    async with upstream() as up, adapter(up, core=audit(place)) as front, front.client() as client:
+        await client.initialize()
+        await client.call()
+        file.rename(file.with_suffix(".1"))
+        os.kill(os.getpid(), signal.SIGHUP)
+        await client.call()
+        assert len(lines(place)) == 1
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+async def test_an_upstream_that_fails_is_on_record(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """As an error with the code of the failure: the call may have run."""
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["id"] == 1:
+            exchange.break_off()
+        else:
+            await exchange.answer(503, b"no")
+
+    async with upstream(script) as up, adapter(up, core=audit(place)) as front, front.client() as client:
+        await client.initialize()
+        await client.call()
+        await client.call(number=2)
+    found = [(each["outcome"], each["code"]) for each in lines(place)]
+    assert found == [("error", "upstream_unanswered"), ("error", "http_503")]
+
+
+async def test_a_file_that_cannot_be_written_is_no_start(
+    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path
+) -> None:
+    """The settings are refused with the reason."""
+    async with upstream() as up:
+        with pytest.raises(SettingsError, match="cannot be written: No such file or directory"):
+            async with adapter(up, core=audit(tmp_path)):
+                pass
+
+
+async def test_a_batch_has_a_line_for_each_call(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """Batches of MCP 2025-03-26 are forwarded as before."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(
+            b"[" + result(2) + b',{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}]'
+        )
+
+    async with (
+        upstream(script, version="2025-03-26") as up,
+        adapter(up, core=audit(place)) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        body = b"[" + call_body("a", 1) + b"," + call_body("b", 2) + b"]"
+        head, _ = await client.request("POST", body)
+        assert head.status == 200
+    assert sorted((each["name"], each["outcome"]) for each in lines(place)) == [("a", "error"), ("b", "ok")]
+
+
+async def test_files_are_on_record(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+    """Before the sender of one is answered, and before the first byte of another leaves, with its session."""
+    core = {**audit(place), **DOWNLOADS}
+    async with (
+        upstream(playing(writing(b"made"))) as up,
+        adapter(up, server=TOOLS, core=core) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        head, _ = await client.request("POST", form(b"content", "a\tb.txt"), "/upload/raw", content_type=FORM)
+        assert head.status == 200
+        made = await call(client, "write", {"filename": "out.txt"})
+        link = urlsplit(made["_meta"]["artifact"]["download_url"])
+        head, body = await client.request("GET", b"", f"{link.path}?{link.query}")
+        assert (head.status, body) == (200, b"made")
+        shutil.rmtree(place / "audit")
+        head, body = await client.request("GET", b"", f"{link.path}?{link.query}")
+        assert head.status == 503 and b"made" not in body
+        (place / "audit").mkdir()
+        head, body = await client.request("GET", b"", f"{link.path}?{link.query}")
+        assert (head.status, body) == (200, b"made")
+    (line,) = lines(place)
+    assert (line["event"], line["name"], line["answer_bytes"]) == ("files/download", "out.txt", 4)
+    assert (line["entrance"], line["outcome"], len(line["session"])) == ("files", "ok", 16)
+
+
+async def test_a_files_line_is_that_of_its_session(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """So that the calls of the session say who it was."""
+    async with (
+        upstream(playing(writing(b"made"))) as up,
+        adapter(up, server=TOOLS, core=audit(place)) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        await client.request("POST", form(b"content"), "/upload/raw", content_type=FORM)
+        await call(client, "write", {"filename": "out.txt"})
+    upload, made = lines(place)
+    assert (upload["event"], upload["name"], upload["request_bytes"]) == ("files/upload", "note.txt", 7)
+    assert upload["session"] == made["session"] and "principal" not in upload
+
+
+async def test_code_mode_names_the_tool_that_was_meant(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path
+) -> None:
+    """And the one through which it was called."""
+    server = {"access": RULES, "code_mode_enabled": True}
+    core = {**AUTH, **audit(place)}
+    async with (
+        upstream(office) as up,
+        adapter(up, server=server, core=core) as front,
+        front.client() as client,
+    ):
+        fields = {"authorization": f"Bearer {BOB}"}
+        await client.initialize(**fields)
+        params = {"name": "raw_call_tool", "arguments": {"name": "read_file", "arguments": {}}}
+        await client.request(
+            "POST",
+            orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}),
+            **fields,
+        )
+    (line,) = lines(place)
+    assert (line["name"], line["via"], line["outcome"]) == ("read_file", "raw_call_tool", "ok")

@@ -1,0 +1,140 @@
+"""Lines appended to a file: whole, before anybody goes on, and wherever the file is now."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import AuditUnavailable
+from adapter.files.audit_log import AuditLog
+
+
+async def test_a_line_is_there_when_its_write_ends(tmp_path: Path) -> None:
+    """In the order in which they came, also many at once."""
+    log = AuditLog(tmp_path / "audit.log")
+    await log.write(b"one\n")
+    assert (tmp_path / "audit.log").read_bytes() == b"one\n"
+    await asyncio.gather(*(log.write(b"%d\n" % number) for number in range(500)))
+    assert (tmp_path / "audit.log").read_bytes() == b"one\n" + b"".join(b"%d\n" % n for n in range(500))
+    assert (tmp_path / "audit.log").stat().st_mode & 0o007 == 0
+    assert repr(log) == "<AuditLog to a file: 0 lines wait>"
+    await log.close()
+
+
+async def test_a_renamed_file_is_opened_again(tmp_path: Path) -> None:
+    """As the usual tools rotate: rename, create or not; also when told so, and after a removal."""
+    path = tmp_path / "audit.log"
+    log = AuditLog(path)
+    await log.write(b"one\n")
+    path.rename(tmp_path / "audit.log.1")
+    await log.write(b"two\n")
+    assert path.read_bytes() == b"two\n" and (tmp_path / "audit.log.1").read_bytes() == b"one\n"
+    path.unlink()
+    await log.write(b"three\n")
+    log.reopen()
+    await log.write(b"four\n")
+    assert path.read_bytes() == b"three\nfour\n"
+    os.truncate(path, 0)
+    await log.write(b"five\n")
+    assert path.read_bytes() == b"five\n"
+    await log.close()
+
+
+async def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    """At start and at each line, and it goes on when it can."""
+    path = tmp_path / "there" / "audit.log"
+    log = AuditLog(path)
+    with pytest.raises(AuditUnavailable):
+        log.require()
+    with pytest.raises(AuditUnavailable):
+        await log.write(b"one\n")
+    assert log.failing
+    path.parent.mkdir()
+    await log.write(b"two\n")
+    assert not log.failing and path.read_bytes() == b"two\n"
+    await log.close()
+
+
+async def test_a_line_that_was_cut_off_stays_alone(tmp_path: Path) -> None:
+    """Where the disk was full within a line, the next one begins on a line of its own."""
+    path = tmp_path / "audit.log"
+    log = AuditLog(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+        await log.write(b"12345\n")
+        with pytest.raises(AuditUnavailable):
+            await log.write(b"67890\n")
+        with pytest.raises(AuditUnavailable):
+            await log.write(b"abcde\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    await log.write(b"fghij\n")
+    assert path.read_bytes() == b"12345\n6789\nfghij\n"
+    await log.close()
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from adapter.files.audit_log import AuditLog
+
+async def main():
+    log = AuditLog(Path(sys.argv[1]))
+    for start in range(0, 500, 50):
+        await asyncio.gather(*(log.write(sys.argv[2].encode() * 1000 + b"\\n") for _ in range(50)))
+    await log.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
+    """Each line is one write to the end of the file."""
+    path = tmp_path / "audit.log"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), letter]) for letter in "abc"]
+    assert [await asyncio.to_thread(each.wait, 60) for each in writers] == [0, 0, 0]
+    lines = path.read_bytes().splitlines()
+    assert len(lines) == 1500
+    assert all(len(set(line)) == 1 and len(line) == 1000 for line in lines)
+
+
+async def test_a_disk_that_is_stuck_holds_nobody_for_long(tmp_path: Path) -> None:
+    """Whoever waits is told after a while, whoever comes later at once, and it goes on when the disk does."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    log = AuditLog(path, patience=0.1)
+    with pytest.raises(AuditUnavailable):
+        await log.write(b"one\n")
+    assert log.failing
+    with pytest.raises(AuditUnavailable):
+        await log.write(b"two\n")
+    reader = os.open(path, os.O_RDONLY)
+    try:
+        while log.failing:
+            await asyncio.sleep(0.01)
+        await log.write(b"three\n")
+        assert os.read(reader, 100) == b"one\nthree\n"
+        await log.close()
+    finally:
+        os.close(reader)
+
+
+async def test_a_writer_that_left_stops_nobody(tmp_path: Path) -> None:
+    """Whoever does not wait any more takes no result, and the others have theirs."""
+    log = AuditLog(tmp_path / "audit.log")
+    gone = asyncio.ensure_future(log.write(b"one\n"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await log.write(b"two\n")
+    assert b"two\n" in (tmp_path / "audit.log").read_bytes()
+    await log.close()

@@ -1,0 +1,84 @@
+"""The adapter is the client that it was configured as, that its document describes, or that it registered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from adapter.errors import AuthorizationFailed
+from adapter.oauth.grants.client_registry import ClientRegistry
+from adapter.oauth.grants.http import GrantHttp
+from adapter.oauth.grants.terms import GrantTerms
+from adapter.rules.access.authorization_servers import ServerEndpoints
+from adapter.rules.access.grants import OAuthClient
+from tests.oauth.grants.conftest import Cluster, StartCluster
+
+TERMS = GrantTerms("notes", "https://notes.example/mcp", "https://tools.example")
+
+
+def registry(it: Cluster) -> ClientRegistry:
+    return ClientRegistry(it.replica().rows, GrantHttp(None), it.clock)
+
+
+def endpoints(it: Cluster, *, registers: bool = True, documents: bool = False) -> ServerEndpoints:
+    register = f"{it.issuer.issuer}/register" if registers else None
+    issuer = it.issuer.issuer
+    return ServerEndpoints(issuer, f"{issuer}/a", f"{issuer}/t", register, reads_documents=documents)
+
+
+async def test_a_configured_client_comes_first(cluster: StartCluster) -> None:
+    """Its secret is sent as the settings say, or as the server can take it."""
+    async with cluster() as it:
+        public = await registry(it).client_for(TERMS._replace(client_id="x"), endpoints(it))
+        assert public == OAuthClient("x")
+        secret = TERMS._replace(client_id="x", client_secret="y")
+        basic = await registry(it).client_for(secret, endpoints(it, documents=True))
+        assert basic.method == "client_secret_basic"
+        only_post = endpoints(it)._replace(methods=("client_secret_post",))
+        assert (await registry(it).client_for(secret, only_post)).method == "client_secret_post"
+        assert it.issuer.registered == []
+
+
+async def test_a_document_comes_second(cluster: StartCluster) -> None:
+    """Where the server reads documents, and the adapter's can be fetched."""
+    async with cluster() as it:
+        client = await registry(it).client_for(TERMS, endpoints(it, documents=True))
+        assert client == OAuthClient("https://tools.example/authorize/notes/client.json")
+        local = TERMS._replace(base="http://127.0.0.1:8932")
+        assert (await registry(it).client_for(local, endpoints(it, documents=True))).id == "registered-1"
+
+
+async def test_a_registration_is_kept(cluster: StartCluster) -> None:
+    """Other replicas and later processes are the same client; another issuer gets another one."""
+    async with cluster() as it:
+        first = await registry(it).client_for(TERMS, endpoints(it))
+        assert await registry(it).client_for(TERMS, endpoints(it)) == first
+        assert await registry(it).client_of(TERMS, it.issuer.issuer, first.id) == first
+        assert await registry(it).client_of(TERMS, "https://other.example", first.id) is None
+        assert await registry(it).client_of(TERMS, it.issuer.issuer, "other") is None
+        assert len(it.issuer.registered) == 1
+
+
+async def test_replicas_that_register_at_once_agree(cluster: StartCluster) -> None:
+    """All of them go on as the client that was written first."""
+    async with cluster() as it:
+        found = await asyncio.gather(*(registry(it).client_for(TERMS, endpoints(it)) for _ in range(4)))
+        assert len({client.id for client in found}) == 1
+
+
+async def test_a_forgotten_registration_is_made_anew(cluster: StartCluster) -> None:
+    """As when the issuer knows the client no more, or its secret has expired."""
+    async with cluster() as it:
+        first = await registry(it).client_for(TERMS, endpoints(it))
+        await registry(it).forget(TERMS, it.issuer.issuer, "other")
+        assert await registry(it).client_for(TERMS, endpoints(it)) == first
+        await registry(it).forget(TERMS, it.issuer.issuer, first.id)
+        assert (await registry(it).client_for(TERMS, endpoints(it))).id == "registered-2"
+
+
+async def test_no_way_to_be_a_client(cluster: StartCluster) -> None:
+    """The sentence names the setting."""
+    async with cluster() as it:
+        with pytest.raises(AuthorizationFailed, match="client_id"):
+            await registry(it).client_for(TERMS, endpoints(it, registers=False))

@@ -1,0 +1,225 @@
+"""Grants are renewed once for all, and a refresh token is not lost where that can be helped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from adapter.errors import AuthorizationFailed, GrantRequired, StoreUnavailable
+from adapter.state.port import Change, Row, Store
+from tests.oauth.grants.conftest import ALICE, BOB, StartCluster
+
+
+class FailingStore:
+    """A store whose writes to one table fail for a while."""
+
+    def __init__(self, store: Store, table: str) -> None:
+        self._store = store
+        self._table = table
+        self.failures = 0
+        self.listeners = store.listeners
+        self.shared = True
+
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        if table == self._table and self.failures > 0:
+            self.failures -= 1
+            raise StoreUnavailable
+        return await self._store.put(table, key, value, expected=expected, due=due)
+
+    async def open(self) -> None:
+        await self._store.open()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def get(self, table: str, key: str) -> Row | None:
+        return await self._store.get(table, key)
+
+    async def commit(self, changes: Sequence[Change]) -> list[Row]:
+        return await self._store.commit(changes)
+
+    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        return await self._store.delete(table, key, expected=expected)
+
+    async def touch(self, table: str, dues: dict[str, float]) -> None:
+        await self._store.touch(table, dues)
+
+    async def scan(
+        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
+    ) -> list[Row]:
+        return await self._store.scan(table, group=group, after=after, limit=limit)
+
+    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
+        return await self._store.overdue(table, now, limit=limit)
+
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        return await self._store.count(table, group=group)
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        return await self._store.spend(table, key, most, window)
+
+    def announce(self, topic: str, body: bytes) -> None:
+        self._store.announce(topic, body)
+
+
+async def test_ten_calls_at_once_renew_once(cluster: StartCluster) -> None:
+    """All of them wait for the same answer and go on with the same token."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        it.clock.now += 3600
+        values = await asyncio.gather(*(one.credentials.authorization(ALICE) for _ in range(10)))
+        assert len(set(values)) == 1
+        assert len(it.issuer.requests) == 2
+
+
+async def test_two_replicas_renew_once(cluster: StartCluster) -> None:
+    """The second waits for the first, so that no refresh token is sent twice and its family ended."""
+    async with cluster() as it:
+        one, two = it.replica(), it.replica()
+        await one.give(it.issuer)
+        await two.credentials.authorization(ALICE)
+        it.clock.now += 3600
+        it.issuer.held = asyncio.Event()
+        calls = [
+            asyncio.ensure_future(each.credentials.authorization(ALICE))
+            for each in (one, two)
+            for _ in range(5)
+        ]
+        async with asyncio.timeout(5):
+            while len(it.issuer.requests) < 2:
+                await asyncio.sleep(0.01)
+        it.issuer.held.set()
+        assert len(set(await asyncio.gather(*calls))) == 1
+        assert (len(it.issuer.requests), it.issuer.reuses) == (2, 0)
+
+
+async def test_refusals_at_once_renew_once(cluster: StartCluster) -> None:
+    """Ten calls whose token the upstream refused are ten wishes for one renewal."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        value = await one.credentials.authorization(ALICE)
+        again = await asyncio.gather(*(one.credentials.refused(ALICE, value, None) for _ in range(10)))
+        assert again == [True] * 10
+        assert len(it.issuer.requests) == 2
+
+
+async def test_a_renewed_token_is_written_although_its_caller_has_left(cluster: StartCluster) -> None:
+    """The client hangs up between the request and the answer; the next call has the new token all the same."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        it.clock.now += 3600
+        it.issuer.held = asyncio.Event()
+        call = asyncio.ensure_future(one.credentials.authorization(ALICE))
+        async with asyncio.timeout(5):
+            while len(it.issuer.requests) < 2:
+                await asyncio.sleep(0.01)
+        call.cancel()
+        it.issuer.held.set()
+        await one.renewal.close(5)
+        value = await it.replica().credentials.authorization(ALICE)
+        assert value is not None
+        assert value.removeprefix("Bearer ") in it.issuer.tokens
+        assert len(it.issuer.requests) == 2
+
+
+async def test_a_store_that_fails_for_a_moment_costs_no_grant(cluster: StartCluster) -> None:
+    """The new refresh token is written again and again, since the old one is worth nothing any more."""
+    async with cluster() as it:
+        store = FailingStore(it.store, "grants")
+        one = it.replica(store)
+        await one.give(it.issuer)
+        it.clock.now += 3600
+        store.failures = 3
+        assert await one.credentials.authorization(ALICE) is not None
+        it.clock.now += 3600
+        assert await it.replica().credentials.authorization(ALICE) is not None
+        assert it.issuer.reuses == 0
+
+
+async def test_killed_between_answer_and_write(cluster: StartCluster) -> None:
+    """The new tokens are lost with the process: the next one is refused, forgets the grant and asks the person."""
+    async with cluster() as it:
+        store = FailingStore(it.store, "grants")
+        killed = it.replica(store)
+        await killed.give(it.issuer)
+        it.clock.now += 3600
+        store.failures = 1000
+        call = asyncio.ensure_future(killed.credentials.authorization(ALICE))
+        async with asyncio.timeout(5):
+            while store.failures == 1000:
+                await asyncio.sleep(0.01)
+        for task in killed.renewal.under_way:
+            task.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        other = it.replica()
+        for row in await it.store.scan("leases"):
+            await it.store.delete("leases", row.key)
+        assert await other.credentials.authorization(ALICE) is None
+        with pytest.raises(GrantRequired):
+            await other.credentials.demand(ALICE)
+
+
+async def test_a_server_that_is_away_ends_no_grant(cluster: StartCluster) -> None:
+    """The old token goes on until it ends; then the call says what is wrong, and the grant stays."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        await it.issuer.stop()
+        it.clock.now += 3575
+        assert await one.credentials.authorization(ALICE) is not None
+        it.clock.now += 100
+        with pytest.raises(AuthorizationFailed):
+            await one.credentials.authorization(ALICE)
+        await it.issuer.start()
+        assert await one.credentials.authorization(ALICE) is not None
+
+
+async def test_a_grant_that_is_revoked_meanwhile_stays_revoked(cluster: StartCluster) -> None:
+    """An operator revokes while a renewal is under way: the new tokens are not kept, but revoked."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        it.clock.now += 3600
+        it.issuer.held = asyncio.Event()
+        call = asyncio.ensure_future(one.credentials.authorization(ALICE))
+        async with asyncio.timeout(5):
+            while len(it.issuer.requests) < 2:
+                await asyncio.sleep(0.01)
+        await it.replica().grants.delete("notes", ALICE.principal)
+        it.issuer.held.set()
+        assert await call is None
+        assert len(it.issuer.revoked) == 1
+
+
+async def test_revoking_tells_the_server(cluster: StartCluster) -> None:
+    """RFC 7009: the refresh token is worth nothing any more, there as well."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        kept = await one.grants.get("notes", ALICE.principal)
+        assert kept is not None
+        assert await one.renewal.revoke(one.terms, kept)
+        assert it.issuer.revoked == [kept.grant.refresh]
+        assert await one.grants.get("notes", ALICE.principal) is None
+
+
+async def test_one_principal_s_grant_is_nobody_else_s(cluster: StartCluster) -> None:
+    """One process, one cache, two people: each has a token of their own, before and after a renewal."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer, ALICE, "alice")
+        assert await one.credentials.authorization(BOB) is None
+        await one.give(it.issuer, BOB, "bob")
+        for _ in range(2):
+            for caller, person in ((ALICE, "alice"), (BOB, "bob")):
+                value = await one.credentials.authorization(caller)
+                assert value is not None
+                assert it.issuer.tokens[value.removeprefix("Bearer ")] == person
+            it.clock.now += 3600

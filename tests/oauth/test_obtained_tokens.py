@@ -1,0 +1,236 @@
+"""Tokens are kept while they are good, renewed before they end, and asked for once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from adapter.errors import CredentialsMissing, StoreUnavailable
+from adapter.oauth.grants.sealing import SealedRows
+from adapter.oauth.obtained_tokens import (
+    MARGIN,
+    REFUSED_AGAIN,
+    RENEWED_AT,
+    RETRY,
+    TABLE,
+    UNKNOWN_LIFE,
+    ObtainedTokens,
+    SharedTokens,
+)
+from adapter.relay.lease import Lease
+from adapter.rules.access.grants import Tokens
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Row, Store
+
+
+class Issuer:
+    """Issues ``1``, ``2`` and so on for ``life`` seconds while ``go`` is set, or fails."""
+
+    def __init__(self, life: float | None = 1000.0) -> None:
+        self.life = life
+        self.count = 0
+        self.go = asyncio.Event()
+        self.go.set()
+        self.begun = asyncio.Event()
+        self.failing = False
+
+    async def __call__(self) -> Tokens:
+        self.begun.set()
+        self.count += 1
+        number = str(self.count)
+        await self.go.wait()
+        if self.failing:
+            raise CredentialsMissing(f"No token {number}.")
+        return Tokens(number, None, self.life, None)
+
+
+class Clock:
+    """Unix time, as a test has it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def issuer() -> Issuer:
+    return Issuer()
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def tokens(clock: Clock, told: list[str]) -> ObtainedTokens:
+    return ObtainedTokens(clock, teller(told))
+
+
+def teller(told: list[str]) -> Callable[..., None]:
+    def tell(*, why: str) -> None:
+        told.append(why)
+
+    return tell
+
+
+async def settled(tokens: ObtainedTokens) -> None:
+    """Wait until no request is under way."""
+    async with asyncio.timeout(5):
+        while tokens._flights:
+            await asyncio.gather(*tokens._flights.values(), return_exceptions=True)
+
+
+async def test_token_is_used_until_it_has_to_be_renewed(
+    tokens: ObtainedTokens, issuer: Issuer, clock: Clock
+) -> None:
+    """Then the old one is used on while the new one is on the way, so no call waits for it."""
+    assert [await tokens.get("", issuer) for _ in range(3)] == ["1", "1", "1"]
+    clock.now += issuer.life * RENEWED_AT[0] - 1 if issuer.life else 0
+    assert await tokens.get("", issuer) == "1" and issuer.count == 1
+    clock.now += 1000.0 * (RENEWED_AT[1] - RENEWED_AT[0]) + 2
+    issuer.go.clear()
+    assert [await tokens.get("", issuer) for _ in range(3)] == ["1", "1", "1"]
+    await issuer.begun.wait()
+    issuer.go.set()
+    await settled(tokens)
+    assert await tokens.get("", issuer) == "2" and issuer.count == 2
+
+
+async def test_token_at_its_end_is_waited_for(tokens: ObtainedTokens, issuer: Issuer, clock: Clock) -> None:
+    """It would be over before it arrives at the upstream."""
+    await tokens.get("", issuer)
+    clock.now += 1000.0 - MARGIN
+    assert await tokens.get("", issuer) == "2"
+
+
+async def test_outage_does_not_matter_while_a_token_is_good(
+    tokens: ObtainedTokens, issuer: Issuer, clock: Clock, told: list[str]
+) -> None:
+    """The old one is used to its end; then all are told the same, and the server is not asked for each."""
+    await tokens.get("", issuer)
+    issuer.failing = True
+    clock.now += 900
+    assert await tokens.get("", issuer) == "1"
+    await settled(tokens)
+    assert await tokens.get("", issuer) == "1" and issuer.count == 2
+    clock.now += 100
+    for _ in range(3):
+        with pytest.raises(CredentialsMissing, match="No token 3"):
+            await tokens.get("", issuer)
+    assert issuer.count == 3 and told == ["No token 2."]
+    clock.now += RETRY
+    issuer.failing = False
+    assert await tokens.get("", issuer) == "4"
+
+
+async def test_keys_have_nothing_in_common(tokens: ObtainedTokens, issuer: Issuer) -> None:
+    """The token of one is never another's, also at the same time."""
+    found = await asyncio.gather(*(tokens.get(key, issuer) for key in ("ann", "bob", "ann", "bob")))
+    assert found[0] == found[2] != found[1] == found[3] and issuer.count == 2
+
+
+async def test_caller_who_leaves_ends_nothing(tokens: ObtainedTokens, issuer: Issuer) -> None:
+    """The others get the token that it was the first to ask for."""
+    issuer.go.clear()
+    first = asyncio.create_task(tokens.get("", issuer))
+    await issuer.begun.wait()
+    other = asyncio.create_task(tokens.get("", issuer))
+    first.cancel()
+    issuer.go.set()
+    assert await other == "1" and issuer.count == 1
+
+
+async def test_refused_token_is_replaced_once(tokens: ObtainedTokens, issuer: Issuer, clock: Clock) -> None:
+    """All calls that it was refused for get one new token; one that is refused at once, too, stays."""
+    old = await tokens.get("", issuer)
+    assert [tokens.refused("", old) for _ in range(3)] == [True, True, True]
+    renewed = await tokens.get("", issuer)
+    assert tokens.refused("", old), "another call has renewed it"
+    assert not tokens.refused("", renewed) and await tokens.get("", issuer) == renewed == "2"
+    clock.now += REFUSED_AGAIN
+    assert tokens.refused("", renewed) and await tokens.get("", issuer) == "3"
+
+
+async def test_token_without_a_time_is_used_for_a_while(
+    tokens: ObtainedTokens, issuer: Issuer, clock: Clock
+) -> None:
+    """Until the upstream refuses it, or an hour has passed."""
+    issuer.life = None
+    await tokens.get("", issuer)
+    clock.now += UNKNOWN_LIFE * RENEWED_AT[0] - 1
+    assert await tokens.get("", issuer) == "1"
+
+
+async def test_token_that_ends_at_once_is_used_once(tokens: ObtainedTokens, issuer: Issuer) -> None:
+    """Whoever waits for it gets it, and the next call asks again."""
+    issuer.life = 1.0
+    assert [await tokens.get("", issuer) for _ in range(2)] == ["1", "2"]
+
+
+async def test_closing_gives_up_what_is_on_the_way(tokens: ObtainedTokens, issuer: Issuer) -> None:
+    """Nobody is left to wait for it."""
+    issuer.go.clear()
+    waiting = asyncio.create_task(tokens.get("", issuer))
+    await issuer.begun.wait()
+    await tokens.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------
+
+
+def replica(store: Store, clock: Clock, secret: bytes = b"s" * 32) -> ObtainedTokens:
+    async def key() -> bytes:
+        return secret
+
+    shared = SharedTokens(SealedRows(store, key), lambda name: Lease(store, name, 15.0), "raw")
+    return ObtainedTokens(clock, teller([]), shared)
+
+
+async def test_replicas_ask_once(issuer: Issuer, clock: Clock) -> None:
+    """Three that need a token at the same moment use the one that one of them gets; a fourth finds it later."""
+    store = MemoryStore()
+    replicas = [replica(store, clock) for _ in range(3)]
+    assert await asyncio.gather(*(each.get("", issuer) for each in replicas)) == ["1"] * 3
+    assert await replica(store, clock).get("", issuer) == "1" and issuer.count == 1
+
+
+async def test_token_in_the_store_is_sealed(issuer: Issuer, clock: Clock) -> None:
+    """Whoever reads the store cannot use it, and a replica with another secret asks for its own."""
+    store = MemoryStore()
+    issuer.count = 41_000_000_000
+    found = await replica(store, clock).get("", issuer)
+    (row,) = await store.scan(TABLE)
+    assert found.encode() not in row.value
+    assert await replica(store, clock, b"t" * 32).get("", issuer) == "41000000002"
+
+
+async def test_refused_token_is_not_taken_from_the_store(issuer: Issuer, clock: Clock) -> None:
+    """The replica whose upstream refused it asks for another one, which the others then find."""
+    store = MemoryStore()
+    one, other = replica(store, clock), replica(store, clock)
+    assert (await one.get("", issuer), await other.get("", issuer)) == ("1", "1")
+    assert one.refused("", "1") and await one.get("", issuer) == "2"
+    assert other.refused("", "1") and await other.get("", issuer) == "2" and issuer.count == 2
+
+
+async def test_store_that_fails_is_no_failure(issuer: Issuer, clock: Clock) -> None:
+    """Each replica then asks for itself."""
+
+    class Failing(MemoryStore):
+        async def get(self, table: str, key: str) -> Row | None:
+            raise StoreUnavailable
+
+    replicas = [replica(Failing(), clock) for _ in range(2)]
+    assert [await each.get("", issuer) for each in replicas] == ["1", "2"]

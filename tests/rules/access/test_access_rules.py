@@ -1,0 +1,179 @@
+"""Decisions on what callers may see and use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.access.access_rules import (
+    KEPT_NAMES,
+    KEPT_VIEWS,
+    AccessRule,
+    AccessRules,
+    AllowPatterns,
+    Offering,
+    claim_of,
+)
+from adapter.rules.access.principals import Caller
+from adapter.rules.text.name_patterns import NamePattern
+
+TOOL, RESOURCE, TEMPLATE, PROMPT = Offering.TOOL, Offering.RESOURCE, Offering.TEMPLATE, Offering.PROMPT
+ALICE = Caller(
+    "alice:0123456789abcdef", scopes=frozenset({"mcp", "write"}), claims={"groups": ["ops", "dev"]}
+)
+BOB = Caller("bob:0123456789abcdef")
+
+
+def patterns(*sources: str) -> tuple[NamePattern, ...]:
+    return tuple(map(NamePattern, sources))
+
+
+def tools(*sources: str, deny: tuple[str, ...] = (), **conditions: Any) -> AccessRule:
+    return AccessRule(allow=AllowPatterns(tools=patterns(*sources)), deny=patterns(*deny), **conditions)
+
+
+def test_without_a_rule_nothing_is_allowed() -> None:
+    """Rules that concern others allow a caller nothing, and so does no rule at all."""
+    rules = AccessRules([tools("*", principals=frozenset({"carol"}))])
+    for each in (rules, AccessRules([])):
+        assert not each.allows(ALICE, TOOL, "read")
+        assert not each.view(ALICE).uses_tools
+
+
+def test_rules_add_up_and_deny_wins() -> None:
+    """What one rule allows another one cannot take away, unless it denies it."""
+    rules = AccessRules(
+        [
+            tools("read_*"),
+            tools("write_*", principals=frozenset({"alice"})),
+            AccessRule(deny=patterns("*_secret")),
+        ]
+    )
+    assert rules.allows(ALICE, TOOL, "read_file")
+    assert rules.allows(ALICE, TOOL, "write_file")
+    assert not rules.allows(BOB, TOOL, "write_file")
+    assert not rules.allows(ALICE, TOOL, "read_secret")
+    assert not rules.allows(ALICE, TOOL, "READ_SECRET")
+    assert rules.view(ALICE).denies(TOOL, "any_SECRET")
+    assert rules.view(ALICE).denies(TOOL, "x\0")
+
+
+def test_each_kind_has_patterns_of_its_own() -> None:
+    """A pattern for tools allows no prompt; templates are compared like resources; deny is for all."""
+    allow = AllowPatterns(patterns("t*"), patterns("file:///r/*"), patterns("p*"))
+    view = AccessRules([AccessRule(allow=allow, deny=patterns("*x"))]).view(BOB)
+    assert [view.allows(kind, "tool") for kind in Offering] == [True, False, False, False]
+    assert [view.allows(kind, "prompt") for kind in Offering] == [False, False, False, True]
+    assert [view.allows(kind, "file:///r/{name}") for kind in Offering] == [False, True, True, False]
+    assert not any(view.allows(kind, name) for kind in Offering for name in ("tx", "px", "file:///r/x"))
+
+
+def test_every_condition_of_a_rule_must_hold() -> None:
+    """Principal, scopes and claims together; all scopes, and for each claim one of its values."""
+    rule = tools(
+        "*",
+        principals=frozenset({"alice", "bob"}),
+        scopes=frozenset({"mcp", "write"}),
+        claims={"groups": ("ops", "admins")},
+    )
+    assert rule.concerns(ALICE)
+    assert not rule.concerns(BOB)
+    assert not rule.concerns(Caller(ALICE.principal, scopes=frozenset({"mcp"}), claims=ALICE.claims))
+    assert not rule.concerns(Caller(ALICE.principal, scopes=ALICE.scopes, claims={"groups": ["dev"]}))
+    assert not rule.concerns(Caller("carol:00", scopes=ALICE.scopes, claims=ALICE.claims))
+
+
+@pytest.mark.parametrize(
+    ("claims", "name", "found"),
+    [
+        ({"a": 1}, "a", 1),
+        ({"https://example.org/roles": ["x"]}, "https://example.org/roles", ["x"]),
+        ({"realm_access": {"roles": ["x"]}}, "realm_access.roles", ["x"]),
+        ({"a.b": 1, "a": {"b": 2}}, "a.b", 1),
+        ({"a": [1]}, "a.0", None),
+        ({}, "a", None),
+        ({"a": "text"}, "a.b", None),
+    ],
+)
+def test_a_claim_is_found_by_its_name_or_its_way(claims: dict[str, Any], name: str, found: Any) -> None:
+    """Some issuers have names with dots, others put roles into an object."""
+    assert claim_of(claims, name) == found
+
+
+@pytest.mark.parametrize(
+    ("claim", "value", "has"),
+    [
+        ("1", 1, False),
+        (True, 1, False),
+        (1, 1, True),
+        (["a"], "a", True),
+        ("abc", "a", False),
+        (None, "a", False),
+    ],
+)
+def test_a_claim_is_compared_with_its_type(claim: object, value: Any, has: bool) -> None:
+    """A text is no number, true is no one, and a text is no list of characters."""
+    assert tools("*", claims={"c": (value,)}).concerns(Caller("x:0", claims={"c": claim})) is has
+
+
+def test_the_shown_part_of_a_principal_counts() -> None:
+    """A name in the settings is that of the token, or the value at its issuer; a longer one is another's."""
+    rule = tools("*", principals=frozenset({"alice@https://a.example"}))
+    assert rule.concerns(Caller("alice@https://a.example:0123456789abcdef"))
+    assert not rule.concerns(Caller("alice@https://b.example:0123456789abcdef"))
+    assert tools("*", principals=frozenset({"anonymous"})).concerns(Caller())
+
+
+def test_a_view_is_found_again_by_its_note() -> None:
+    """In another process with the same rules, and with other rules only those for everybody are left."""
+    first = [tools("a", principals=frozenset({"alice", "zoe"})), tools("b")]
+    rules, same = AccessRules(first), AccessRules(list(first))
+    note = rules.noted(rules.view(ALICE))
+    assert same.restored(note).allows(TOOL, "a")
+    others = AccessRules([tools("c", principals=frozenset({"alice"})), tools("d")])
+    assert not others.restored(note).allows(TOOL, "c")
+    assert others.restored(note).allows(TOOL, "d")
+    assert not others.restored(None).allows(TOOL, "c")
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """Strangers choose the names, and claims choose the rules."""
+    rules = AccessRules([tools("*", scopes=frozenset({str(bit)})) for bit in range(9)])
+    for number in range(KEPT_VIEWS + 10):
+        rules.view(Caller("x:0", scopes=frozenset(str(bit) for bit in range(9) if number >> bit & 1)))
+    view = AccessRules([tools("*")]).view(BOB)
+    for number in range(KEPT_NAMES + 10):
+        assert view.allows(TOOL, f"tool{number}")
+    assert view.allows(TOOL, "tool0")
+    assert not view.allows(TOOL, "x" * 5000)
+
+
+def test_reprs_show_numbers_of_rules_only() -> None:
+    """Neither a claim nor a pattern is shown."""
+    rules = AccessRules([tools("a")])
+    assert repr(rules) == "<AccessRules: 1 rules>"
+    assert repr(rules.view(BOB)) == "<AccessView of rules [0]>"
+
+
+NAMES = st.text(alphabet="abAB*?_\u200b", min_size=1, max_size=6)
+
+
+@given(st.lists(NAMES, max_size=4), st.lists(NAMES, max_size=3), NAMES, NAMES)
+def test_another_rule_only_adds_and_another_deny_only_takes(
+    allowed: list[str], denied: list[str], more: str, name: str
+) -> None:
+    """Adding what is allowed hides nothing, and adding what is denied shows nothing, whatever stands there."""
+    rules = [tools(*allowed, deny=tuple(denied))]
+    now = AccessRules(rules).allows(BOB, TOOL, name)
+    assert AccessRules([*rules, tools(more)]).allows(BOB, TOOL, name) >= now
+    assert AccessRules([*rules, AccessRule(deny=patterns(more))]).allows(BOB, TOOL, name) <= now
+
+
+@given(st.lists(NAMES, max_size=4), NAMES)
+def test_order_does_not_matter(allowed: list[str], name: str) -> None:
+    """The same rules in another order decide the same."""
+    rules = [tools(each) for each in allowed]
+    assert AccessRules(rules).allows(BOB, TOOL, name) == AccessRules(rules[::-1]).allows(BOB, TOOL, name)

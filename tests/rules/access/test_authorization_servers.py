@@ -1,0 +1,213 @@
+"""Documents of authorization servers and upstreams: all that is believed of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.access.authorization_servers import (
+    covers,
+    is_loopback_host,
+    is_usable_url,
+    read_resource_metadata,
+    read_server_metadata,
+    resource_metadata_urls,
+    same_origin,
+    scope_tokens,
+    server_metadata_urls,
+)
+
+ISSUER = "https://login.example"
+UPSTREAM = "https://tools.example/mcp"
+
+
+def server(**members: Any) -> bytes:
+    document = {
+        "issuer": ISSUER,
+        "authorization_endpoint": f"{ISSUER}/authorize",
+        "token_endpoint": f"{ISSUER}/token",
+        "code_challenge_methods_supported": ["S256"],
+        **members,
+    }
+    return orjson.dumps({key: value for key, value in document.items() if value is not None})
+
+
+def resource(**members: Any) -> bytes:
+    return orjson.dumps({"resource": UPSTREAM, "authorization_servers": [ISSUER], **members})
+
+
+def test_places_of_metadata() -> None:
+    """They are tried in MCP's order."""
+    assert server_metadata_urls("https://a.example/t/1") == (
+        "https://a.example/.well-known/oauth-authorization-server/t/1",
+        "https://a.example/.well-known/openid-configuration/t/1",
+        "https://a.example/t/1/.well-known/openid-configuration",
+    )
+    assert len(server_metadata_urls(ISSUER)) == 2
+    assert resource_metadata_urls(UPSTREAM) == (
+        "https://tools.example/.well-known/oauth-protected-resource/mcp",
+        "https://tools.example/.well-known/oauth-protected-resource",
+    )
+    assert len(resource_metadata_urls("https://tools.example")) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://login.example/",
+        "https://127.0.0.1/",
+        "https://localhost/",
+        "https://10.0.0.1/",
+        "https://169.254.169.254/latest",
+        "https://[::1]/",
+        "https://[fd00::1]/",
+        "https://user@login.example/",
+        "https://login.example/#part",
+        "https://login.example/a b",
+        'https://login.example/"',
+        "https://login.example\\@evil.example/",
+        "https:///path",
+        "https://login.example:99999/",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "https://login.exämple/",
+        "https://login.example/" + "a" * 3000,
+    ],
+)
+def test_no_stranger_has_these_asked(url: str) -> None:
+    """A public upstream leads nobody to this machine, to neighbours, or out of HTTPS."""
+    assert not is_usable_url(url, UPSTREAM)
+
+
+@pytest.mark.parametrize(
+    ("url", "near"),
+    [
+        ("https://login.example/authorize", UPSTREAM),
+        ("http://127.0.0.1:9000/token", "http://localhost:8000/mcp"),
+        ("http://mcp.internal:9000/token", "http://mcp.internal:8000/mcp"),
+        ("https://10.0.0.5/token", "https://10.0.0.5/mcp"),
+    ],
+)
+def test_neighbours_name_their_own(url: str, near: str) -> None:
+    """An upstream may name its own host, and one on this machine others here."""
+    assert is_usable_url(url, near)
+
+
+@given(st.text())
+def test_no_text_breaks_the_check(text: str) -> None:
+    """Any text is judged; none raises."""
+    is_usable_url(text, UPSTREAM)
+    is_usable_url(f"https://{text}", UPSTREAM)
+    covers(f"https://{text}", UPSTREAM)
+
+
+def test_loopback_names() -> None:
+    """Names and addresses of this machine."""
+    assert is_loopback_host("localhost")
+    assert is_loopback_host("a.localhost")
+    assert is_loopback_host("127.8.8.8")
+    assert not is_loopback_host("login.example")
+    assert not is_loopback_host(None)
+
+
+def test_origins() -> None:
+    """A port that is written out is the same as the one that is meant."""
+    assert same_origin("https://a.example/x", "https://a.example:443/y")
+    assert not same_origin("https://a.example", "http://a.example")
+
+
+def test_a_server_is_read() -> None:
+    """The members that are used, and no others."""
+    found = read_server_metadata(
+        server(
+            registration_endpoint=f"{ISSUER}/register",
+            revocation_endpoint="http://elsewhere.example/",
+            authorization_response_iss_parameter_supported=True,
+            client_id_metadata_document_supported=True,
+            token_endpoint_auth_methods_supported=["none", 5],
+        ),
+        ISSUER,
+        UPSTREAM,
+    )
+    assert found.registration == f"{ISSUER}/register"
+    assert found.revocation is None
+    assert found.names_issuer
+    assert found.reads_documents
+    assert found.methods == ("none",)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"issuer": "https://evil.example"},
+        {"issuer": None},
+        {"code_challenge_methods_supported": None},
+        {"code_challenge_methods_supported": ["plain"]},
+        {"response_types_supported": ["token"]},
+        {"authorization_endpoint": "javascript:alert(1)"},
+        {"token_endpoint": "http://127.0.0.1/token"},
+        {"token_endpoint": 5},
+    ],
+)
+def test_a_server_that_cannot_be_trusted(members: dict[str, Any]) -> None:
+    """Another issuer's document, one without PKCE, and one that leads elsewhere are refused."""
+    with pytest.raises(ValueError, match="authorization server"):
+        read_server_metadata(server(**members), ISSUER, UPSTREAM)
+
+
+@pytest.mark.parametrize("document", [b"", b"[]", b"{", b'"x"', b"null"])
+def test_what_is_no_document(document: bytes) -> None:
+    """Anything but a JSON object is refused."""
+    with pytest.raises(ValueError, match="metadata"):
+        read_server_metadata(document, ISSUER, UPSTREAM)
+    with pytest.raises(ValueError, match="metadata"):
+        read_resource_metadata(document, UPSTREAM)
+
+
+def test_a_resource_is_read() -> None:
+    """Servers that may be asked, and scopes that can be sent."""
+    found = read_resource_metadata(
+        resource(
+            authorization_servers=["http://10.0.0.1", ISSUER, f"{ISSUER}/?x=1"],
+            scopes_supported=["a", 'b"', "a"],
+        ),
+        UPSTREAM,
+    )
+    assert found.servers == (ISSUER,)
+    assert found.scopes == ("a",)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"resource": "https://other.example/mcp"},
+        {"resource": "https://tools.example/mcp2"},
+        {"resource": "https://tools.example/m"},
+        {"resource": None},
+        {"authorization_servers": []},
+        {"authorization_servers": ["https://127.0.0.1"]},
+        {"authorization_servers": None},
+    ],
+)
+def test_a_resource_of_somebody_else(members: dict[str, Any]) -> None:
+    """Audience confusion: tokens are asked for this upstream, and for no other name."""
+    with pytest.raises(ValueError, match="upstream"):
+        read_resource_metadata(resource(**members), UPSTREAM)
+
+
+def test_names_above_an_endpoint() -> None:
+    """A resource may be the whole host, or a folder on the way."""
+    assert covers("https://tools.example", UPSTREAM)
+    assert covers("https://tools.example/mcp/", UPSTREAM)
+    assert not covers("https://tools.example/mcp?x=1", UPSTREAM)
+    assert not covers("https://tools.example:444/mcp", UPSTREAM)
+    assert not covers("https://[", UPSTREAM)
+
+
+def test_scopes_that_can_be_sent() -> None:
+    """RFC 6749's characters, each once, of a bounded length."""
+    assert scope_tokens(("a", "b c", "", "a", "x" * 300, "é", "files:read")) == ("a", "files:read")

@@ -1,0 +1,120 @@
+"""Lines of the audit log."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.rules.calls.audit_record import (
+    LONGEST_LINE,
+    AuditRecord,
+    arguments_digest,
+    outcome_of,
+    session_digest,
+)
+
+
+def record(**changes: Any) -> AuditRecord:
+    made = AuditRecord(
+        "tools/call", "files", "read", "alice:0123456789abcdef", "mcp", "2026-01-01T00:00:00.000Z"
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def read(line: bytes) -> dict[str, Any]:
+    assert line.endswith(b"\n") and len(line.splitlines()) == 1 and len(line) <= LONGEST_LINE
+    assert len(line.decode().splitlines()) == 1
+    members: dict[str, Any] = orjson.loads(line)
+    return members
+
+
+def test_a_line_says_who_did_what() -> None:
+    """Without the part of a principal that follows from its token, and without the session's id."""
+    line = record(
+        outcome="ok", id=7, session="secret-session", request=10, answer=20, place={"pid": 1}
+    ).line()
+    assert read(line) == {
+        "time": "2026-01-01T00:00:00.000Z",
+        "event": "tools/call",
+        "server": "files",
+        "name": "read",
+        "principal": "alice",
+        "entrance": "mcp",
+        "outcome": "ok",
+        "duration_ms": 0.0,
+        "request_bytes": 10,
+        "answer_bytes": 20,
+        "session": session_digest("secret-session"),
+        "request_id": "7",
+        "pid": 1,
+    }
+    assert b"secret" not in line and b"0123456789abcdef" not in line
+
+
+@given(st.text(max_size=400), st.text(max_size=400), st.text(max_size=2000))
+def test_no_foreign_text_breaks_a_line(name: str, principal: str, request_id: str) -> None:
+    """Newlines, separators, controls and characters of four bytes stay within one bounded line."""
+    read(
+        record(
+            name=name, principal=f"{principal}:x", id=request_id, via=name, code=name, server=name[:100]
+        ).line()
+    )
+
+
+@pytest.mark.parametrize("text", ["\U0001f600" * 3000, "\n" * 3000, '"' * 3000, "\u2028\u2029\x85", "\ud800"])
+def test_the_longest_texts_fit(text: str) -> None:
+    """What is longer is cut."""
+    read(
+        record(
+            name=text, principal=f"{text}:x", id=text, via=text, code=text, server=text, session=text
+        ).line()
+    )
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("https://user:pass@host/a/b?token=x#y", "https://host/a/b"),
+        ("file:///a/b", "file:///a/b"),
+        ("memo:x?y", "memo:x"),
+        ("https://host", "https://host"),
+    ],
+)
+def test_a_uri_leaves_its_secrets_behind(uri: str, shown: str) -> None:
+    """Query, fragment and credentials may be what only its user knows."""
+    assert read(record(method="resources/read", name=uri).line())["name"] == shown
+
+
+def test_a_digest_is_of_the_value() -> None:
+    """In whatever order and spelling it came; with a key nobody without it finds it."""
+    assert arguments_digest({"a": 1, "b": [True]}, None) == arguments_digest({"b": [True], "a": 1}, None)
+    text = b'{"a":1}'
+    assert arguments_digest({"a": 1}, None) == f"sha256:{hashlib.sha256(text).hexdigest()}"
+    assert arguments_digest({"a": 1}, b"k") == f"hmac-sha256:{hmac.digest(b'k', text, 'sha256').hex()}"
+    assert arguments_digest(None, None) != arguments_digest({}, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "outcome"),
+    [
+        ({"result": {"content": []}}, ("ok", None)),
+        ({"result": {"isError": True}}, ("tool_error", None)),
+        ({"result": {"isError": "yes"}}, ("ok", None)),
+        ({"result": None}, ("ok", None)),
+        ({"error": {"code": -32602}}, ("error", -32602)),
+        ({"error": {"code": "x" * 9999}}, ("error", None)),
+        ({"error": {"code": 1 << 70}}, ("error", None)),
+        ({"error": "text"}, ("error", None)),
+    ],
+)
+def test_the_outcome_of_a_response(message: dict[str, Any], outcome: tuple[str, int | None]) -> None:
+    """A failed result is no error of the protocol."""
+    assert outcome_of(message) == outcome
