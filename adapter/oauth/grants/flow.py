@@ -68,7 +68,7 @@ class GrantFlow:
         self._log = log
 
     async def consent(self, link_id: str) -> Consent:
-        """Tell what the link asks for. Raises FlowFailed for a link that is no longer valid, and where nobody can be asked;
+        """Read a link. Raises FlowFailed for one that is no longer valid, and where nobody can be asked;
         StoreUnavailable.
         """
         link = await self._links.find(self.terms.server, link_id)

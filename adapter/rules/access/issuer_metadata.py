@@ -30,7 +30,7 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
 
 
 class IssuerMetadata(NamedTuple):
-    """What an issuer says of itself; of its members only those that are asked for are looked at."""
+    """The document of an issuer about itself; of its members only those that are asked for are looked at."""
 
     issuer: str
     members: Mapping[str, Any]
