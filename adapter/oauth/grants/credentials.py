@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from adapter.errors import AuthorizationFailed
+from adapter.errors import AuthorizationFailed, StoreUnavailable
 from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import TABLE, GrantStore, KeptGrant, key_of
 from adapter.oauth.grants.issuer_finder import IssuerFinder
@@ -73,7 +73,8 @@ class GrantCredentials:
         principal = caller.principal
         kept = await self._grants.get(self.terms.server, principal)
         if kept is not None and _field(kept) == value:
-            if self._clock() - kept.grant.renewed < self.just_renewed:
+            # By its size: a clock that was set back has seen it renewed in the future.
+            if abs(self._clock() - kept.grant.renewed) < self.just_renewed:
                 # A newer token would be refused as well, and an upstream must not make the adapter ask all day.
                 return False
             kept = await self._renewal.renew(self.terms, kept)
@@ -114,7 +115,7 @@ class GrantCredentials:
     async def _renewed(self, principal: str, kept: KeptGrant) -> KeptGrant | None:
         try:
             newer = await self._renewal.renew(self.terms, kept)
-        except AuthorizationFailed:
+        except (AuthorizationFailed, StoreUnavailable):
             # The upstream decides about a token that is about to end; one that has ended is not sent.
             if kept.grant.over(self._clock()):
                 raise
