@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,6 +21,9 @@ MOST = 10_000
 
 FRESH = 5.0
 """Seconds after which a grant is read again: a command on another process may have revoked it."""
+
+SOON = 2.0
+"""Seconds that a call waits for the renewal of a token that is still good."""
 
 JUST_RENEWED = 5.0
 """Seconds in which a token that was refused is not renewed again."""
@@ -113,9 +117,11 @@ class GrantCredentials:
         return await self._renewed(principal, kept)
 
     async def _renewed(self, principal: str, kept: KeptGrant) -> KeptGrant | None:
+        wait = None if kept.grant.over(self._clock()) else SOON
         try:
-            newer = await self._renewal.renew(self.terms, kept)
-        except (AuthorizationFailed, StoreUnavailable):
+            async with asyncio.timeout(wait):
+                newer = await self._renewal.renew(self.terms, kept)
+        except (AuthorizationFailed, StoreUnavailable, TimeoutError):
             # The upstream decides about a token that is about to end; one that has ended is not sent.
             if kept.grant.over(self._clock()):
                 raise

@@ -49,6 +49,15 @@ async def test_a_document_comes_second(cluster: StartCluster) -> None:
         assert (await registry(it).client_for(local, endpoints(it, documents=True))).id == "registered-1"
 
 
+async def test_many_browsers_at_once_register_once(cluster: StartCluster) -> None:
+    """A person who opens the page again and again leaves no crowd of clients at the server."""
+    async with cluster() as it:
+        one = registry(it)
+        found = await asyncio.gather(*(one.client_for(TERMS, endpoints(it)) for _ in range(10)))
+        assert {client.id for client in found} == {"registered-1"}
+        assert len(it.issuer.registered) == 1
+
+
 async def test_a_registration_is_kept(cluster: StartCluster) -> None:
     """Other replicas and later processes are the same client; another issuer gets another one."""
     async with cluster() as it:

@@ -265,6 +265,22 @@ async def test_a_server_that_is_away_ends_no_grant(cluster: StartCluster) -> Non
         assert await one.credentials.authorization(ALICE) is not None
 
 
+async def test_a_server_that_is_silent_holds_no_call_up(cluster: StartCluster) -> None:
+    """While the old token is good a call waits for a moment only; the renewal goes on without it."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        old = await one.credentials.authorization(ALICE)
+        it.clock.now += 3575
+        it.issuer.held = asyncio.Event()
+        async with asyncio.timeout(8):
+            assert await one.credentials.authorization(ALICE) == old
+        it.issuer.held.set()
+        await one.renewal.close(5)
+        assert await one.credentials.authorization(ALICE) != old
+        assert len(it.issuer.requests) == 2
+
+
 async def test_a_grant_that_is_revoked_meanwhile_stays_revoked(cluster: StartCluster) -> None:
     """An operator revokes while a renewal is under way: the new tokens are not kept, but revoked."""
     async with cluster() as it:
