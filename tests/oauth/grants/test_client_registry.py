@@ -8,8 +8,8 @@ import pytest
 
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.http import GrantHttp
 from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.http import token_http
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient
 from tests.oauth.grants.conftest import Cluster, StartCluster
@@ -18,7 +18,7 @@ TERMS = GrantTerms("notes", "https://notes.example/mcp", "https://tools.example"
 
 
 def registry(it: Cluster) -> ClientRegistry:
-    return ClientRegistry(it.replica().rows, GrantHttp(None), it.clock)
+    return ClientRegistry(it.replica().rows, token_http(), it.clock)
 
 
 def endpoints(it: Cluster, *, registers: bool = True, documents: bool = False) -> ServerEndpoints:
