@@ -159,6 +159,15 @@ async def test_a_store_that_fails_for_a_moment_costs_no_grant(cluster: StartClus
         assert it.issuer.reuses == 0
 
 
+async def test_a_new_grant_outlives_a_store_that_fails_for_a_moment(cluster: StartCluster) -> None:
+    """The person has consented, and the code that tells so is used up."""
+    async with cluster() as it:
+        store = FailingStore(it.store, "grants")
+        store.failures = 3
+        await it.replica(store).give(it.issuer)
+        assert await it.replica().credentials.authorization(ALICE) is not None
+
+
 async def test_a_store_that_is_away_for_longer_costs_no_grant(cluster: StartCluster) -> None:
     """Callers are told after some attempts; the new refresh token is written as soon as the store takes it."""
     async with cluster() as it:
