@@ -97,9 +97,12 @@ class GrantRenewal:
             told.set_result(task.result())
 
     async def close(self, within: float) -> None:
-        """Wait until answers under way are written, no longer than ``within`` seconds."""
+        """Wait until answers under way are written, no longer than ``within`` seconds; then give them up."""
         if self._under_way:
-            await asyncio.wait(self.under_way, timeout=within)
+            _, late = await asyncio.wait(self.under_way, timeout=within)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _renewed(self, terms: GrantTerms, kept: KeptGrant, key: str) -> KeptGrant | None:
         if self._leases is None:

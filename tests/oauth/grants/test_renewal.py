@@ -189,6 +189,21 @@ async def test_a_store_that_is_away_for_longer_costs_no_grant(cluster: StartClus
         assert (len(it.issuer.requests), it.issuer.reuses, it.issuer.revoked) == (2, 0, [])
 
 
+async def test_the_process_ends_although_its_store_does_not_come_back(cluster: StartCluster) -> None:
+    """What cannot be written in the time of the end is given up."""
+    async with cluster() as it:
+        store = FailingStore(it.store, "grants")
+        one = it.replica(store)
+        await one.give(it.issuer)
+        it.clock.now += 3600
+        store.failures = 1_000_000
+        one.renewal.pause = 0.01
+        with pytest.raises(StoreUnavailable):
+            await one.credentials.authorization(ALICE)
+        await one.renewal.close(0.01)
+        assert one.renewal.under_way == []
+
+
 async def test_a_write_that_only_seems_to_fail_costs_no_grant(cluster: StartCluster) -> None:
     """The store has written the row and the answer was lost: its own row is no conflict that revokes the tokens."""
     async with cluster() as it:
