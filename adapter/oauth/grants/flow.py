@@ -72,8 +72,8 @@ class GrantFlow:
         self._log = log
 
     async def consent(self, link_id: str) -> Consent:
-        """What the link asks for. Raises FlowFailed for a link that is no longer valid, and where nobody can be asked;
-        StoreUnavailable.
+        """Tell what the link asks for. Raises StoreUnavailable, and FlowFailed for a link that is no longer valid or
+        where nobody can be asked.
         """
         link = await self._links.find(self.terms.server, link_id)
         if link is None:
