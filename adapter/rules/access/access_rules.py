@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from adapter.rules.access.principals import Caller, name_of
-from adapter.rules.text.name_patterns import NamePattern, name_reading, uri_reading
+from adapter.rules.text.name_patterns import NamePattern, name_reading, uri_part_reading, uri_reading
 
 KEPT_VIEWS = 256
 """Combinations of rules of which the views are kept."""
@@ -157,7 +157,11 @@ class AccessView:
         read = uri_reading(name) if is_uri else name_reading(name)
         if read is None:
             return True
-        return any(each.denies(name, read, uri=is_uri) for rule in self._rules for each in rule.deny)
+        patterns = [each for rule in self._rules for each in rule.deny]
+        if any(each.denies(name, read, uri=is_uri) for each in patterns):
+            return True
+        part = uri_part_reading(name) if is_uri and patterns else read
+        return part is None or (part != read and any(each.denies(part, part, uri=True) for each in patterns))
 
     def _decide(self, kind: Offering, name: str) -> bool:
         if self.is_own(kind, name):

@@ -290,6 +290,7 @@ async def test_prompts_and_resources_are_judged_by_name(
         data = {"uri": "file:///home/c"}
         assert secret["error"] == {"code": code, "message": "Resource not found", "data": data}
         assert (await bob.ask("resources/read", uri="file:///public/../home/c"))["error"]["code"] == code
+        assert (await bob.ask("resources/read", uri="file:///public/.\t./home/c"))["error"]["code"] == code
         assert len(up.calls("prompts/get")) + len(up.calls("resources/read")) == sent
         missing = await bob.ask("resources/read", uri="file:///public/x")
         assert missing["error"] == {**secret["error"], "data": {"uri": "file:///public/x"}}

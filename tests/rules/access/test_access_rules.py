@@ -151,6 +151,28 @@ def test_what_is_kept_is_bounded() -> None:
     assert not view.allows(TOOL, "x" * 5000)
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file://localhost/payroll/b",
+        "file:payroll/b",
+        "file:///pay\troll/b",
+        "file:///secret.txt?x",
+        "file:///secret.txt#x",
+        "file:///secret.txt;x",
+        "https://me@host.example/private/b",
+        "https://host.example:443/private/b",
+    ],
+)
+def test_a_denied_place_is_denied_in_all_spellings(uri: str) -> None:
+    """Whatever a server may leave out of account in a URI."""
+    denied = patterns("file:///payroll/*", "file:///secret.txt", "https://host.example/private/*")
+    rules = AccessRules([AccessRule(allow=AllowPatterns(resources=patterns("*")), deny=denied)])
+    assert not rules.allows(BOB, RESOURCE, uri)
+    for other in ("file:///home/payroll/b?x", "file:///secret.text", "https://host.example:8443/private/b"):
+        assert rules.allows(BOB, RESOURCE, other)
+
+
 def test_reprs_show_numbers_of_rules_only() -> None:
     """Neither a claim nor a pattern is shown."""
     rules = AccessRules([tools("a")])
