@@ -348,6 +348,35 @@ async def test_updates_of_hidden_resources_are_not_heard(
         assert updates[0] not in body and b"home" not in body and b"review" not in body
 
 
+async def test_a_stream_without_a_session_is_judged_too(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A client of the modern era may ask for one, and an upstream that knows both eras may open it."""
+    updates = [
+        orjson.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
+        for uri in ("file:///home/c", "file:///public/a")
+    ]
+    lists = [
+        orjson.dumps({"jsonrpc": "2.0", "id": 3, "result": {key: [{"name": name}]}})
+        for key, name in (("prompts", "review"), ("tools", "write_file"))
+    ]
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.head.method != "GET":
+            await office(exchange)
+            return
+        await exchange.begin_stream()
+        await exchange.chunk(b"".join(map(event, [*updates, *lists])))
+        await exchange.end_stream()
+
+    async with company(upstream, adapter, modern=True, script=script) as (_, enter, _):
+        bob = await enter(BOB)
+        fields = {"accept": "text/event-stream", "mcp_protocol_version": MODERN_VERSION, **bob.fields}
+        head, body = await bob.client.request("GET", b"", **fields)
+        assert head.status == 200 and updates[1] in body
+        assert not any(hidden in body for hidden in (b"home", b"review", b"write_file"))
+
+
 @pytest.mark.parametrize("server", [{}, {"adapters": [PRODUCER]}], ids=["piped", "staged"])
 async def test_updates_beside_an_answer_are_judged(
     upstream: StartUpstream, adapter: StartAdapter, server: dict[str, Any]
