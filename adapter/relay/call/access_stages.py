@@ -19,6 +19,7 @@ from adapter.rules.access.principals import Caller
 from adapter.rules.access.unknown_names import (
     NOT_FOUND_LEGACY,
     NOT_FOUND_MODERN,
+    unknown_method,
     unknown_prompt,
     unknown_resource,
     unknown_tool,
@@ -87,6 +88,7 @@ class AccessGate:
             *(StageEntry(method, "access", VisibleUse(rules, kind)) for method, kind in _USES.items()),
             StageEntry("completion/complete", "access", VisibleReference(rules)),
             StageEntry("subscriptions/listen", "access", VisibleSubscription(rules)),
+            StageEntry("tasks/list", "access", OwnTasks()),
         ]
 
     def sees(self, call: Call, name: str) -> bool:
@@ -236,6 +238,20 @@ class VisibleSubscription:
         if len(seen) < len(uris):
             call.change(Replace(("params", "notifications", _SUBSCRIPTIONS), dump(seen)))
         return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response
+
+
+class OwnTasks:
+    """The stage of ``tasks/list``. Without a session an upstream cannot tell the adapter's callers apart, and would
+    list the tasks of all of them; MCP has no such list there any more.
+    """
+
+    async def ask(self, call: Call) -> bytes | None:
+        if call.origin.session is not None:
+            return None
+        return unknown_method(call.envelope.id_bytes, call.envelope.method)
 
     async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
         return response

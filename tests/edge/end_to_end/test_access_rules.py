@@ -435,6 +435,56 @@ async def test_a_modern_stream_carries_visible_resources_only(
         assert b"file:///public/a" in answer and b"home" not in answer
 
 
+@ERAS
+async def test_tasks_of_others_are_not_listed(
+    upstream: StartUpstream, adapter: StartAdapter, modern: bool
+) -> None:
+    """A session has an upstream session with its own tasks; without one an upstream would list those of everybody."""
+    async with company(upstream, adapter, modern) as (up, enter, _):
+        bob = await enter(BOB)
+        answer = await bob.ask("tasks/list")
+        assert len(up.calls("tasks/list")) == (not modern)
+        assert ("result" in answer) is not modern
+        assert not modern or answer["error"] == {"code": -32601, "message": "Method not found: tasks/list"}
+        assert "result" in await bob.ask("tasks/get", taskId="of-bobs-call")
+
+
+async def test_a_batch_tells_nothing_of_what_is_hidden(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Whatever access rules are about is sent on its own; what is left of a batch is forwarded."""
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message:
+            await office(exchange)
+        else:
+            await exchange.json(b'[{"jsonrpc":"2.0","id":2,"result":{}}]')
+
+    async with (
+        upstream(script, version="2025-03-26") as up,
+        adapter(up, server={"access": RULES}, core=AUTH) as front,
+        front.client() as client,
+    ):
+        fields = {"authorization": f"Bearer {BOB}"}
+        await client.initialize(**fields)
+        before = len(up.seen)
+        for method, params in (
+            ("prompts/get", {"name": "review"}),
+            ("resources/read", {"uri": "file:///home/c"}),
+            ("resources/subscribe", {"uri": "file:///home/c"}),
+            ("completion/complete", {"ref": {"type": "ref/prompt", "name": "review"}}),
+            ("prompts/list", {}),
+            ("resources/templates/list", {}),
+        ):
+            hidden = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            _, body = await client.request("POST", orjson.dumps([hidden, ping]), **fields)
+            answers = {each["id"]: each for each in orjson.loads(body)}
+            assert "error" in answers[1] and answers[2]["result"] == {}
+        batches = [orjson.loads(each.body) for each in up.seen[before:] if not each.message]
+        assert [[each["method"] for each in batch] for batch in batches] == [["ping"]] * 6
+
+
 async def test_code_mode_finds_only_what_may_be_called(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
