@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,12 +104,12 @@ def outcome_of(message: dict[str, Any]) -> tuple[str, str | int | None]:
     return ("tool_error" if isinstance(result, dict) and result.get("isError") is True else "ok"), None
 
 
+# Parsers of URLs take backslashes for slashes, and need none after these schemes (WHATWG, "URL parsing").
+_CREDENTIALS = re.compile(r"^((?:https?|wss?|ftp):[/\\]*|[^/\\:]*:?[/\\]{2})[^/\\]*@", re.IGNORECASE)
+
+
 def _without_secrets(name: str, method: str) -> str:
     """The name; a URI without its query and the credentials before its host, which may be what only its user knows."""
     if method != "resources/read":
         return name
-    scheme, colon, rest = name.partition("?")[0].partition("#")[0].partition("://")
-    if not colon:
-        return scheme
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    return _CREDENTIALS.sub(r"\1", name.partition("?")[0].partition("#")[0])

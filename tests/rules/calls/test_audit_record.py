@@ -131,3 +131,21 @@ def test_people_who_are_shown_alike_are_told_apart() -> None:
     assert len(set(told)) == 4
     line = AuditRecord("tools/call", "s", "t", token_principal("https://i", "ann"), "mcp", "").line()
     assert orjson.loads(line)["principal"] == "ann@https://i"
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("https://me:hunter2@host/a@b?key=hunter2#hunter2", "https://host/a@b"),
+        ("HTTPS:\\\\me:hunter2@host\\a", "HTTPS:\\\\host\\a"),
+        ("https:me:hunter2@host/a", "https:host/a"),
+        ("//me:hunter2@host/a", "//host/a"),
+        ("db://me:hunter2@host/a", "db://host/a"),
+        ("mailto:me@host", "mailto:me@host"),
+        ("file:///a@b", "file:///a@b"),
+    ],
+)
+def test_no_spelling_of_a_uri_brings_credentials_into_a_line(uri: str, told: str) -> None:
+    """Whatever parsers of URLs find before a host is left out."""
+    line = AuditRecord("resources/read", "s", uri, "p", "mcp", "").line()
+    assert orjson.loads(line)["name"] == told and b"hunter2" not in line
