@@ -57,11 +57,14 @@ class ListedTools(Protocol):
 
 
 class AccessGate:
-    """The gate of ``tools/call``. ``tools`` knows what the upstream lists."""
+    """The gate of ``tools/call``. ``tools`` knows what the upstream lists; it is ``shared`` if all sessions are one for
+    the upstream.
+    """
 
-    def __init__(self, rules: AccessRules, tools: ListedTools) -> None:
+    def __init__(self, rules: AccessRules, tools: ListedTools, *, shared: bool = False) -> None:
         self._rules = rules
         self._tools = tools
+        self._shared = shared
 
     def __repr__(self) -> str:
         return f"<AccessGate of {self._rules!r}>"
@@ -88,7 +91,7 @@ class AccessGate:
             *(StageEntry(method, "access", VisibleUse(rules, kind)) for method, kind in _USES.items()),
             StageEntry("completion/complete", "access", VisibleReference(rules)),
             StageEntry("subscriptions/listen", "access", VisibleSubscription(rules)),
-            StageEntry("tasks/list", "access", OwnTasks()),
+            StageEntry("tasks/list", "access", OwnTasks(shared=self._shared)),
         ]
 
     def sees(self, call: Call, name: str) -> bool:
@@ -244,12 +247,15 @@ class VisibleSubscription:
 
 
 class OwnTasks:
-    """The stage of ``tasks/list``. Without a session an upstream cannot tell the adapter's callers apart, and would
-    list the tasks of all of them; MCP has no such list there any more.
+    """The stage of ``tasks/list``. Without a session, or with a ``shared`` process, an upstream cannot tell the
+    adapter's callers apart, and would list the tasks of all of them.
     """
 
+    def __init__(self, *, shared: bool) -> None:
+        self._shared = shared
+
     async def ask(self, call: Call) -> bytes | None:
-        if call.origin.session is not None:
+        if call.origin.session is not None and not self._shared:
             return None
         return unknown_method(call.envelope.id_bytes, call.envelope.method)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -447,6 +448,34 @@ async def test_tasks_of_others_are_not_listed(
         assert ("result" in answer) is not modern
         assert not modern or answer["error"] == {"code": -32601, "message": "Method not found: tasks/list"}
         assert "result" in await bob.ask("tasks/get", taskId="of-bobs-call")
+
+
+TASKS = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    version = message.get("params", {}).get("protocolVersion")
+    result = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "a", "version": "1"}}
+    if message["method"] == "tasks/list":
+        result = {"tasks": [{"taskId": "somebodys"}]}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("process", ["shared", "per_session"])
+async def test_tasks_of_a_shared_process_are_not_listed(adapter: StartAdapter, process: str) -> None:
+    """It sees the sessions of all callers as one."""
+    stdio = {"transport": "stdio", "command": sys.executable, "args": ["-c", TASKS], "process": process}
+    async with (
+        adapter(
+            RawUpstream(office), server={"access": RULES, "upstream": {"url": None, **stdio}}, core=AUTH
+        ) as front,
+        front.client() as client,
+    ):
+        bob = Person(client, BOB, modern=False)
+        await bob.open()
+        assert ("somebodys" in str(await bob.ask("tasks/list"))) is (process == "per_session")
 
 
 async def test_a_batch_tells_nothing_of_what_is_hidden(
