@@ -94,6 +94,11 @@ class InsufficientScope(Unauthorized):
     hint = "The access token has too few scopes: sign in again with those that WWW-Authenticate names."
 
 
+class ConsoleRefused(AdapterError):
+    code, rpc, http = "console_refused", -32600, 403
+    hint = "You are signed in, but may not see the console: console.oauth names the scopes and claims for it."
+
+
 class HostRefused(AdapterError):
     code, rpc, http = "host_refused", -32600, 421
     hint = "This Host is not served here; add it to core.allowed_hosts."

@@ -22,13 +22,17 @@ FAILED = 1
 NONE_SELECTED = 5
 """Exit statuses of pytest."""
 
+STOPS = ("-x", "--exitfirst", "--maxfail")
+"""Options that end a run before its last test, so that those that follow a failure have not run."""
+
 
 def main(options: Sequence[str]) -> int:
     """Run the tests that ``options`` of pytest select. Returns an exit status, 0 also if none was selected."""
     with tempfile.TemporaryDirectory() as cache:
         status = _pytest(cache, "--dist", "worksteal", *options)
         failed = _failed(Path(cache))
-        if status == FAILED and 0 < len(failed) <= MOST_AGAIN:
+        whole = not any(option.startswith(STOPS) for option in options)
+        if status == FAILED and whole and 0 < len(failed) <= MOST_AGAIN:
             status = _pytest(cache, "-n", "0", *failed)
             if status == 0:
                 print("UNSTEADY: failed beside other tests, passed alone:", *failed, sep="\n  ", flush=True)

@@ -24,10 +24,10 @@ def test_passes_the_second_time(number):
 """
 
 
-def run(place: Path, tests: str) -> subprocess.CompletedProcess[str]:
+def run(place: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run a suite that consists of one module."""
     (place / "test_it.py").write_text(tests)
-    command = [sys.executable, "-m", "tests.suite", "-n", "2", "-q", "test_it.py"]
+    command = [sys.executable, "-m", "tests.suite", "-q", *(options or ("-n", "2")), "test_it.py"]
     environment = os.environ | {"PYTHONPATH": str(HOUSE)}
     return subprocess.run(
         command, cwd=place, env=environment, capture_output=True, text=True, timeout=100, check=False
@@ -56,6 +56,11 @@ def test_many_failures_are_a_failure(tmp_path: Path) -> None:
 def test_a_test_that_fails_twice_is_a_failure(tmp_path: Path) -> None:
     """The second run decides."""
     assert run(tmp_path, "def test_never():\n    assert False\n").returncode == 1
+
+
+def test_a_run_that_stops_at_a_failure_is_not_repeated(tmp_path: Path) -> None:
+    """Nobody knows whether the tests that did not run would have passed."""
+    assert run(tmp_path, TWICE.format(number=2, always=False), "-x").returncode == 1
 
 
 def test_nothing_selected_is_no_failure(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter import log
-from adapter.app.console import ConsoleParts, ConsoleSurroundings, build_console
+from adapter.app.console import ConsoleAccess, ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
 from adapter.app.files import FileParts, FileStages
 from adapter.app.relay import (
@@ -24,6 +24,7 @@ from adapter.app.servers import build_servers
 from adapter.app.state import build_snapshots, with_fallback
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
+from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.router import Front
@@ -39,6 +40,7 @@ from adapter.state.sqlite import SqliteStore
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
+    from adapter.app.access.browser_sign_in import BrowserSignIn
     from adapter.app.access.grants import GrantParts
     from adapter.app.replicas import ReplicaParts
     from adapter.app.shared_stages import SharedParts
@@ -114,6 +116,7 @@ def build(
     servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}), grants)
     tools.servers.update(servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
+    verifier = verifier or build_verifier(settings, runtime)
     files.parts.trail = relay.trail
     door = build_door(
         settings,
@@ -121,10 +124,13 @@ def build(
         relay,
         tools.pin_review,
         None if replicas is None else replicas.replicas,
-        verifier or build_verifier(settings, runtime),
+        verifier,
     )
+    sign_in = build_sign_in(settings, watched, door.guard, verifier)
     console = build_console(
-        settings, observation, ConsoleSurroundings(runtime, plans, checks, relay, files, door, grants)
+        settings,
+        observation,
+        ConsoleSurroundings(runtime, plans, checks, relay, files, door, ConsoleAccess(sign_in, grants)),
     )
     if plans is not None:
         plans.require()
@@ -132,7 +138,8 @@ def build(
     if replicas is not None and replicas.place is None:
         branches.append(replicas.branch)
     if grants is not None:
-        branches.append(grants.branch(door.guard, None, authenticated=settings.core.auth.enabled))
+        browsers = None if sign_in is None else sign_in.routes
+        branches.append(grants.branch(door.guard, browsers, authenticated=settings.core.auth.enabled))
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
     tasks = [
         *build_session_tasks(settings, watched, runtime, relay),
@@ -144,6 +151,8 @@ def build(
     ]
     if grants is not None:
         tasks.append(CleanupTask("grants", grants.tidy))
+    if sign_in is not None:
+        tasks.append(CleanupTask("sign-ins", sign_in.flow.tidy))
     if shared is not None:
         tasks.append(CleanupTask("shared results", shared.tidy))
     if fallback is not None:
@@ -186,16 +195,6 @@ def build_plans(
     return compiled(settings, runtime.log, observation.of_plans(), checks, shared=shared)
 
 
-def build_grants(settings: Settings, store: Store, runtime: Runtime) -> GrantParts | None:
-    """Build what asks people for grants; None where no upstream needs one."""
-    if all(entry.upstream.auth.type != "authorization_code" for entry in settings.servers):
-        return None
-    # Late: few upstreams need them, and the library that seals them takes its time.
-    from adapter.app.access.grants import GrantParts
-
-    return GrantParts(settings, store, runtime)
-
-
 def build_verifier(settings: Settings, runtime: Runtime) -> TokenVerifier | None:
     """Build the verifier of access tokens; None where none are accepted."""
     auth = settings.core.auth
@@ -205,6 +204,28 @@ def build_verifier(settings: Settings, runtime: Runtime) -> TokenVerifier | None
     from adapter.app import oauth
 
     return oauth.build_verifier(auth.oauth, runtime.log)
+
+
+def build_sign_in(
+    settings: Settings, store: Store, guard: Guard, verifier: TokenVerifier | None
+) -> BrowserSignIn | None:
+    """Build the sign-in of people to the console; None where there is none."""
+    if not settings.console.enabled or settings.console.oauth is None or verifier is None:
+        return None
+    # Late: it loads cryptography.
+    from adapter.app.access.browser_sign_in import build_browser_sign_in
+
+    return build_browser_sign_in(settings, settings.console.oauth, store, guard, verifier)
+
+
+def build_grants(settings: Settings, store: Store, runtime: Runtime) -> GrantParts | None:
+    """Build what asks people for grants; None where no upstream needs one."""
+    if all(entry.upstream.auth.type != "authorization_code" for entry in settings.servers):
+        return None
+    # Late: few upstreams need them, and the library that seals them takes its time.
+    from adapter.app.access.grants import GrantParts
+
+    return GrantParts(settings, store, runtime)
 
 
 def build_replicas(settings: Settings, store: Store, runtime: Runtime) -> ReplicaParts | None:

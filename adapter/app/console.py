@@ -12,6 +12,7 @@ from adapter.relay.background import SingleFlight
 from adapter.settings.root import Settings
 
 if TYPE_CHECKING:
+    from adapter.app.access.browser_sign_in import BrowserSignIn
     from adapter.app.access.grants import GrantParts
     from adapter.app.edge import Door, Observation
     from adapter.app.files import FileStages
@@ -21,9 +22,15 @@ if TYPE_CHECKING:
     from adapter.relay.http_api.sessions import HttpSessions
 
 
+class ConsoleAccess(NamedTuple):
+    """The sign-in of people, and their grants for upstreams; None where there are none."""
+
+    sign_in: BrowserSignIn | None = None
+    grants: GrantParts | None = None
+
+
 class ConsoleSurroundings(NamedTuple):
-    """The parts of the adapter that the console shows and calls. ``plans`` and ``grants``
-    are None where there are none."""
+    """The parts of the adapter that the console shows and calls. ``plans`` is None where there are none."""
 
     runtime: Runtime
     plans: Compiled | None
@@ -31,7 +38,7 @@ class ConsoleSurroundings(NamedTuple):
     relay: RelayParts
     files: FileStages
     door: Door
-    grants: GrantParts | None = None
+    access: ConsoleAccess = ConsoleAccess()
 
 
 class BuiltConsole(NamedTuple):

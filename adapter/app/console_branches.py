@@ -28,6 +28,7 @@ from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.sessions.health_probe import HealthMonitor
+from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.resources import CONSOLE
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
@@ -46,23 +47,24 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     if recent is None:
         return BuiltConsole()
     path = settings.console.path
+    sign_in = around.access.sign_in
+    guard = door.guard if sign_in is None else sign_in.guard
     credentials = frozenset({settings.core.auth.header_name.lower()})
-    viewers = Callers(door.guard, door.bases, credentials, CONSOLE)
-    callers = {server: Callers(door.guard, door.bases, credentials, server) for server in relay.servers.by_id}
+    viewers = Callers(guard, door.bases, credentials, CONSOLE)
+    callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
     sessions = _sessions(around.runtime, relay)
     apis = _apis(settings, around, sessions, callers)
-    records = ExchangeRecords(door.guard, observation.calls, recent)
-    routes = ServerRoutes(
-        path, apis, _document(settings, files, grants=around.grants is not None), records, observation.tracing
-    )
+    records = ExchangeRecords(guard, observation.calls, recent)
+    described = _document(settings, files, grants=around.access.grants is not None)
+    routes = ServerRoutes(path, apis, described, records, observation.tracing)
 
     async def look(request: Request, server: str) -> None:
         await sessions[server].tools(viewers.of(request))
 
     grants = _grants(settings, around)
     data = ConsoleData(
-        _facts(settings),
-        door.guard,
+        _facts(settings, None if sign_in is None else sign_in.roles),
+        guard,
         ServerStatus(door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}),
         _belongings(settings, relay, files, door.health.store),
         recent,
@@ -71,7 +73,8 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     )
     revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, relay.servers.by_id, PageFiles())
-    return BuiltConsole((*revoking, *data.branches(), *routes.branches(), *shown), sessions)
+    signing_in = () if sign_in is None else sign_in.routes.branches()
+    return BuiltConsole((*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions)
 
 
 # --- the API of tools -------------------------------------------------------------------------------------------
@@ -134,13 +137,15 @@ def _hook(reference: str | None, around: ConsoleSurroundings) -> AuthHook | None
 
 
 def _grants(settings: Settings, around: ConsoleSurroundings) -> ConsoleGrants | None:
-    if around.grants is None:
+    sign_in, grants = around.access
+    if grants is None:
         return None
     from adapter.edge.console.grants import ConsoleGrants
     from adapter.edge.console.status import Viewers
 
-    viewers = Viewers(around.door.guard, settings.console.operators)
-    return ConsoleGrants(settings.console.path, viewers, around.grants.servers)
+    guard = around.door.guard if sign_in is None else sign_in.guard
+    viewers = Viewers(guard, settings.console.operators, None if sign_in is None else sign_in.roles)
+    return ConsoleGrants(settings.console.path, viewers, grants.servers)
 
 
 def _document(settings: Settings, files: FileStages, *, grants: bool) -> bytes:
@@ -158,7 +163,7 @@ def _document(settings: Settings, files: FileStages, *, grants: bool) -> bytes:
 # --- the console's data -----------------------------------------------------------------------------------------
 
 
-def _facts(settings: Settings) -> ConsoleFacts:
+def _facts(settings: Settings, roles: RoleTerms | None) -> ConsoleFacts:
     console = settings.console
     return ConsoleFacts(
         path=console.path,
@@ -168,6 +173,7 @@ def _facts(settings: Settings) -> ConsoleFacts:
         max_body=console.max_body,
         version=VERSION,
         configuration=configuration(settings),
+        roles=roles,
     )
 
 

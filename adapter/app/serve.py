@@ -175,10 +175,10 @@ def serve(settings: Settings, cautions: Iterable[Problem] | None, owner: Process
 
 
 @contextlib.contextmanager
-def locked_state(settings: Settings) -> Iterator[None]:
+def locked_state(settings: Settings, wait: float = WAIT_SECONDS) -> Iterator[None]:
     """Keep other adapters from the state file while the block runs. Waits for one that ends. Raises StateTaken."""
     path = settings.state_file
-    lock = None if path is None else StateLock(path, WAIT_SECONDS)
+    lock = None if path is None else StateLock(path, wait)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
+from adapter.settings.console_oauth import console_oauth_problems
 from adapter.settings.oauth import oauth_problems
 from adapter.settings.pipeline import ConnectorSettings, PresenterSettings
 from adapter.settings.root import Settings
@@ -190,6 +191,9 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
         yield from page_problems(paths, settings.core.public_base_url)
     yield from pipeline_problems(settings)
+    yield from console_oauth_problems(
+        settings.console.oauth, settings.core.auth.oauth, settings.core.public_base_url
+    )
     yield from oauth_problems(settings.core.auth.oauth, settings.core.public_base_url)
 
 

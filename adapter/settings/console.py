@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from adapter.settings.console_oauth import ConsoleOAuth
 from adapter.settings.section import ByteSize, CodeReference, Section, Text, TextList, UrlPath
 
 
@@ -38,4 +39,8 @@ class Console(Section):
         default_factory=list,
         description="Names in `core.auth.tokens` that may accept changed tools; without `core.auth`, everybody "
         "on loopback may accept.",
+    )
+    oauth: ConsoleOAuth | None = Field(
+        default=None,
+        description="Sign-in of people with their browser at an issuer of `core.auth.oauth`; tokens continue to work.",
     )

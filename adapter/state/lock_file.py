@@ -58,8 +58,10 @@ class StateTaken(Exception):
 
 
 def lock_path(state: Path) -> Path:
-    """The file whose lock is that of a state file. SQLite has locks of its own on the state file."""
-    return state.with_name(f"{state.name}-lock")
+    """The file whose lock is that of a state file, by whatever link that is reached. SQLite has locks of its own on
+    the state file.
+    """
+    return Path(f"{os.path.realpath(state)}-lock")
 
 
 class StateLock:

@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adapter.state.lock_file import WAIT_SECONDS, StateLock, StateTaken
+from adapter.state.lock_file import WAIT_SECONDS, StateTaken
 from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess
+from adapter.workers.plan_locks import PlanLocks
 from adapter.workers.port import open_sockets
 from adapter.workers.rolling import Rolling
 from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan
 from adapter.workers.signals import SignalInbox
-from adapter.workers.storage_lock import RootTaken, StorageLock
+from adapter.workers.storage_lock import RootTaken
 
 if TYPE_CHECKING:
     # The log is most of what this process has in memory, and seldom has anything to say.
@@ -69,7 +69,7 @@ class WorkerSupervisor:
         logger: Callable[[], FilteringBoundLogger],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._locks: dict[str, StorageLock | StateLock] = {}
+        self._locks = PlanLocks()
         self._plan = plan
         self._sockets = sockets
         self._read_again = read_again
@@ -93,7 +93,7 @@ class WorkerSupervisor:
     def run(self) -> int:
         """Return the exit status: 0 after a stop that was asked for, 1 if no worker can serve."""
         try:
-            self._lock(self._plan, WAIT_SECONDS)
+            self._locks.take(self._plan, WAIT_SECONDS)
         except (RootTaken, StateTaken) as taken:
             self._log().error(taken.event, why=str(taken), setting=taken.setting)
             return 1
@@ -132,16 +132,6 @@ class WorkerSupervisor:
         if (deadline := self._fleet.next_deadline) is not None:
             times.append(deadline)
         return max(0.0, min(times) - self._now()) if times else None
-
-    def _lock(self, plan: ServePlan, wait: float) -> None:
-        """Take the locks of the plan's files and state, and keep them: workers may still use both.
-
-        Raises RootTaken, StateTaken.
-        """
-        if plan.locked and plan.locked not in self._locks:
-            self._locks[plan.locked] = StorageLock(Path(plan.locked), wait)
-        if plan.state and plan.state not in self._locks:
-            self._locks[plan.state] = StateLock(Path(plan.state), wait)
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -249,6 +239,7 @@ class WorkerSupervisor:
         )
         if rolling.sockets is not self._sockets:
             _close(rolling.sockets)
+        self._locks.keep(self._plan)
         self._rolling = None
 
     # --- signals ------------------------------------------------------------------------------------------------
@@ -298,15 +289,17 @@ class WorkerSupervisor:
         self._selector.unregister(reading)
         try:
             plan = reading.result()
-            self._lock(plan, 0)
+            self._locks.take(plan, 0)
             sockets = self._sockets
             if plan.address != self._plan.address:
                 sockets = open_sockets(*plan.address)
         except (PlanRefused, RootTaken, StateTaken) as refused:
+            self._locks.keep(self._plan)
             self._log().error(
                 "the settings cannot be used, workers go on with the old ones", why=str(refused)
             )
         except OSError as error:
+            self._locks.keep(self._plan)
             why = error.strerror or str(error)
             self._log().error("cannot listen, workers go on at the old address", why=why, setting="core.port")
         else:

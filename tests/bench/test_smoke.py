@@ -253,3 +253,18 @@ def test_a_target_says_which_bar_it_reaches() -> None:
         "not measured",
     ]
     assert [cheaper.verdict(value) for value in (150.0, 75.0, 74.0)] == ["goal", "must", "not met"]
+
+
+@pytest.mark.e2e
+def test_access_tokens_are_measured(tmp_path: Path) -> None:
+    """A quick run prints the ratio, and writes its rounds."""
+    measured = tmp_path / "measured.json"
+
+    ran = run_bench("tests.bench.access", "--quick", "--json", str(measured))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "JWT to static token:" in ran.stdout
+    assert str(Machine.here()) in ran.stdout
+    found = orjson.loads(measured.read_bytes())
+    assert len(found["rounds"]) == 2
+    assert all(cost > 0 for each in found["rounds"] for cost in each.values())

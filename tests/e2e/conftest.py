@@ -54,6 +54,12 @@ def chromium() -> Path:
 
 
 @pytest.fixture(scope="session")
+def oauth_programs(node: Path) -> None:
+    """Node 22 and the authorization server."""
+    provision.oauth_packages()
+
+
+@pytest.fixture(scope="session")
 def namespaces() -> None:
     """Disks of one's own may be mounted here."""
     tried = subprocess.run([*IN_NAMESPACE, "true"], capture_output=True, text=True)

@@ -120,11 +120,14 @@ class ScriptedHost:
 
 @asynccontextmanager
 async def python_host(
-    url: str, mode: str = "legacy", headers: Mapping[str, str] | None = None
+    url: str,
+    mode: str = "legacy",
+    headers: Mapping[str, str] | None = None,
+    auth: httpx2.Auth | None = None,
 ) -> AsyncIterator[PythonHost]:
     """The Python SDK, connected to ``url`` in ``mode``: legacy, auto or the date of a modern revision."""
     async with (
-        httpx2.AsyncClient(headers=dict(headers or {}), timeout=CALL_TIMEOUT) as http,
+        httpx2.AsyncClient(headers=dict(headers or {}), timeout=CALL_TIMEOUT, auth=auth) as http,
         # What is listed is asked for anew each time: a test compares what the adapter says now.
         Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
     ):

@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NPM = ROOT / ".cache" / "npm"
 NPM_SERVERS = ROOT / ".cache" / "npm-servers"
+NPM_OAUTH = ROOT / ".cache" / "npm-oauth"
 VENVS = ROOT / ".venvs"
 VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis", "servers")
 INSTALL_TIMEOUT = 300.0
@@ -47,6 +48,13 @@ def server_packages() -> Path:
     pins = [HERE / "servers" / name for name in ("package.json", "package-lock.json", ".npmrc")]
     _once(NPM_SERVERS, pins, _install_packages)
     return NPM_SERVERS / "node_modules"
+
+
+def oauth_packages() -> Path:
+    """``node_modules`` with the authorization server, installed if it is not. Raises Missing."""
+    pins = [HERE / "oauth" / name for name in ("package.json", "package-lock.json", ".npmrc")]
+    _once(NPM_OAUTH, pins, _install_packages)
+    return NPM_OAUTH / "node_modules"
 
 
 def venv(name: str) -> Path:
@@ -114,6 +122,7 @@ def main() -> int:
     """Installs everything; 1 when something cannot be had."""
     try:
         print(f"npm packages: {packages()}\nservers: {server_packages()}\nNode: {node()}")
+        print(f"authorization server: {oauth_packages()}")
         for name in VENV_NAMES:
             print(f"{name}: {venv(name)}")
     except Missing as missing:

@@ -66,37 +66,46 @@ async def replicated(
     number: int,
     *,
     adapters: Sequence[Mapping[str, Any]] = (),
+    port: int | None = None,
+    server: Mapping[str, Any] | None = None,
     **sections: Mapping[str, Any],
 ) -> AsyncIterator[Serving]:
-    """So many replicas on one Redis and one ``storage.root``, behind nginx without any stickiness."""
+    """So many replicas on one Redis and one ``storage.root``, behind nginx without any stickiness.
+
+    ``port`` is nginx's, for settings that name it; None chooses one. ``server`` are more settings of the server.
+    """
     async with AsyncExitStack() as stack:
         redis = await _listening(stack, place / "redis", redis_argv)
         shared = {
             "storage": {"root": str(place / "data")},
             "state_persistence": {"type": "redis", "redis": {"host": "127.0.0.1", "port": redis}},
         }
-        server = {
+        entry = {
             "id": "upstream",
             "mount_path": "/mcp",
             "upstream": {"url": upstream},
             "adapters": list(adapters),
+            **(server or {}),
         }
         fronts: list[Adapter] = []
         for each in range(number):
             room = place / f"replica-{each + 1}"
             room.mkdir()
-            fronts.append(Adapter(room, {**shared, "servers": [server], **sections}))
+            fronts.append(Adapter(room, {**shared, "servers": [entry], **sections}))
             stack.push_async_callback(fronts[-1].stop)
             await fronts[-1].start()
         ports = [front.port for front in fronts]
-        nginx = await _listening(stack, place / "nginx", lambda port, room: balancer_argv(room, port, ports))
-        yield Serving(f"http://127.0.0.1:{nginx}")
+        front = port or free_port()
+        await _listening(stack, place / "nginx", lambda at, room: balancer_argv(room, at, ports), front)
+        yield Serving(f"http://127.0.0.1:{front}")
 
 
-async def _listening(stack: AsyncExitStack, room: Path, argv: Callable[[int, Path], list[str]]) -> int:
+async def _listening(
+    stack: AsyncExitStack, room: Path, argv: Callable[[int, Path], list[str]], port: int | None = None
+) -> int:
     """Start a server with a directory of its own; its port, once it listens there."""
     room.mkdir()
-    port = free_port()
+    port = port or free_port()
     running: Running = await start(argv(port, room), room / "output.log")
     stack.push_async_callback(running.stop)
     await listens(port, running)

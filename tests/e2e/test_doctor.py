@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from adapter.state.lock_file import StateLock
 from tests.e2e.filing import ADAPTERS
 from tests.e2e.processes import Server, adapter, server
 from tests.ports import free_port
@@ -111,6 +112,21 @@ async def test_what_is_wrong_is_said_with_what_to_do(tmp_path: Path) -> None:
     state = {"disk": {"local_path": str(tmp_path / "file" / "state.sqlite3")}}
     found = await doctor(settings(tmp_path, nobody, state_persistence=state))
     assert found.says("WRONG    state:") and found.says("or set another state_persistence.disk.local_path.")
+
+
+async def test_state_of_another_adapter_is_left_alone(tmp_path: Path) -> None:
+    """Which may run at another port. No adapter is run beside it, for both would mix their sessions."""
+    state = tmp_path / "state.sqlite3"
+    config = settings(
+        tmp_path, "http://127.0.0.1:9/mcp", state_persistence={"disk": {"local_path": str(state)}}
+    )
+    lock = StateLock(state, 0)
+    found = await doctor(config)
+    lock.close()
+    assert found.status == 1 and not state.exists()
+    assert found.says(
+        f"WRONG    adapter: it does not start: another adapter uses {state}, which is for one alone"
+    )
 
 
 async def test_a_misspelled_tool_is_found(tmp_path: Path, upstream: Server) -> None:

@@ -25,6 +25,18 @@ def test_one_adapter_at_a_time(tmp_path: Path) -> None:
     assert not state.exists()
 
 
+def test_two_names_of_one_file_have_one_lock(tmp_path: Path) -> None:
+    """SQLite follows links, too. One that leads nowhere yet is where the file will be; a circle is no file."""
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "s")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    lock = StateLock(tmp_path / "elsewhere" / "s", 0)
+    with pytest.raises(StateTaken):
+        StateLock(tmp_path / "link", 0)
+    StateLock(tmp_path / "circle", 0).close()
+    lock.close()
+    StateLock(tmp_path / "link", 0).close()
+
+
 def test_one_that_ends_is_waited_for(tmp_path: Path) -> None:
     """As where an adapter is replaced by another."""
     lock = StateLock(tmp_path / "s", 0)

@@ -13,6 +13,7 @@ import uvloop
 from adapter import log
 from adapter.app.build import build
 from adapter.app.run import running
+from adapter.app.serve import locked_state
 from adapter.commands.doctor import machine
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.doctor.round_trip import RoundTrip, travel
@@ -24,6 +25,7 @@ from adapter.errors import AdapterError
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings
+from adapter.state.lock_file import StateTaken
 from adapter.upstream.client.transfers import TransferFailed, head_of
 
 OK, WRONG = 0, 1
@@ -125,7 +127,7 @@ async def _of_servers(
                     trip = RoundTrip(server, options.tool, options.arguments or {}, options.file)
                     async for finding in travel(trip, adapter):
                         yield finding
-    except (AdapterError, OSError) as failure:
+    except (AdapterError, OSError, StateTaken) as failure:
         yield wrong("adapter", f"it does not start: {failure}", "Correct what is wrong above first.")
 
 
@@ -153,8 +155,9 @@ async def _adapter(settings: Settings, runs: bool) -> AsyncIterator[str]:
     log.configure("critical")
     core = settings.core.model_copy(update={"host": "127.0.0.1", "port": 0})
     app = build(settings.model_copy(update={"core": core}))
-    async with running(app) as (host, port):
-        yield f"http://{host}:{port}"
+    with locked_state(settings, wait=0):
+        async with running(app) as (host, port):
+            yield f"http://{host}:{port}"
 
 
 async def _runs(settings: Settings) -> bool:

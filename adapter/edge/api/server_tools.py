@@ -19,12 +19,11 @@ from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthori
 from adapter.pipeline.call import AuthRequest
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
+from adapter.rules.access.browser_sessions import TAB_FIELD
 from adapter.rules.access.principals import ANONYMOUS, Identity
 from adapter.rules.calls.tool_api import refused
 from adapter.rules.files.filenames import content_disposition
 from adapter.rules.results.outcomes import ERROR_KEY, text_block
-
-TAB_FIELD = "X-Adapter-Session"
 
 _TAB = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

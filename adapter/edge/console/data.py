@@ -23,6 +23,7 @@ from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, U
 from adapter.relay.http_api.callers import ToolRefused
 from adapter.relay.http_api.recent_exchanges import News, Recent
 from adapter.relay.tools.pins import PinStatus
+from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump, parse
 
@@ -42,7 +43,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleFacts:
-    """``path``, ``title``, ``allow_execute``, ``operators`` and ``max_body`` (bytes) are those of ``console``.
+    """``path``, ``title``, ``allow_execute``, ``operators`` and ``max_body`` (bytes) are those of ``console``, and
+    ``roles`` are for people who sign in.
 
     ``configuration`` is the effective one as YAML, without secrets and without paths of the store.
     """
@@ -54,6 +56,7 @@ class ConsoleFacts:
     max_body: int
     version: str
     configuration: str
+    roles: RoleTerms | None = None
 
 
 class ConsoleData:
@@ -75,7 +78,7 @@ class ConsoleData:
     ) -> None:
         self._grants = grants
         self._facts = facts
-        self._viewers = Viewers(guard, facts.operators)
+        self._viewers = Viewers(guard, facts.operators, facts.roles)
         self._servers = servers
         self._known = frozenset(server.id for server in servers.health.servers)
         self._belongings = belongings

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from adapter.edge.console.sessions import OpenSessions, SeenSession
 from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
-from adapter.errors import AdapterError
+from adapter.errors import AdapterError, ConsoleRefused
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.server import Server
+from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.principals import ANONYMOUS, name_of
 from adapter.rules.access.resources import CONSOLE
 from adapter.rules.files.file_records import FileKind, FileRecord
@@ -22,7 +23,7 @@ from adapter.wire.signed_urls import artifact_uri, upload_handle
 
 class OperatorsOnly(AdapterError):
     code, rpc, http = "operators_only", -32600, 403
-    hint = "Only operators may do this: console.operators lists the names of their tokens."
+    hint = "Only operators may do this: console.operators and console.oauth say who they are."
 
 
 class Viewer(NamedTuple):
@@ -55,26 +56,33 @@ class Viewer(NamedTuple):
 
 
 class Viewers:
-    """Finds the viewer by its credential. ``operators`` are names of tokens.
+    """Finds the viewer by its credential. ``operators`` are names of tokens, and ``roles`` are for people who have
+    signed in, or send an access token; None makes each of them a viewer.
 
     Without tokens the adapter serves loopback only, and every caller is an operator.
     """
 
-    def __init__(self, guard: Guard, operators: Collection[str]) -> None:
+    def __init__(self, guard: Guard, operators: Collection[str], roles: RoleTerms | None = None) -> None:
         self._guard = guard
         self._operators = frozenset(operators)
+        self._roles = roles or RoleTerms()
 
     def __repr__(self) -> str:
         return f"<Viewers: {len(self._operators)} operators>"
 
     def of(self, headers: Mapping[str, str]) -> Viewer:
-        """Return the viewer that asks. Raises HostRefused, OriginRefused, Unauthorized."""
+        """Return the viewer that asks. Raises HostRefused, OriginRefused, Unauthorized, ConsoleRefused."""
         self._guard.check_place(headers)
         identity = self._guard.identify(headers, CONSOLE)
         principal = identity.principal
-        # The name of a person comes from an issuer, and may be that of a token.
-        named = identity.expires is None and name_of(principal) in self._operators
-        operator = principal == ANONYMOUS or named
+        # The name of a person comes from an issuer, and may be that of a token. Only what issuers vouch for expires.
+        if identity.expires is None:
+            operator = principal == ANONYMOUS or name_of(principal) in self._operators
+        else:
+            role = self._roles.role_of(identity.scopes, identity.claims)
+            if role is None:
+                raise ConsoleRefused()
+            operator = role == "operator"
         return Viewer(principal, operator, identity.expires)
 
 

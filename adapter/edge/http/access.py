@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from adapter.edge.http.access_tokens import CARRIER, AccessTokens
 from adapter.edge.http.cors import Cors
@@ -12,6 +14,10 @@ from adapter.rules.access.headers import ambiguous
 from adapter.rules.access.host_and_origin_check import host_allowed, navigates, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS, Identity, Principals, bearer
 from adapter.rules.access.resources import ANY
+
+if TYPE_CHECKING:
+    # Late: it loads cryptography, and only a console where people sign in has one.
+    from adapter.edge.http.browser_identity import BrowserIdentities
 
 MCP_METHODS = "GET, POST, DELETE, OPTIONS"
 
@@ -45,6 +51,7 @@ class Guard:
         self._withhold_bearer = self._withhold | {CARRIER}
         self.access_tokens = access_tokens
         """Judges OAuth access tokens; None where none is accepted."""
+        self._browsers: BrowserIdentities | None = None
         self._anonymous: Identity | None = None
         if principals is None and access_tokens is None:
             self._anonymous = Identity(ANONYMOUS, self._withhold)
@@ -85,6 +92,15 @@ class Guard:
         """
         return host_allowed(host, bound_to_loopback=self._loopback and not forwarded, allowed=self._hosts)
 
+    def with_browsers(self, browsers: BrowserIdentities) -> Guard:
+        """Return the guard of pages, which knows people who signed in with their browser by their cookie too.
+
+        No other entrance has it: any page can make a browser send its cookie there.
+        """
+        other = copy.copy(self)
+        other._browsers = browsers
+        return other
+
     # --- credentials ------------------------------------------------------------------------------------------
 
     async def verify(self, headers: Fields) -> None:
@@ -112,6 +128,11 @@ class Guard:
             return self._anonymous
         if not isinstance(headers, Fields):
             return self._found(headers, resource)
+        if self._browsers is not None:
+            # Asked each time, since it may have expired.
+            person = self._browsers.identify(headers, self._token_header)
+            if person is not None:
+                return person
         # Requests on one connection share a head as long as it stays the same, and several here ask whose it is.
         found: Identity | None = headers.derived.get((self, resource))
         if found is None:

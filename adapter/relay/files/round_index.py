@@ -28,6 +28,11 @@ class WaitingRound:
     releases: list[Callable[[], None]] = field(default_factory=list)
 
     @property
+    def key(self) -> str:
+        """The key of its row. Those of one scope stand together."""
+        return f"{self.pending.scope.id}/{self.pending.id}"
+
+    @property
     def place(self) -> Place | None:
         """The place that the tool was told to write to."""
         note = self.pending.notes.get(ARTIFACT, {})
@@ -36,6 +41,10 @@ class WaitingRound:
             if "id" in note
             else None
         )
+
+    def is_overdue(self, now: float) -> bool:
+        """Tell whether it waited too long. One that is gone on with does not wait."""
+        return self.pending.due <= now and self.taken_by is None
 
     def let_go(self) -> None:
         """Release all that it holds. Harmless when done twice."""
@@ -85,7 +94,7 @@ class RoundIndex:
 
     def overdue(self, now: float) -> list[WaitingRound]:
         """The rounds that waited too long, but for those that are gone on with."""
-        return [each for each in self._all.values() if each.pending.due <= now and each.taken_by is None]
+        return [each for each in self._all.values() if each.is_overdue(now)]
 
     def surplus(self, scope_id: str | None, most: int, most_bytes: int) -> Iterator[WaitingRound]:
         """The rounds to give up, the first to be due first, so that a scope, or None all together, has no more than

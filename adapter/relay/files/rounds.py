@@ -7,6 +7,7 @@ of a file, a signed link. So they are kept until the last round, found by the st
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from adapter.rules.calls.rounds import (
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.redaction import Redaction
 from adapter.state.paging import every_row
-from adapter.state.port import ABSENT, Delete, Row, Store
+from adapter.state.port import ABSENT, Conflict, Delete, Row, Store
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Replace, edit
 
@@ -129,7 +130,7 @@ class Rounds:
         rows = [row async for row in every_row(self._store, TABLE, scope_id)]
         keys = {row.key for row in rows}
         for waiting in self._index.of_scope(scope_id):
-            if waiting.version != ABSENT and waiting.taken_by is None and _key(waiting.pending) not in keys:
+            if waiting.version != ABSENT and waiting.taken_by is None and waiting.key not in keys:
                 self._index.drop(waiting)  # another replica has ended it
                 waiting.let_go()
         for row in rows:
@@ -169,28 +170,34 @@ class Rounds:
 
     async def expire(self) -> None:
         """Give up what waited too long, wherever it was last gone on with. Raises StoreUnavailable."""
-        for row in await self._store.overdue(TABLE, self._clock()):
-            waiting = self._index.get(row.key.rpartition("/")[2])
-            if waiting is None or waiting.taken_by is None:
-                await self._expire(row)
+        now = self._clock()
+        for row in await self._store.overdue(TABLE, now):
+            await self._expire(row, now)
 
     async def expire_known(self) -> None:
         """Give up what waited here too long, also what could not be written. Raises StoreUnavailable."""
         now = self._clock()
         for waiting in self._index.overdue(now):
-            row_now = await self._store.get(TABLE, _key(waiting.pending))
-            if row_now is not None and waiting.version not in (ABSENT, row_now.version):
-                self._adopt(row_now)  # another replica went on with it
-            else:
+            row = await self._store.get(TABLE, waiting.key)
+            if row is not None and waiting.version not in (ABSENT, row.version):
+                self._adopt(row)  # another replica went on with it
+            elif row is not None:
+                await self._expire(row, now)
+            elif waiting.is_overdue(now):
                 await self._give_up(waiting)
 
-    async def _expire(self, row: Row) -> None:
+    async def _expire(self, row: Row, now: float) -> None:
+        """Give up what waited too long, unless somebody went on with it since its row was read."""
+        pending_id = row.key.rpartition("/")[2]
+        if (known := self._index.get(pending_id)) is not None and not known.is_overdue(now):
+            return
         self._adopt(row)
-        waiting = self._index.get(row.key.rpartition("/")[2])
-        if waiting is None:
-            await self._store.delete(TABLE, row.key)
-        else:
-            await self._give_up(waiting)
+        with contextlib.suppress(Conflict):
+            await self._store.delete(TABLE, row.key, expected=row.version)
+            if (known := self._index.get(pending_id)) is not None and known.is_overdue(now):
+                self._index.drop(known)
+                known.let_go()
+                await self._remove_place(known)
 
     async def end_scope(self, scope_id: str) -> None:
         """The scope has ended, and its files are gone. Raises StoreUnavailable."""
@@ -297,9 +304,9 @@ class Rounds:
             await self._forget(waiting)
 
     async def _write(self, waiting: WaitingRound, row: bytes) -> None:
-        pending = waiting.pending
         try:
-            waiting.version = (await self._store.put(TABLE, _key(pending), row, due=pending.due)).version
+            written = await self._store.put(TABLE, waiting.key, row, due=waiting.pending.due)
+            waiting.version = written.version
         except StoreUnavailable:
             self._log.warning("a pending round would not survive a restart, because the state store failed")
 
@@ -326,24 +333,22 @@ class Rounds:
         self._index.drop(waiting)
         waiting.let_go()
         try:
-            await self._store.delete(TABLE, _key(waiting.pending))
+            await self._store.delete(TABLE, waiting.key)
         except StoreUnavailable:
             self._log.warning("a round that is over stays in the state store until it is due")
 
     async def _give_up(self, waiting: WaitingRound) -> None:
-        """Nobody will go on with it: remove what its tool has written so far."""
-        place = waiting.place
+        """Nobody will go on with it."""
         await self._forget(waiting)
-        if place is not None:
+        await self._remove_place(waiting)
+
+    async def _remove_place(self, waiting: WaitingRound) -> None:
+        """Remove what its tool has written so far."""
+        if (place := waiting.place) is not None:
             try:
                 await self._files.remove(place)
             except AdapterError as error:
                 self._log.warning("a tool's file could not be removed", why=error.code)
-
-
-def _key(pending: PendingRound) -> str:
-    """The key of a round's row. Those of one scope stand together."""
-    return f"{pending.scope.id}/{pending.id}"
 
 
 def key_of(call: Call, state: str) -> str:

@@ -220,13 +220,14 @@ class Replicas:
         rows = await self._rows()
         rows.pop(self.id, None)
         silent, gone = self.sightings.look(rows, time.monotonic())
+        # Before the store may fail: no later look finds these.
+        for replica in gone:
+            self._forget(replica)
         for replica in silent:
             with contextlib.suppress(Conflict):
                 await self._store.delete(TABLE, replica, expected=rows[replica].version)
                 self._log.warning("a replica has gone without a word", replica=replica)
-                gone.append(replica)
-        for replica in gone:
-            self._forget(replica)
+                self._forget(replica)
         self._warn_of_unlike()
 
     def unlike(self) -> list[OtherReplica]:

@@ -88,10 +88,12 @@ for at = 3, #ARGV, 7 do
   local rows, keys, dues = KEYS[place], KEYS[place + 1], KEYS[place + 2]
   if ARGV[at + 1] == 'p' then
     local due, version = ARGV[at + 4], done[(at - 3) / 7 + 1]
-    redis.call('HSET', rows, key, string.format('%d ', version) .. (due == '' and '-' or due) .. ' ' .. ARGV[at + 3])
+    local cell = string.format('%d ', version) .. (due == '' and '-' or due) .. ' ' .. ARGV[at + 3]
+    -- Version 1 may take the place of bytes that are no row's, where a row was before with a due time of its own.
+    local is_new = redis.call('HSET', rows, key, cell) == 1
     if version == 1 then redis.call('ZADD', keys, 0, key) end
     if due ~= '' then redis.call('ZADD', dues, due, key)
-    elseif version > 1 then redis.call('ZREM', dues, key) end
+    elseif not is_new then redis.call('ZREM', dues, key) end
     changed = true
   elseif redis.call('HDEL', rows, key) == 1 then
     redis.call('ZREM', keys, key)

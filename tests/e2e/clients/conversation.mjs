@@ -20,10 +20,10 @@ const text = (result) => {
   return said;
 };
 
-// Connects `client` over `transport` and obeys the lines of the standard input until it ends.
-export async function converse(client, transport) {
+// Connects `client` over the transport that `connecting` makes, and obeys the lines of the standard input until it ends.
+export async function converse(client, connecting) {
   tell('start', { ok: true });
-  const connected = await answer(client.connect(transport));
+  const connected = await answer(connecting().then((transport) => client.connect(transport)));
   tell('connect', connected);
   if (!connected.ok) return;
   const result = ({ tool, arguments: given }) => client.callTool({ name: tool, arguments: given });

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from tests.e2e.clients.conversation import Caller, converse
+from tests.e2e.clients.sign_in import provider
 
 # By name: the project's own environment, which the type checker sees, holds another major version.
 mcp: Any = import_module("mcp")
@@ -37,7 +38,7 @@ class Session:
 async def connect(url: str, headers: dict[str, str]) -> AsyncIterator[Caller]:
     """Initializes a session over streamable HTTP."""
     async with (
-        httpx.AsyncClient(headers=headers, timeout=30) as client,
+        httpx.AsyncClient(headers=headers, timeout=30, auth=provider(url, result=False)) as client,
         http.streamable_http_client(url, http_client=client) as (read, write, _),
         mcp.ClientSession(read, write) as session,
     ):

@@ -14,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
 from tests.e2e.clients.conversation import Caller, converse
+from tests.e2e.clients.sign_in import provider
 
 
 class Session:
@@ -39,7 +40,7 @@ async def connect(url: str, headers: dict[str, str]) -> AsyncIterator[Caller]:
     """Connects in the mode of the third argument, by default as the server prefers."""
     mode = sys.argv[3] if len(sys.argv) > 3 else "auto"
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=30, auth=provider(url, result=True)) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         yield Session(client)

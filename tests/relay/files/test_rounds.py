@@ -524,6 +524,37 @@ async def test_any_replica_goes_on_with_a_round(tmp_path: Path) -> None:
         assert len(asking.told) == 4 and asking.told[3] != asking.told[0]
 
 
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_round_that_goes_on_elsewhere_meanwhile_is_not_given_up(
+    tmp_path: Path, *, known: bool
+) -> None:
+    """Its last request began in time, and its answer asks again while another replica deletes what is due."""
+    shared, asking = SharedMemory(), Asking(rounds=3)
+    store = shared.replica()
+    async with (
+        tools(tmp_path, asking, store=store) as one,
+        tools(tmp_path, asking, store=shared.replica(), clock=one.clock) as two,
+    ):
+        state = state_in(await called(one, "write", {}))
+        state = state_in(await called(two, "write", {}, state))
+        if known:
+            await one.rounds.read(OWNER.id)
+        went_on: list[str] = []
+
+        async def go_on(table: str, key: str) -> None:
+            row = await shared.rows.get(table, key)
+            if table == TABLE and row is not None and not went_on and (not known or store.calls["delete"]):
+                went_on.append(key)
+                await shared.rows.put(TABLE, key, row.value, due=one.clock.now + 1000)
+
+        one.clock.now += 1001
+        store.calls.clear()
+        store.before = go_on
+        await (one.rounds.expire_known() if known else one.rounds.expire())
+        assert went_on and await rows(one) == 1
+        assert list(tmp_path.glob("artifacts/*/*"))
+
+
 async def test_sweep_of_another_replica_leaves_what_a_waiting_tool_has_written(tmp_path: Path) -> None:
     """Though that one was never told of the call."""
     shared = SharedMemory()

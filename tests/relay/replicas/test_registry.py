@@ -49,6 +49,32 @@ async def test_replicas_see_each_other() -> None:
     assert await memory.rows.scan(TABLE) == []
 
 
+async def test_a_replica_that_has_gone_is_told_of_though_the_store_fails() -> None:
+    """In the middle of a look, where another one is to lose its row: nobody would learn of the first at a later one."""
+    memory = SharedMemory()
+    store = memory.replica()
+    a = registry(store, "a", AT_ONCE)
+    others = [registry(memory.replica(), name) for name in "bc"]
+    for each in (a, *others):
+        await each.join(f"http://{each.id}")
+    gone: list[str] = []
+    a.on_gone.append(gone.append)
+    for _ in range(AT_ONCE.looks):
+        await a.look()
+    await others[0].close()
+
+    async def fail(table: str, key: str) -> None:
+        if key == "c":
+            raise StoreUnavailable()
+
+    store.before = fail
+    with pytest.raises(StoreUnavailable):
+        await a.look()
+    store.before = None
+    await a.look()
+    assert sorted(gone) == ["b", "c"]
+
+
 async def test_other_settings_are_told_of_once() -> None:
     """Each digest once, however many replicas have it and however often it is looked at; a bound holds for all."""
     memory = SharedMemory()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from adapter.state.paging import delete_overdue
 from adapter.state.port import ABSENT, Conflict, Delete, Put
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
@@ -38,8 +39,8 @@ class Shared:
 
 
 @pytest.fixture
-async def shared(redis_server: list[Server]) -> AsyncIterator[Shared]:
-    shared = Shared(redis_server)
+async def shared(redis_single: list[Server]) -> AsyncIterator[Shared]:
+    shared = Shared(redis_single)
     await shared.store.open()
     shared.warnings.clear()
     yield shared
@@ -71,6 +72,17 @@ async def test_what_is_no_row_can_be_deleted(shared: Shared) -> None:
     assert await shared.store.count("t") == 0
     assert await shared.store.commit([Put("t", "a", b"2", expected=ABSENT), Delete("t", "a")])
     assert await shared.keys() == []
+
+
+async def test_a_row_that_takes_its_place_is_due_by_its_own_time(shared: Shared) -> None:
+    """Never, where it says so; whoever deletes what is due would delete it else."""
+    await shared.store.put("t", "a", b"1", due=5.0)
+    await shared.store.put("t", "b", b"1", due=5.0)
+    shared.overwrite("a", "garbage")
+    await shared.store.put("t", "a", b"2")
+    assert [row.key for row in await shared.store.overdue("t", 9.0)] == ["b"]
+    await delete_overdue(shared.store, "t", 9.0)
+    assert await shared.keys() == ["a"]
 
 
 async def test_it_is_told_once_for_each_table(shared: Shared) -> None:

@@ -52,7 +52,8 @@ export async function send(path, { method = 'GET', body, accept = 'application/j
     body,
     signal,
     cache: 'no-store',
-    credentials: 'omit',
+    // A cookie of this adapter's, where its reader has signed in; a token counts alone.
+    credentials: token ? 'omit' : 'same-origin',
     redirect: 'error',
   });
   // Late, it speaks of a token that is used no more.

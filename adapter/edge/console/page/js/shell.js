@@ -5,7 +5,7 @@ import { announce, arrows, button, fill, h, icon, refill, toast, unique } from '
 import { plain } from './format.js';
 import { badge, dot } from './pieces.js';
 import { link, place } from './route.js';
-import { fleet, me, meet, watch } from './world.js';
+import { fleet, me, meet, signInPath, signOut, watch } from './world.js';
 
 const at = (id) => document.getElementById(id);
 
@@ -134,7 +134,8 @@ function tokenField() {
     h('span', { class: 'unseen' }, 'Token'),
     who,
   );
-  const node = h('div', { class: 'token' }, open, form);
+  const browser = h('span', { class: 'browser' });
+  const node = h('div', { class: 'token' }, browser, open, form);
   node.addEventListener('focusout', (event) => {
     if (event.relatedTarget && !node.contains(event.relatedTarget)) close();
   });
@@ -142,6 +143,13 @@ function tokenField() {
   watch(draw);
 
   function draw() {
+    fill(
+      browser,
+      me.signIn && !me.signedIn && !hasToken()
+        ? h('a', { class: 'button small', href: signInPath() }, 'Sign in')
+        : null,
+      me.signedIn ? button('Sign out', leave, { look: 'small' }) : null,
+    );
     fill(
       who,
       h('span', { class: 'cut' }, plain(me.principal ?? (me.auth ? 'no token' : ''), 40)),
@@ -187,9 +195,16 @@ function tokenField() {
     }
   }
 
+  async function leave() {
+    await signOut();
+    draw();
+    announce('You are signed out.');
+    dispatchEvent(new CustomEvent('hashchange', { detail: {} }));
+  }
+
   /** Opens the field once for each token: what is asked in the background shall not open it again and again. */
   function hint(sentence) {
-    if (asked) return;
+    if (asked || me.signIn) return;
     asked = true;
     show(`${sentence} Enter a bearer token; it is only kept in memory.`);
   }

@@ -1,6 +1,6 @@
 // What the page knows: who reads it, the servers and their catalogues. Views ask here and are told of changes.
 
-import { Refused, get } from './api.js';
+import { Refused, base, get, hasToken, post } from './api.js';
 
 /** Who reads the page and what they may do; `hosted` is false where a host serves its own tools without servers. */
 export const me = {
@@ -11,6 +11,9 @@ export const me = {
   version: '',
   auth: false,
   hosted: true,
+  /** Whether readers can sign in here, and whether this one has. */
+  signIn: false,
+  signedIn: false,
   grants: false,
 };
 
@@ -51,10 +54,32 @@ export async function meet() {
   } catch (refusal) {
     if (!(refusal instanceof Refused)) throw refusal;
     if (refusal.status === 404) await meetHost();
-    else if (refusal.status !== 401) throw refusal;
+    else if (refusal.status !== 401 && refusal.body?.error?.code !== 'console_refused') throw refusal;
     else me.auth = true;
   }
+  if (me.auth && me.hosted) await meetBrowser();
   await refresh();
+}
+
+/** Asks whether people can sign in here with their browser, and whether this one has. */
+async function meetBrowser() {
+  try {
+    const { principal } = await get('-/browser');
+    Object.assign(me, { signIn: true, signedIn: principal !== null && !hasToken() });
+  } catch (refusal) {
+    if (!(refusal instanceof Refused)) throw refusal;
+    Object.assign(me, { signIn: false, signedIn: false });
+  }
+}
+
+/** Where a reader signs in and returns to this view. */
+export const signInPath = () => new URL(`-/sign-in?to=${encodeURIComponent(location.hash)}`, base).href;
+
+/** Signs the reader out, and begins anew. */
+export async function signOut() {
+  await post('-/sign-out', {});
+  Object.assign(me, { principal: null, operator: false, signedIn: false });
+  await meet();
 }
 
 /** A host that serves its own tools tells title and permission by `meta`, or not at all. */

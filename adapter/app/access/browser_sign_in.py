@@ -1,0 +1,100 @@
+"""The sign-in of people with their browser, out of ``console.oauth``. Import it late: it loads cryptography."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from adapter.edge.console.sign_in import SignInRoutes
+from adapter.edge.http.access import Guard
+from adapter.edge.http.browser_identity import BrowserIdentities
+from adapter.oauth.browser_sessions import BrowserSessions
+from adapter.oauth.discovery import Discovery
+from adapter.oauth.grants.http import GrantHttp
+from adapter.oauth.grants.terms import PREFIX as GRANTS
+from adapter.oauth.http import IssuerHttp
+from adapter.oauth.port import TokenVerifier
+from adapter.oauth.sign_in import SignIn, SignInTerms
+from adapter.relay.files.scopes import kept_secret
+from adapter.rules.access.browser_sessions import RoleTerms
+from adapter.rules.access.grants import OAuthClient
+from adapter.rules.access.resources import CONSOLE, resources_below
+from adapter.settings.console_oauth import ConsoleOAuth, console_issuer
+from adapter.settings.root import Settings
+from adapter.state.port import Store
+
+SECRET = "browser sessions"  # noqa: S105 (the name of a secret)
+"""The name of the store's own secret that seals cookies, so that each replica reads those of the others."""
+
+
+class BrowserSignIn(NamedTuple):
+    """``guard`` knows people by their cookie too, for pages; ``routes`` sign them in, and ``flow`` is behind them."""
+
+    guard: Guard
+    routes: SignInRoutes
+    flow: SignIn
+    roles: RoleTerms
+
+
+def build_browser_sign_in(
+    settings: Settings, console: ConsoleOAuth, store: Store, guard: Guard, verifier: TokenVerifier
+) -> BrowserSignIn:
+    """Build the sign-in of ``console``, which is ``console.oauth``. No issuer is asked yet."""
+    base = settings.core.public_base_url
+    assert base is not None, "settings refuse a sign-in without it"
+    base = base.rstrip("/")
+    prefix, roles = urlsplit(base).path, role_terms(console)
+    sessions = BrowserSessions(
+        partial(kept_secret, store, SECRET),
+        [prefix + path for path in (settings.console.path, GRANTS)],
+        secure=base.startswith("https://"),
+    )
+    flow = SignIn(_terms(settings, console, base), Discovery(IssuerHttp()), GrantHttp(None), verifier, store)
+    routes = SignInRoutes(settings.console.path, base, guard, flow, sessions)
+    return BrowserSignIn(guard.with_browsers(BrowserIdentities(sessions, base, roles)), routes, flow, roles)
+
+
+def role_terms(console: ConsoleOAuth) -> RoleTerms:
+    """The scopes and claims that make operators and viewers."""
+    return RoleTerms(
+        frozenset(console.operator_scopes),
+        _values(console.operator_claims),
+        frozenset(console.viewer_scopes),
+        _values(console.viewer_claims),
+    )
+
+
+def _values(claims: Mapping[str, list[str]]) -> dict[str, frozenset[str]]:
+    return {name: frozenset(values) for name, values in claims.items()}
+
+
+def _terms(settings: Settings, console: ConsoleOAuth, base: str) -> SignInTerms:
+    oauth = settings.core.auth.oauth
+    assert oauth is not None, "settings refuse a sign-in without it"
+    issuer, path = console_issuer(console, oauth), settings.console.path
+    assert issuer is not None, "settings refuse another issuer"
+    secret = console.client_secret
+    method = "none" if secret is None else "client_secret_basic"
+    client = OAuthClient(console.client_id, None if secret is None else secret.get_secret_value(), method)
+    scopes = (*issuer.required_scopes, *console.scopes)
+    return SignInTerms(
+        issuer.issuer,
+        client,
+        f"{base}{path}/-/signed-in",
+        resources_below(base, {CONSOLE: path}, scopes)[CONSOLE],
+        console.session_seconds,
+        tuple(dict.fromkeys(scopes)),
+        # An issuer whose tokens have an audience of its own may refuse a parameter that it does not know.
+        issuer.audience is None,
+        dict(console.parameters),
+        frozenset((*console.operator_claims, *console.viewer_claims, *_judged(settings))),
+    )
+
+
+def _judged(settings: Settings) -> Iterator[str]:
+    """The claims by which ``servers[].access`` judges callers."""
+    for server in settings.servers:
+        for entry in server.access or ():
+            yield from entry.claims or ()

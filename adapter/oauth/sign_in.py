@@ -1,0 +1,220 @@
+"""The sign-in of people with their browser: authorization code with PKCE, for the adapter's own pages."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from adapter.errors import AdapterError
+from adapter.oauth.grants.port import DocumentHttp
+from adapter.oauth.grants.token_requests import request_tokens
+from adapter.oauth.port import TokenVerifier
+from adapter.rules.access.access_rules import claim_of
+from adapter.rules.access.browser_sessions import BrowserSession
+from adapter.rules.access.grants import (
+    GrantRefused,
+    OAuthClient,
+    authorization_url,
+    challenge_of,
+    issuer_agrees,
+)
+from adapter.rules.access.resources import ProtectedResource, refusal_of
+from adapter.state.port import ABSENT, Conflict, Store
+
+VALID = 600
+"""Seconds for which a browser may be away at its authorization server."""
+
+USED = "used_sign_ins"
+"""The table of sign-ins that came to an end, so that none does twice."""
+
+LONGEST_PARAMETER = 4096
+"""Characters of a parameter with which a browser returns."""
+
+
+class SignInFailed(Exception):
+    """A browser cannot be signed in. ``str(error)`` is a sentence for its person, without anything of a stranger's."""
+
+
+class DescribedIssuer(Protocol):
+    """The metadata of an authorization server."""
+
+    @property
+    def members(self) -> Mapping[str, Any]: ...
+
+    def url(self, name: str) -> str:
+        """The URL in a member. Raises ValueError for one that is missing or must not be asked."""
+
+
+class IssuerDirectory(Protocol):
+    """Finds the metadata of issuers."""
+
+    async def metadata(self, issuer: str) -> DescribedIssuer:
+        """Raises UpstreamUnreachable, UpstreamSilent and UpstreamBroken."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInTerms:
+    """The issuer, the adapter's client there, and what is asked for.
+
+    ``redirect`` is the URL to which browsers return, ``resource`` the console as a resource. ``names_resource``: its
+    URL is sent along (RFC 8707). ``parameters`` are added to the authorization request. Of the claims of a person those
+    are kept that ``kept_claims`` names. ``seconds`` is the life of a session.
+    """
+
+    issuer: str
+    client: OAuthClient
+    redirect: str
+    resource: ProtectedResource
+    seconds: float
+    scopes: tuple[str, ...] = ()
+    names_resource: bool = True
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    kept_claims: frozenset[str] = frozenset()
+
+
+class PendingSignIn(NamedTuple):
+    """The part that the browser keeps, sealed, while its person is at the authorization server."""
+
+    state: str
+    verifier: str
+    place: str
+    due: float
+
+
+class SignIn:
+    """Sends browsers to the issuer, and takes their answers. ``clock`` gives Unix seconds."""
+
+    def __init__(
+        self,
+        terms: SignInTerms,
+        directory: IssuerDirectory,
+        http: DocumentHttp,
+        tokens: TokenVerifier,
+        store: Store,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.terms = terms
+        self._directory = directory
+        self._http = http
+        self._tokens = tokens
+        self._store = store
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<SignIn at {self.terms.issuer}>"
+
+    async def begin(self, place: str) -> tuple[str, bytes]:
+        """The URL at the issuer to which a browser goes, and the data that it keeps; it returns to ``place``.
+
+        Raises SignInFailed.
+        """
+        terms, endpoint = self.terms, await self._endpoint("authorization_endpoint")
+        state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
+        pending = PendingSignIn(state, verifier, place, self._clock() + VALID)
+        parameters = {
+            **terms.parameters,
+            "response_type": "code",
+            "client_id": terms.client.id,
+            "redirect_uri": terms.redirect,
+            "scope": " ".join(terms.scopes),
+            "state": state,
+            "code_challenge": challenge_of(verifier),
+            "code_challenge_method": "S256",
+            **self._resource(),
+        }
+        sent = {name: value for name, value in parameters.items() if value}
+        return authorization_url(endpoint, sent), orjson.dumps(list(pending))
+
+    async def finish(self, kept: bytes | None, parameters: Mapping[str, str]) -> tuple[BrowserSession, str]:
+        """The session of a browser that returns with ``parameters``, and the place to which it goes.
+
+        ``kept`` is what it was given. Raises SignInFailed, StoreUnavailable.
+        """
+        pending = self._pending(kept, parameters)
+        await self._use(pending)
+        metadata = await self._metadata()
+        required = metadata.members.get("authorization_response_iss_parameter_supported") is True
+        # RFC 9207: an answer of another server would have its code sent to this one, or the other way round.
+        if not issuer_agrees(parameters.get("iss"), self.terms.issuer, required=required):
+            raise SignInFailed("The answer is of another authorization server.")
+        if "error" in parameters or not parameters.get("code"):
+            raise SignInFailed("The authorization server did not sign you in.")
+        return await self._session(pending, parameters["code"]), pending.place
+
+    async def tidy(self) -> None:
+        """Forget sign-ins whose answer would be too late anyway. Raises StoreUnavailable."""
+        while rows := await self._store.overdue(USED, self._clock()):
+            for row in rows:
+                await self._store.delete(USED, row.key)
+
+    # --- the answer -------------------------------------------------------------------------------------------
+
+    def _pending(self, kept: bytes | None, parameters: Mapping[str, str]) -> PendingSignIn:
+        if kept is None:
+            raise SignInFailed("This sign-in was not begun in this browser, or it took too long.")
+        pending = PendingSignIn(*orjson.loads(kept))
+        if any(len(value) > LONGEST_PARAMETER for value in parameters.values()):
+            raise SignInFailed("The answer of the authorization server is too long.")
+        state = parameters.get("state", "").encode("utf-8", "replace")
+        if not hmac.compare_digest(state, pending.state.encode()):
+            raise SignInFailed("The answer belongs to another sign-in.")
+        if pending.due <= self._clock():
+            raise SignInFailed("The sign-in took too long.")
+        return pending
+
+    async def _use(self, pending: PendingSignIn) -> None:
+        key = hashlib.sha256(pending.state.encode()).hexdigest()
+        try:
+            await self._store.put(USED, key, b"", expected=ABSENT, due=pending.due)
+        except Conflict:
+            raise SignInFailed("This sign-in was finished before.") from None
+
+    async def _session(self, pending: PendingSignIn, code: str) -> BrowserSession:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.terms.redirect,
+            "code_verifier": pending.verifier,
+            **self._resource(),
+        }
+        try:
+            endpoint = await self._endpoint("token_endpoint")
+            tokens = await request_tokens(self._http, endpoint, self.terms.client, form)
+        except (AdapterError, GrantRefused, ValueError) as error:
+            raise SignInFailed("The authorization server gave no token for this sign-in.") from error
+        try:
+            token = await self._tokens.verify(tokens.access)
+        except AdapterError as error:
+            raise SignInFailed(f"The authorization server's token is not accepted: {error}") from error
+        refused = refusal_of(token, self.terms.resource)
+        if refused == "audience":
+            raise SignInFailed("The authorization server's token is not for the console.")
+        if refused == "scope":
+            raise SignInFailed("The authorization server's token lacks a scope that is required here.")
+        names = (name for name in self.terms.kept_claims if claim_of(token.claims, name) is not None)
+        claims = {name: claim_of(token.claims, name) for name in names}
+        return BrowserSession(token.principal, token.scopes, claims, self._clock() + self.terms.seconds)
+
+    # --- the issuer -------------------------------------------------------------------------------------------
+
+    def _resource(self) -> dict[str, str]:
+        return {"resource": self.terms.resource.url} if self.terms.names_resource else {}
+
+    async def _metadata(self) -> DescribedIssuer:
+        try:
+            return await self._directory.metadata(self.terms.issuer)
+        except AdapterError as error:
+            raise SignInFailed("The authorization server cannot be reached now.") from error
+
+    async def _endpoint(self, name: str) -> str:
+        try:
+            return (await self._metadata()).url(name)
+        except ValueError as error:
+            raise SignInFailed("The authorization server's metadata cannot be used.") from error

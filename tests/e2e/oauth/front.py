@@ -1,0 +1,57 @@
+"""The adapter as a protected resource of an authorization server, as one process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.filing import ADAPTERS
+from tests.e2e.oauth.authorization_server import AuthorizationServer
+from tests.e2e.processes import Adapter
+from tests.ports import free_port
+
+
+def core_of(base: str, issuer: AuthorizationServer, **oauth: Any) -> dict[str, Any]:
+    """``core`` of an adapter at ``base`` that takes tokens of ``issuer``; ``oauth`` are more of its settings."""
+    entry = {"issuer": issuer.issuer, "required_scopes": ["mcp"]}
+    return {
+        "public_base_url": base,
+        "allow_artifacts_download": True,
+        "auth": {"oauth": {"issuers": [entry], **oauth}},
+    }
+
+
+@asynccontextmanager
+async def protected_adapter(
+    place: Path,
+    upstream: str,
+    issuer: AuthorizationServer | None,
+    *,
+    oauth: Mapping[str, Any] | None = None,
+    server: Mapping[str, Any] | None = None,
+    port: int | None = None,
+    **sections: Mapping[str, Any],
+) -> AsyncIterator[Adapter]:
+    """The adapter in front of ``upstream``, for people who sign in at ``issuer``; None: for everybody.
+
+    ``oauth`` are more settings of ``core.auth.oauth``, ``server`` of the server; ``sections`` join the file. ``port``
+    is for whoever has to know it before.
+    """
+    entry = {"id": "upstream", "mount_path": "/mcp", "upstream": {"url": upstream}, **(server or {})}
+    settings: dict[str, Any] = {
+        "storage": {"root": str(place / "data")},
+        "servers": [{"adapters": list(ADAPTERS), **entry}],
+        # Where nobody signs in all callers are one principal.
+        "sessions": {} if issuer is None else {"scope": "principal"},
+        **sections,
+    }
+    front = Adapter(place, settings, port or free_port())
+    core = {"public_base_url": front.base} if issuer is None else core_of(front.base, issuer, **(oauth or {}))
+    settings["core"] = {**core, **sections.get("core", {})}
+    try:
+        await front.start()
+        yield front
+    finally:
+        await front.stop()
