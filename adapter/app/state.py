@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.log import get_logger
 from adapter.relay.files.scopes import TABLE as SCOPES
 from adapter.rules.files.file_records import AREAS
 from adapter.settings.root import Settings
@@ -17,6 +18,22 @@ from adapter.state.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from adapter.state.fallback import FallbackStore
+
+
+def build_store(settings: Settings) -> Store:
+    """Build the store that ``state_persistence`` describes. Raises SettingsError."""
+    if settings.state_persistence.type == "memory":
+        # Late: most adapters keep their state on disk.
+        from adapter.state.memory import MemoryStore
+
+        return build_snapshots(settings, get_logger("adapter")) or MemoryStore()
+    if settings.state_persistence.type == "redis":
+        # Late: its driver is an extra of the package.
+        from adapter.app.redis_state import build_redis_store
+
+        return build_redis_store(settings)
+    wal = settings.state_persistence.disk.wal.enabled
+    return SqliteStore(settings.state_path, wal=wal, shared=settings.has_other_workers)
 
 
 def build_snapshots(settings: Settings, log: FilteringBoundLogger) -> Store | None:

@@ -56,7 +56,7 @@ async def _keys(entry: OAuthIssuer) -> str:
 
 
 async def _introspection(settings: Introspection) -> str:
-    from adapter.app.oauth import introspection_endpoint
+    from adapter.app.access.verification import introspection_endpoint
     from adapter.oauth.http import IssuerHttp
     from adapter.oauth.introspection import introspected
 

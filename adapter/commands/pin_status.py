@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter import log
-from adapter.app.build import build_store
 from adapter.app.pipeline import Planning
+from adapter.app.state import build_store
 from adapter.app.tools import limits_of, policies_of, shape_of
 from adapter.commands.own_sessions import own_session
 from adapter.errors import AdapterError

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
-from concurrent.futures import ThreadPoolExecutor
+import stat
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 
 from adapter.errors import AuditUnavailable
 
@@ -27,6 +30,10 @@ PATIENCE = 10.0
 MOST_WAITING = 10_000
 """Lines that wait at once; with more of them the log counts as unavailable."""
 
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+Waiting = list[tuple[bytes, asyncio.Future[None]]]
+
 
 class AuditLog:
     """Appends lines to ``file``, to standard output without one. Several processes may have one file.
@@ -40,12 +47,16 @@ class AuditLog:
         self._patience = patience
         self._stuck = False
         self._fd: int | None = None if file is not None else 1
+        self._held: tuple[int, int] | None = None
         self._torn = False
         self._stale = False
         self._closed = False
-        self._thread = ThreadPoolExecutor(1, "audit")
-        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._writer: _Writer | None = None
+        self._waiting: Waiting = []
+        self._since = 0.0
+        self._writing: Waiting = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended: asyncio.Event = asyncio.Event()
         self.failing = False
 
     def __repr__(self) -> str:
@@ -64,47 +75,64 @@ class AuditLog:
         """Append a line, which ends in a newline. Raises AuditUnavailable."""
         if self._closed or self._stuck or len(self._waiting) >= MOST_WAITING:
             raise AuditUnavailable
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if not self._waiting:
+            self._since = loop.time()
         self._waiting.append((line, future))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._drain())
-        try:
-            async with asyncio.timeout(self._patience):
-                await future
-        except TimeoutError:
-            self._stuck = self.failing = True
-            raise AuditUnavailable from None
+        if not self._writing:
+            self._hand_over(loop)
+        await future
 
     async def close(self) -> None:
         """Write what waits, and close the file."""
         self._closed = True
-        if self._writing is not None:
-            await asyncio.wait([self._writing], timeout=self._patience)
-        self._thread.shutdown(wait=False)
-        self._close()
+        if self._writing:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), self._patience)
+        if self._writer is not None:
+            self._writer.end()
+        # A thread that is stuck may go on at any time, and must not write to another's file then.
+        if not self._writing:
+            self._close()
 
     def _close(self) -> None:
         if self._file is not None and self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
-    async def _drain(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            written = await loop.run_in_executor(self._thread, self._append, [line for line, _ in batch])
-            self.failing, self._stuck = written < len(batch), False
-            for place, (_, future) in enumerate(batch):
-                # A waiter that was cancelled takes no result.
-                if not future.done():
-                    if place < written:
-                        future.set_result(None)
-                    else:
-                        future.set_exception(AuditUnavailable())
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the thread write all that waits."""
+        if self._writer is None:
+            self._writer = _Writer(self)
+        self._writing, self._waiting = self._waiting, []
+        self._timer = loop.call_at(self._since + self._patience, self._give_up)
+        self._writer.lines.put((loop, [line for line, _ in self._writing]))
+
+    def _give_up(self) -> None:
+        """Tell everybody who waits that the disk is stuck. Their lines are written when it goes on."""
+        self._stuck = self.failing = True
+        for _, future in (*self._writing, *self._waiting):
+            _settle(future, written=False)
+
+    def written(self, count: int) -> None:
+        """Take note that the thread has written this many of the lines that it got."""
+        assert self._timer is not None, "the lines were handed over"
+        self._timer.cancel()
+        done, self._writing = self._writing, []
+        if self._stuck:
+            self._since = asyncio.get_running_loop().time()
+        self.failing, self._stuck = count < len(done), False
+        for place, (_, future) in enumerate(done):
+            _settle(future, written=place < count)
+        if self._waiting:
+            self._hand_over(asyncio.get_running_loop())
+        elif self._closed:
+            self._ended.set()
 
     # --- in the thread ----------------------------------------------------------------------------------------
 
-    def _append(self, lines: list[bytes]) -> int:
+    def append(self, lines: list[bytes]) -> int:
         """Write lines until one cannot be written; how many were."""
         written = 0
         try:
@@ -128,9 +156,9 @@ class AuditLog:
         if self._file is None:
             return 1
         try:
-            if self._fd is not None and not self._stale and not self._was_renamed(self._fd):
+            if self._fd is not None and not self._stale and not self._was_renamed():
                 return self._fd
-            fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, READABLE)
+            fd, self._held = _opened(self._file)
         except OSError as error:
             raise AuditUnavailable from error
         if self._fd is not None:
@@ -139,14 +167,67 @@ class AuditLog:
         self._fd, self._stale = fd, False
         return fd
 
-    def _was_renamed(self, fd: int) -> bool:
+    def _was_renamed(self) -> bool:
         assert self._file is not None, "standard output is not renamed"
         try:
             there = self._file.stat()
         except FileNotFoundError:
             return True
-        held = os.fstat(fd)
-        return (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
+        return (there.st_dev, there.st_ino) != self._held
+
+
+class _Writer:
+    """The thread. It is no thread of an executor: those are waited for at exit, also if their disk is stuck."""
+
+    def __init__(self, log: AuditLog) -> None:
+        self.lines: SimpleQueue[tuple[asyncio.AbstractEventLoop, list[bytes]] | None] = SimpleQueue()
+        self._log = log
+        Thread(target=self._run, name="audit", daemon=True).start()
+
+    def end(self) -> None:
+        """Let the thread end when all is written."""
+        self.lines.put(None)
+
+    def _run(self) -> None:
+        while (job := self.lines.get()) is not None:
+            loop, lines = job
+            count = self._log.append(lines)
+            # The loop may be closed by now, where the disk was stuck.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._log.written, count)
+
+
+def _settle(future: asyncio.Future[None], *, written: bool) -> None:
+    # A waiter that was cancelled, or was told already, takes no result.
+    if future.done():
+        return
+    if written:
+        future.set_result(None)
+    else:
+        future.set_exception(AuditUnavailable())
+
+
+def _opened(file: Path) -> tuple[int, tuple[int, int]]:
+    """Open a file to append to, and return device and inode with it. Raises OSError, also for what might never open or
+    take a line, such as a pipe.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        _require_kind(file.stat())
+    fd = os.open(file, _FLAGS, READABLE)
+    try:
+        found = os.fstat(fd)
+        _require_kind(found)
+        os.set_blocking(fd, True)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, (found.st_dev, found.st_ino)
+
+
+def _require_kind(found: os.stat_result) -> None:
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISCHR(found.st_mode)):
+        sentence = "it is neither a regular file nor a character device; for a pipe set stdout"
+        raise OSError(errno.EINVAL, sentence)
 
 
 def _write(fd: int, data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Who sits at a browser: sessions in sealed cookies, which every replica reads."""
+"""Sessions of browsers in sealed cookies, which tell every replica who sits there."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.oauth.http import IssuerHttp
-from adapter.rules.access.issuer_metadata import IssuerMetadata, metadata_urls, read_metadata
+from adapter.rules.access.issuer_metadata import IssuerMetadata, read_metadata, server_metadata_urls
 
 FRESH = 3600.0
 """Seconds for which metadata is used without asking again."""
@@ -73,7 +73,7 @@ class Discovery:
 
     async def _ask(self, issuer: str) -> IssuerMetadata:
         reasons: list[str] = []
-        for url in metadata_urls(issuer):
+        for url in server_metadata_urls(issuer):
             try:
                 document = await self._http.document(url)
             except UpstreamBroken as error:

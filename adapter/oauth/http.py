@@ -18,6 +18,12 @@ TIMEOUT = 5.0
 LARGEST = 1 << 20
 """Bytes of an answer. Sets of keys may be as large; other documents are bounded by their values too."""
 
+TOKEN_TIMEOUT = 10.0
+"""Seconds of a request for tokens and what belongs to it: a token that was issued and not received may be lost."""
+
+LARGEST_TOKENS = 1 << 18
+"""Bytes of an answer to such a request: metadata and tokens have a few thousand."""
+
 _HEADERS = {
     "Accept": "application/json, application/jwk-set+json",
     "Accept-Encoding": "identity",
@@ -26,14 +32,28 @@ _HEADERS = {
 
 
 class IssuerHttp:
-    """Asks authorization servers. Its failures are those of ``OutgoingHttp``, whose sentences hold no URL."""
+    """Asks authorization servers; implements DocumentHttp. Answers have ``limit`` bytes at most.
 
-    def __init__(self, *, timeout: float = TIMEOUT) -> None:
+    ``near`` is the host of the upstream that names the servers; None: the settings do. Failures are those of
+    ``OutgoingHttp``, whose sentences hold no URL.
+    """
+
+    def __init__(self, *, timeout: float = TIMEOUT, limit: int = LARGEST, near: str | None = None) -> None:
         self._timeout = timeout
+        self._limit = limit
+        self._near = near
         self._making: asyncio.Future[OutgoingHttp] | None = None
 
     def __repr__(self) -> str:
         return f"<IssuerHttp of {self._timeout:g} s>"
+
+    async def get(self, url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+        """See DocumentHttp."""
+        return await (await self._client()).get(url, headers)
+
+    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """See DocumentHttp."""
+        return await (await self._client()).post(url, body, headers)
 
     async def document(self, url: str) -> bytes:
         """The document at ``url``.
@@ -41,7 +61,7 @@ class IssuerHttp:
         Raises UpstreamUnreachable; UpstreamSilent; UpstreamBroken for any answer but 200, and for one that is too
         large; ValueError for what is no such URL.
         """
-        status, document = await (await self._client()).get(url, _HEADERS)
+        status, document = await self.get(url, _HEADERS)
         if status != 200:
             raise UpstreamBroken(f"The answer has status {status} instead of the document.")
         return document
@@ -52,7 +72,7 @@ class IssuerHttp:
         """Status and body of the answer to a form. Raises as ``document``, but for no status."""
         body = urlencode(fields).encode()
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        return await (await self._client()).post(url, body, {**_HEADERS, **kind, **headers})
+        return await self.post(url, body, {**_HEADERS, **kind, **headers})
 
     async def _client(self) -> OutgoingHttp:
         if self._making is None:
@@ -67,4 +87,9 @@ class IssuerHttp:
     def _make(self) -> OutgoingHttp:
         from adapter.upstream.outgoing import OutgoingHttp
 
-        return OutgoingHttp(timeout=self._timeout, limit=LARGEST)
+        return OutgoingHttp(timeout=self._timeout, limit=self._limit, near=self._near)
+
+
+def token_http(near: str | None = None) -> IssuerHttp:
+    """Requests for tokens, and for the metadata of who issues them; ``near`` as for IssuerHttp."""
+    return IssuerHttp(timeout=TOKEN_TIMEOUT, limit=LARGEST_TOKENS, near=near)

@@ -44,6 +44,14 @@ PAUSE = 2.0
 """Seconds without a request after one that failed, so that callers do not all wait for an endpoint that is away."""
 
 
+_OF_ONE_TOKEN = frozenset((400, 413, 414, 422, 431, 500))
+"""Statuses of an endpoint that cannot cope with a token. That may be its own fault, but not that of other tokens."""
+
+
+class UnusableAnswer(ValueError):
+    """An answer that may be due to the token which was asked about."""
+
+
 class IntrospectionEndpoint(NamedTuple):
     """The endpoint, and the adapter as its client. An answer is used for ``longest`` seconds."""
 
@@ -67,7 +75,8 @@ async def introspected(
 ) -> tuple[dict[str, Any], int]:
     """Ask the endpoint about a token: its answer, and the bytes of it.
 
-    Raises AdapterError and ValueError, with sentences that hold neither URL nor token.
+    Raises AdapterError and ValueError, with sentences that hold neither URL nor token: UnusableAnswer where another
+    token may get another answer.
     """
     fields = {"token": token, "token_type_hint": "access_token"}
     headers = {"Authorization": endpoint.authorization}
@@ -75,10 +84,14 @@ async def introspected(
     if status in (401, 403):
         raise ValueError("it refused the adapter's client_id and client_secret")
     if status != 200:
-        raise ValueError(f"its answer has status {status}")
+        kind = UnusableAnswer if status in _OF_ONE_TOKEN else ValueError
+        raise kind(f"its answer has status {status}")
     if len(answer) > LARGEST:
-        raise ValueError(f"its answer is larger than {LARGEST} bytes")
-    return read_object(answer), len(answer)
+        raise UnusableAnswer(f"its answer is larger than {LARGEST} bytes")
+    try:
+        return read_object(answer), len(answer)
+    except ValueError as why:
+        raise UnusableAnswer(str(why)) from None
 
 
 class OpaqueTokens:
@@ -103,7 +116,7 @@ class OpaqueTokens:
         self._asking: dict[bytes, asyncio.Future[Verification]] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._refusals = Refusals()
-        self._failed = 0.0
+        self._failed = self._warned = 0.0
 
     def __repr__(self) -> str:
         return f"<OpaqueTokens of {self._trust.issuer!r}: {len(self._asking)} asked about>"
@@ -167,10 +180,21 @@ class OpaqueTokens:
     async def _answer(self, token: str) -> tuple[dict[str, Any], int]:
         try:
             return await introspected(self._http, self._endpoint, token)
+        except UnusableAnswer as error:
+            # Whoever makes up such tokens must not keep others out, so all the rest is asked about as before.
+            self._refusals.count(self._clock())
+            self._warn(error)
         except (AdapterError, ValueError) as error:
             self._failed = self._clock()
+            self._warn(error)
+        raise IssuerUnavailable(retry_after=PAUSE)
+
+    def _warn(self, error: Exception) -> None:
+        """Write what went wrong into the log, but not for each of many tokens."""
+        now = self._clock()
+        if not 0 <= now - self._warned < PAUSE:
+            self._warned = now
             self._log.warning("a token could not be introspected", why=str(error))
-            raise IssuerUnavailable(retry_after=PAUSE) from None
 
 
 class Refusals:
@@ -196,10 +220,14 @@ class Refusals:
         passed = now - self._moments[0]
         return REFUSAL_WINDOW - passed if 0 <= passed < REFUSAL_WINDOW else 0.0
 
+    def count(self, now: float) -> None:
+        """Count a token that was made up, or may have been, without remembering it."""
+        self._moments.append(now)
+
     def add(self, digest: bytes, why: str, now: float) -> None:
         """Remember a refusal."""
         self._good.pop(digest, None)
-        self._moments.append(now)
+        self.count(now)
         self._reasons[digest] = why, now
         self._reasons.move_to_end(digest)
         if len(self._reasons) > MOST_REFUSED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -56,6 +57,10 @@ class KeptToken(NamedTuple):
     renewed: float
     expires: float
 
+    def __repr__(self) -> str:
+        # Without its value, wherever it may be shown; event loops show the results of tasks.
+        return f"<KeptToken until {self.expires:.0f}>"
+
 
 class SharedTokens:
     """Tokens that replicas share, sealed in the state store; a store that fails is no failure here.
@@ -99,9 +104,12 @@ class _TokenRefusal(NamedTuple):
     value: str
     at: float
 
+    def __repr__(self) -> str:
+        return f"<_TokenRefusal at {self.at:.0f}>"
+
 
 class _Failure(NamedTuple):
-    until: float
+    at: float
     error: CredentialsMissing
 
 
@@ -152,7 +160,7 @@ class ObtainedTokens:
             # Renewed by another request, or on the way.
             return True
         now, last = self._clock(), self._refusals.get(key)
-        if last is not None and now < last.at + REFUSED_AGAIN:
+        if last is not None and _is_within(REFUSED_AGAIN, last.at, now):
             return False
         self._kept.drop(key)
         self._refusals.put(key, _TokenRefusal(value, now))
@@ -188,7 +196,7 @@ class ObtainedTokens:
             if not self._fails:
                 self._tell(why=str(error))
             self._fails = True
-            self._failures.put(key, _Failure(self._clock() + RETRY, error))
+            self._failures.put(key, _Failure(self._clock(), error))
             raise
         self._fails = False
         self._failures.drop(key)
@@ -197,9 +205,9 @@ class ObtainedTokens:
 
     async def _join(self, shared: SharedTokens, key: str, obtain: Obtain) -> KeptToken:
         """The token that another replica has obtained, or obtains now; else obtain it for all."""
-        deadline = self._clock() + PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while (found := await self._found(shared, key)) is None:
-            if not await shared.lead() and self._clock() < deadline:
+            if not await shared.lead() and time.monotonic() < deadline:
                 await asyncio.sleep(LOOK)
                 continue
             try:
@@ -229,7 +237,12 @@ class ObtainedTokens:
 
     def _failure(self, key: str) -> _Failure | None:
         failure = self._failures.get(key)
-        return failure if failure is not None and self._clock() < failure.until else None
+        return failure if failure is not None and _is_within(RETRY, failure.at, self._clock()) else None
+
+
+def _is_within(seconds: float, at: float, now: float) -> bool:
+    """Tell whether ``at`` is so long ago at most; the future, which a clock that was set back has seen, never is."""
+    return 0 <= now - at < seconds
 
 
 def _weight(token: KeptToken) -> Weight:

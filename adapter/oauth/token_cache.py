@@ -8,11 +8,15 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from adapter.pipeline.key_set import SigningKey
+from adapter.rules.access.token_claims import values_in
 from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
 
 MOST_TOKENS = 10_000
 MOST_BYTES = 16 << 20
 """Of the texts out of which all their claims were read; the claims take several times as much."""
+
+MOST_VALUES = 1 << 19
+"""Values in the claims of all of them, of some hundred bytes each, whatever the texts are that they were read from."""
 
 
 class Verification(NamedTuple):
@@ -27,13 +31,24 @@ class Verification(NamedTuple):
     key: SigningKey | None = None
 
 
+class _Kept(NamedTuple):
+    """A verification that is kept ``since`` (Unix seconds), and the number of values in its claims."""
+
+    verification: Verification
+    since: float
+    values: int
+
+
 class TokenCache:
-    """Holds the tokens that were used last. ``clock`` gives Unix seconds."""
+    """Holds the tokens that were used last. ``clock`` gives Unix seconds.
+
+    Where it was set back to before a token came, nobody knows how long the token has been kept, so it is dropped.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._entries: OrderedDict[bytes, Verification] = OrderedDict()
-        self._size = 0
+        self._entries: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._size = self._values = 0
 
     def __repr__(self) -> str:
         return f"<TokenCache: {len(self._entries)} tokens>"
@@ -50,29 +65,34 @@ class TokenCache:
         found = self._entries.get(digest)
         if found is None:
             return None
-        if self._clock() >= found.until:
+        verification = found.verification
+        if not found.since <= self._clock() < verification.until:
             self._drop(digest)
             return None
         self._entries.move_to_end(digest)
-        return found.token
+        return verification.token
 
     def keep(self, token: str, verification: Verification) -> None:
         """Remember a token, and forget the one that was used longest ago where there are too many."""
-        if verification.until <= self._clock():
+        now = self._clock()
+        if verification.until <= now:
             return
-        digest = digest_of(token)
+        digest, values = digest_of(token), values_in(verification.token.claims)
         self._drop(digest)
-        self._entries[digest] = verification
+        self._entries[digest] = _Kept(verification, now, values)
         self._size += verification.size
-        while len(self._entries) > MOST_TOKENS or self._size > MOST_BYTES:
+        self._values += values
+        while len(self._entries) > MOST_TOKENS or self._size > MOST_BYTES or self._values > MOST_VALUES:
             self._drop(next(iter(self._entries)))
 
     def withdraw(self, keys: Collection[SigningKey]) -> None:
         """Forget the tokens that these keys have signed."""
-        withdrawn = [digest for digest, found in self._entries.items() if found.key in keys]
+        gone = set(keys)
+        withdrawn = [digest for digest, found in self._entries.items() if found.verification.key in gone]
         for digest in withdrawn:
             self._drop(digest)
 
     def _drop(self, digest: bytes) -> None:
         if (dropped := self._entries.pop(digest, None)) is not None:
-            self._size -= dropped.size
+            self._size -= dropped.verification.size
+            self._values -= dropped.values

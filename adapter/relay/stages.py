@@ -44,6 +44,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "tools/list": TOOL_LIST,
     "tools/call": TOOL_CALL,
     "notifications/cancelled": ("plan",),
+    "tasks/list": ("access",),
     "tasks/get": ("redact",),
     "tasks/result": ("redact",),
     "resources/list": ("access", "artifacts"),

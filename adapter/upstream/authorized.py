@@ -13,13 +13,11 @@ from adapter.rules.access.republished_metadata import renamed
 from adapter.upstream.credentials import UpstreamCredentials
 from adapter.upstream.port import (
     Headers,
-    Pouring,
-    Sink,
+    RewrittenReply,
     Upstream,
     UpstreamReply,
     UpstreamRequest,
     WholeReply,
-    pour,
 )
 
 FIELD = "Authorization"
@@ -149,44 +147,15 @@ def challenged_by(metadata_url: str) -> Refusal:
         challenge = challenge_of(reply)
         if reply.status == 403 and challenge is None:
             return reply
-        return passed_on(request, ChallengedReply(reply, renamed(challenge, metadata_url)))
+        return passed_on(request, _challenged(reply, renamed(challenge, metadata_url)))
 
     return rename
 
 
-class ChallengedReply(Pouring):
-    """A reply with this ``challenge`` and no other."""
-
-    __slots__ = ("_reply", "headers")
-
-    def __init__(self, reply: UpstreamReply, challenge: str) -> None:
-        self._reply = reply
-        fields = [field for field in reply.headers if field[0].lower() != "www-authenticate"]
-        self.headers: Headers = [*fields, ("WWW-Authenticate", challenge)]
-
-    @property
-    def status(self) -> int:
-        return self._reply.status
-
-    @property
-    def whole(self) -> bytes | None:
-        return self._reply.whole
-
-    @property
-    def needs_request(self) -> bool:
-        return self._reply.needs_request
-
-    async def read(self, read_timeout: float | None) -> bytes:
-        """See UpstreamReply."""
-        return await self._reply.read(read_timeout)
-
-    def abort(self) -> None:
-        """See UpstreamReply."""
-        self._reply.abort()
-
-    async def pour(self, sink: Sink, read_timeout: float | None) -> None:
-        """See Pouring."""
-        await pour(self._reply, sink, read_timeout)
+def _challenged(reply: UpstreamReply, challenge: str) -> UpstreamReply:
+    """The reply with this challenge and no other."""
+    fields = [field for field in reply.headers if field[0].lower() != "www-authenticate"]
+    return RewrittenReply(reply, [*fields, ("WWW-Authenticate", challenge)])
 
 
 def challenge_of(reply: UpstreamReply) -> str | None:

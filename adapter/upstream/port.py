@@ -179,6 +179,40 @@ async def _pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) ->
             await sink.drained()
 
 
+class RewrittenReply(Pouring):
+    """An UpstreamReply with other ``headers``; all else of it is that of ``reply``."""
+
+    __slots__ = ("_reply", "headers")
+
+    def __init__(self, reply: UpstreamReply, headers: Headers) -> None:
+        self._reply = reply
+        self.headers = headers
+
+    @property
+    def status(self) -> int:
+        return self._reply.status
+
+    @property
+    def whole(self) -> bytes | None:
+        return self._reply.whole
+
+    @property
+    def needs_request(self) -> bool:
+        return self._reply.needs_request
+
+    async def read(self, read_timeout: float | None) -> bytes:
+        """See UpstreamReply."""
+        return await self._reply.read(read_timeout)
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        self._reply.abort()
+
+    async def pour(self, sink: Sink, read_timeout: float | None) -> None:
+        """See Pouring."""
+        await pour(self._reply, sink, read_timeout)
+
+
 class Upstream(Protocol):
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """Deliver one request and wait for the head of its answer.

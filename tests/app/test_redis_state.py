@@ -95,7 +95,7 @@ def test_other_stores_do_not_load_the_driver() -> None:
     """An adapter with its state on disk or in memory imports nothing of Redis."""
     script = (
         "import sys\n"
-        "from adapter.app.build import build_store\n"
+        "from adapter.app.state import build_store\n"
         "from adapter.settings.root import Settings\n"
         "for kind in ('disk', 'memory'): build_store(Settings.model_validate({'state_persistence': {'type': kind}}))\n"
         "print([name for name in sys.modules if 'redis' in name])\n"

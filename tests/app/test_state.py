@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from adapter import log
-from adapter.app.build import build, build_store
+from adapter.app.build import build
 from adapter.app.run import awake
-from adapter.app.state import refresh, warn_of_unowned
+from adapter.app.state import build_store, refresh, warn_of_unowned
 from adapter.errors import StoreUnavailable
 from adapter.settings.file.load import SettingsError, load
 from adapter.settings.root import Settings

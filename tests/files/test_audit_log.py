@@ -8,6 +8,9 @@ import resource
 import signal
 import subprocess
 import sys
+import termios
+import tty
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,25 +111,94 @@ async def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
     assert all(len(set(line)) == 1 and len(line) == 1000 for line in lines)
 
 
-async def test_a_disk_that_is_stuck_holds_nobody_for_long(tmp_path: Path) -> None:
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, Path]]:
+    """A terminal whose output is stopped, so that a write to it waits; its other end, and its path."""
+    front, back = os.openpty()
+    tty.setraw(back)
+    termios.tcflow(back, termios.TCOOFF)
+    try:
+        yield front, Path(os.ttyname(back))
+        termios.tcflow(back, termios.TCOON)
+    finally:
+        os.close(back)
+        os.close(front)
+
+
+async def test_a_disk_that_is_stuck_holds_nobody_for_long(terminal: tuple[int, Path]) -> None:
     """Whoever waits is told after a while, whoever comes later at once, and it goes on when the disk does."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
+    reader, path = terminal
     log = AuditLog(path, patience=0.1)
     with pytest.raises(AuditUnavailable):
         await log.write(b"one\n")
     assert log.failing
     with pytest.raises(AuditUnavailable):
         await log.write(b"two\n")
-    reader = os.open(path, os.O_RDONLY)
+    back = os.open(path, os.O_RDWR | os.O_NOCTTY)
     try:
-        while log.failing:
-            await asyncio.sleep(0.01)
-        await log.write(b"three\n")
-        assert os.read(reader, 100) == b"one\nthree\n"
-        await log.close()
+        termios.tcflow(back, termios.TCOON)
+    finally:
+        os.close(back)
+    while log.failing:
+        await asyncio.sleep(0.01)
+    await log.write(b"three\n")
+    # A terminal hands on what was written when it comes to it.
+    heard = b""
+    while len(heard) < len(b"one\nthree\n"):
+        heard += await asyncio.to_thread(os.read, reader, 100)
+    assert heard == b"one\nthree\n"
+    await log.close()
+
+
+async def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """Opening one waits for a reader, so neither start nor a line does; nor does a directory count as a file."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    log = AuditLog(path)
+    with pytest.raises(AuditUnavailable) as refused:
+        log.require()
+    assert "for a pipe set stdout" in str(refused.value.__cause__)
+    with pytest.raises(AuditUnavailable):
+        await log.write(b"one\n")
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(AuditUnavailable):
+            await log.write(b"two\n")
     finally:
         os.close(reader)
+    path.unlink()
+    await log.write(b"three\n")
+    assert path.read_bytes() == b"three\n"
+    await log.close()
+    with pytest.raises(AuditUnavailable):
+        AuditLog(tmp_path).require()
+
+
+STUCK = """
+import asyncio
+from adapter.errors import AuditUnavailable
+from adapter.files.audit_log import AuditLog
+
+async def main():
+    log = AuditLog(None, patience=0.1)
+    try:
+        while True:
+            await log.write(b"x" * 4000 + b"\\n")
+    except AuditUnavailable:
+        await log.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_stuck_disk_does_not_keep_the_process(tmp_path: Path) -> None:
+    """It ends although a line of it was never taken."""
+    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, cwd=tmp_path)
+    try:
+        assert await asyncio.to_thread(process.wait, 60) == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 async def test_a_writer_that_left_stops_nobody(tmp_path: Path) -> None:

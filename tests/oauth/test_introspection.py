@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from adapter.app.oauth import Clocks, build_verifier
+from adapter.app.access.verification import Clocks, build_verifier
 from adapter.errors import IssuerUnavailable, Unauthorized
 from adapter.oauth.introspection import (
     AT_ONCE,
@@ -141,13 +141,10 @@ async def test_what_is_no_token_is_not_sent(
     [
         (401, "it refused the adapter's client_id and client_secret"),
         (403, "it refused the adapter's client_id and client_secret"),
-        (400, "its answer has status 400"),
         (302, "its answer has status 302"),
+        (404, "its answer has status 404"),
+        (429, "its answer has status 429"),
         (503, "its answer has status 503"),
-        (b"<html>", "the document is not JSON"),
-        (b"[true]", "the document is not a JSON object"),
-        (b'{"active": true, "a": [' + b"1," * 5000 + b"1]}", "the document has more than 4096 values"),
-        (b'{"active": true}' + b" " * LARGEST, f"its answer is larger than {LARGEST} bytes"),
     ],
 )
 async def test_an_endpoint_that_does_not_say_is_no_reason_to_refuse(
@@ -164,6 +161,47 @@ async def test_an_endpoint_that_does_not_say_is_no_reason_to_refuse(
     assert len(server.forms) == 1
     clock.now += PAUSE
     assert await verifier.verify("opaque")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (400, "its answer has status 400"),
+        (413, "its answer has status 413"),
+        (500, "its answer has status 500"),
+        (b"<html>", "the document is not JSON"),
+        (b"[true]", "the document is not a JSON object"),
+        (b'{"active": true, "a": [' + b"1," * 5000 + b"1]}", "the document has more than 4096 values"),
+        (b'{"active": true}' + b" " * LARGEST, f"its answer is larger than {LARGEST} bytes"),
+    ],
+)
+async def test_a_token_that_the_endpoint_cannot_cope_with_holds_up_nobody_else(
+    server: AuthorizationServer, verifier: TokenVerifier, answer: Answer, why: str
+) -> None:
+    """Anybody can make one up, such as one that is too long for it: all others are asked about as before."""
+    server.answers[INTROSPECTION] = answer
+    with capture_logs() as logged:
+        assert await retry(verifier, "opaque") == PAUSE
+        assert await retry(verifier, "x" * 16_000) == PAUSE
+    assert [entry["why"] for entry in logged] == [why]
+    assert "a:b c" not in str(logged)
+    server.answers[INTROSPECTION] = GOOD
+    assert await verifier.verify("another")
+    assert await verifier.verify("opaque")
+
+
+async def test_tokens_that_the_endpoint_cannot_cope_with_do_not_flood_it(
+    server: AuthorizationServer, verifier: TokenVerifier
+) -> None:
+    """They count as those do that it refuses."""
+    await verifier.verify("good")
+    server.answers[INTROSPECTION] = 400
+    for start in range(0, MOST_REFUSALS, 100):
+        made_up = [verifier.verify(f"made-up-{n}") for n in range(start, start + 100)]
+        await asyncio.gather(*made_up, return_exceptions=True)
+    asked = len(server.forms)
+    assert await retry(verifier, "unknown") == REFUSAL_WINDOW
+    assert len(server.forms) == asked == 1 + MOST_REFUSALS
 
 
 async def test_an_endpoint_that_is_away_is_no_reason_to_refuse(clock: Clock) -> None:

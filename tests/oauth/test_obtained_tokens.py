@@ -177,6 +177,33 @@ async def test_token_that_ends_at_once_is_used_once(tokens: ObtainedTokens, issu
     assert [await tokens.get("", issuer) for _ in range(2)] == ["1", "2"]
 
 
+async def test_clock_that_goes_back_refuses_no_renewal(
+    tokens: ObtainedTokens, issuer: Issuer, clock: Clock
+) -> None:
+    """A refusal and a failure of the future count as over, and not for as long as the clock was ahead."""
+    assert tokens.refused("", await tokens.get("", issuer))
+    assert await tokens.get("", issuer) == "2"
+    clock.now -= 3600
+    assert tokens.refused("", "2")
+    issuer.failing = True
+    with pytest.raises(CredentialsMissing):
+        await tokens.get("", issuer)
+    clock.now -= 3600
+    issuer.failing = False
+    assert await tokens.get("", issuer) == "4"
+
+
+async def test_no_text_of_the_tokens_holds_one(issuer: Issuer, clock: Clock) -> None:
+    """An event loop that tells of a task shows its result."""
+    issuer.count = 41_000_000_000
+    tokens = ObtainedTokens(clock, teller([]))
+    waiting = asyncio.create_task(tokens.get("", issuer))
+    await issuer.begun.wait()
+    (flight,) = tokens._flights.values()
+    await waiting
+    assert "41000000001" not in repr(flight) + repr(tokens._kept.values)
+
+
 async def test_closing_gives_up_what_is_on_the_way(tokens: ObtainedTokens, issuer: Issuer) -> None:
     """Nobody is left to wait for it."""
     issuer.go.clear()

@@ -8,10 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import structlog
 
-from adapter.app.oauth import Clocks, build_verifier
+from adapter.app.access.verification import Clocks, build_verifier
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.grants.http import GrantHttp
-from adapter.oauth.http import IssuerHttp
+from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.sign_in import USED, VALID, SignIn, SignInFailed, SignInTerms
 from adapter.rules.access.grants import OAuthClient, challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
@@ -56,7 +55,7 @@ class Desk:
             **{**usual, **terms},
         )
         directory = Discovery(IssuerHttp())
-        self.flow = SignIn(self.terms, directory, GrantHttp(None), verifier, store, lambda: self.now)
+        self.flow = SignIn(self.terms, directory, token_http(), verifier, store, lambda: self.now)
 
     async def begun(self) -> tuple[dict[str, str], bytes]:
         """The parameters of the authorization request, and the data that the browser keeps."""

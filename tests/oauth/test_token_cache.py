@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapter.oauth.token_cache import MOST_BYTES, MOST_TOKENS, TokenCache, Verification
+from adapter.oauth.token_cache import MOST_BYTES, MOST_TOKENS, MOST_VALUES, TokenCache, Verification
 from adapter.pipeline.key_set import SigningKey
 from adapter.rules.access.verified_tokens import VerifiedToken
 from tests.pipeline.issuer import NOW, Clock
@@ -27,6 +27,18 @@ def test_a_token_is_known_until_it_has_to_be_looked_at_again(clock: Clock) -> No
     assert len(cache) == 0
 
 
+def test_a_clock_that_is_set_back_keeps_no_token_longer(clock: Clock) -> None:
+    """By an hour, say: a token that was revoked meanwhile would be good for as long."""
+    cache = TokenCache(clock)
+    cache.keep("a", held())
+    clock.now = NOW - 3600
+    assert cache.known("a") is None
+    clock.now = NOW
+    assert cache.known("a") is None
+    cache.keep("a", held())
+    assert cache.known("a") is TOKEN
+
+
 def test_those_that_were_used_last_are_kept(clock: Clock) -> None:
     """So a flood of tokens takes away those of nobody who is at work."""
     cache = TokenCache(clock)
@@ -49,6 +61,21 @@ def test_large_tokens_are_fewer(clock: Clock) -> None:
     for _ in range(20):
         cache.keep("19", held(size=MOST_BYTES // 10))
     assert len(cache) == 10
+
+
+def test_tokens_that_say_very_much_are_fewer(clock: Clock) -> None:
+    """Short texts can hold many values, and each of those takes far more memory than its text."""
+    cache = TokenCache(clock)
+    usual = {"iss": "x", "groups": [str(number) for number in range(40)]}
+    for number in range(MOST_TOKENS):
+        cache.keep(str(number), held()._replace(token=TOKEN._replace(claims=usual)))
+    assert len(cache) == MOST_TOKENS
+    for number in range(MOST_TOKENS):
+        cache.keep(str(number), held()._replace(token=TOKEN._replace(claims={"x": [[]] * 4000})))
+    assert len(cache) == MOST_VALUES // 4002
+    for number in range(MOST_TOKENS):
+        cache.keep(str(number), held()._replace(token=TOKEN._replace(claims=usual)))
+    assert len(cache) == MOST_TOKENS
 
 
 def test_tokens_fall_with_their_key(clock: Clock) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.app.build import build_store
 from adapter.app.file_stages import build_shelf
+from adapter.app.state import build_store
 from adapter.errors import StorageFailed
 from adapter.settings.file.load import load
 from adapter.settings.file.reading import ReadSettings

@@ -12,9 +12,8 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.browser_identity import BrowserIdentities
 from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.grants.http import GrantHttp
 from adapter.oauth.grants.terms import PREFIX as GRANTS
-from adapter.oauth.http import IssuerHttp
+from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.port import TokenVerifier
 from adapter.oauth.sign_in import SignIn, SignInTerms
 from adapter.relay.files.scopes import kept_secret
@@ -51,7 +50,7 @@ def build_browser_sign_in(
         [prefix + path for path in (settings.console.path, GRANTS)],
         secure=base.startswith("https://"),
     )
-    flow = SignIn(_terms(settings, console, base), Discovery(IssuerHttp()), GrantHttp(None), verifier, store)
+    flow = SignIn(_terms(settings, console, base), Discovery(IssuerHttp()), token_http(), verifier, store)
     routes = SignInRoutes(settings.console.path, base, guard, flow, sessions)
     return BrowserSignIn(guard.with_browsers(BrowserIdentities(sessions, base, roles)), routes, flow, roles)
 

@@ -15,11 +15,11 @@ from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
 from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantListener
 from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
-from adapter.oauth.grants.http import GrantHttp
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.oauth.grants.sealing import SealedRows
 from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.http import IssuerHttp, token_http
 from adapter.relay.call.grants import GrantAnswers, GrantGate
 from adapter.relay.files.scopes import kept_secret
 from adapter.relay.lease import Lease
@@ -220,6 +220,6 @@ def grant_terms(settings: Settings, entry: ServerSettings) -> GrantTerms:
     )
 
 
-def grant_http(terms: GrantTerms) -> GrantHttp:
+def grant_http(terms: GrantTerms) -> IssuerHttp:
     """The requests to the authorization server of one upstream."""
-    return GrantHttp(urlsplit(terms.url).hostname if terms.is_discovered else None)
+    return token_http(urlsplit(terms.url).hostname if terms.is_discovered else None)

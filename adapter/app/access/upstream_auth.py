@@ -19,8 +19,7 @@ from adapter.oauth.client_authentication import (
     private_key,
 )
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.grants.http import GrantHttp
-from adapter.oauth.http import IssuerHttp
+from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.token_endpoint import EndpointFinder, TokenEndpoint, TokenPurpose
 from adapter.oauth.upstream_credentials import (
@@ -61,7 +60,7 @@ def authorized(around: Surroundings, entry: ServerSettings, upstream: Upstream) 
         if auth.metadata:
             refusal = challenged_by(_mounts(around.settings)[entry.id].metadata_url)
         return AuthorizedUpstream(upstream, PassedCredentials(), refusal)
-    http = GrantHttp(None)
+    http = token_http()
     endpoint = TokenEndpoint(
         _place(auth),
         proof_of(auth, around.settings.servers.index(entry)),
@@ -142,7 +141,7 @@ def republished_metadata(settings: Settings) -> Mapping[str, Callable[[], Awaita
     for entry in settings.servers:
         upstream = entry.upstream
         if upstream.auth.metadata and upstream.url is not None:
-            metadata = UpstreamMetadata(upstream.url, mounts[entry.id].url, GrantHttp(None), time.monotonic)
+            metadata = UpstreamMetadata(upstream.url, mounts[entry.id].url, token_http(), time.monotonic)
             documents[entry.id] = metadata.document
     places = metadata_paths(settings.core.public_base_url or "", mounts)
     return {path: documents[mount.name] for path, mount in places.items() if mount.name in documents}

@@ -35,7 +35,8 @@ def access_gate(
         frozenset((names.search, names.schema, names.call)) if folds else frozenset(),
         *files.own_resources(entry),
     )
-    return AccessGate(AccessRules([rule_of(each) for each in entries], own), tools)
+    shared = entry.upstream.transport == "stdio" and entry.upstream.process == "shared"
+    return AccessGate(AccessRules([rule_of(each) for each in entries], own), tools, shared=shared)
 
 
 def rule_of(entry: AccessEntry) -> AccessRule:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from adapter import log
 from adapter.app.access.grants import asks_people, grant_http, grant_terms, sealed_rows
-from adapter.app.build import build_store
+from adapter.app.state import build_store
 from adapter.errors import StoreUnavailable
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant

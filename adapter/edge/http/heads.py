@@ -66,6 +66,11 @@ class KnownHead:
         if session is not None and session != self.session:
             self.session = session
             self.fields = self.fields.with_session(_text(session))
+            # One session's fields at a time: those of another would keep what "forget" dropped meanwhile.
+            if self.head is not None and self._sessions is not None:
+                self.head.fields = self.fields
+            else:
+                self.head = self.repeated = None
 
     def learn(self, head: RequestHead, data: bytes) -> None:
         """Have such a request be recognized by its bytes from now on; ``data`` was all of one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ class ClientRegistry:
         self._rows = rows
         self._http = http
         self._clock = clock
+        self._registering = asyncio.Lock()
 
     async def client_for(self, terms: GrantTerms, endpoints: ServerEndpoints) -> OAuthClient:
         """The client for new grants, in the order of MCP 2026-07-28, "Client Registration".
@@ -49,15 +51,17 @@ class ClientRegistry:
         # A document counts by its https URL; elsewhere nobody can fetch it.
         if endpoints.reads_documents and terms.document.startswith("https://"):
             return OAuthClient(terms.document)
-        kept = await self._kept(terms, endpoints.issuer)
-        if kept is not None and not 0 < kept.expires <= self._clock():
-            return kept
-        if endpoints.registration is None:
-            raise AuthorizationFailed(
-                f"The authorization server of {terms.server} registers no clients by itself: "
-                "servers[].upstream.auth.client_id must be set."
-            )
-        return await self._registered(terms, endpoints.issuer, endpoints.registration)
+        # One at a time: each registration is a client that the server keeps for good.
+        async with self._registering:
+            kept = await self._kept(terms, endpoints.issuer)
+            if kept is not None and not 0 < kept.expires <= self._clock():
+                return kept
+            if endpoints.registration is None:
+                raise AuthorizationFailed(
+                    f"The authorization server of {terms.server} registers no clients by itself: "
+                    "servers[].upstream.auth.client_id must be set."
+                )
+            return await self._registered(terms, endpoints.issuer, endpoints.registration)
 
     async def client_of(self, terms: GrantTerms, issuer: str, client_id: str) -> OAuthClient | None:
         """The client that a grant was issued to; None where its credentials are no longer known."""

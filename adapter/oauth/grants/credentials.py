@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from adapter.errors import AuthorizationFailed
+from adapter.errors import AuthorizationFailed, StoreUnavailable
 from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import TABLE, GrantStore, KeptGrant, key_of
 from adapter.oauth.grants.issuer_finder import IssuerFinder
@@ -20,6 +21,9 @@ MOST = 10_000
 
 FRESH = 5.0
 """Seconds after which a grant is read again: a command on another process may have revoked it."""
+
+SOON = 2.0
+"""Seconds that a call waits for the renewal of a token that is still good."""
 
 JUST_RENEWED = 5.0
 """Seconds in which a token that was refused is not renewed again."""
@@ -73,7 +77,8 @@ class GrantCredentials:
         principal = caller.principal
         kept = await self._grants.get(self.terms.server, principal)
         if kept is not None and _field(kept) == value:
-            if self._clock() - kept.grant.renewed < self.just_renewed:
+            # By its size: a clock that was set back has seen it renewed in the future.
+            if abs(self._clock() - kept.grant.renewed) < self.just_renewed:
                 # A newer token would be refused as well, and an upstream must not make the adapter ask all day.
                 return False
             kept = await self._renewal.renew(self.terms, kept)
@@ -112,9 +117,11 @@ class GrantCredentials:
         return await self._renewed(principal, kept)
 
     async def _renewed(self, principal: str, kept: KeptGrant) -> KeptGrant | None:
+        wait = None if kept.grant.over(self._clock()) else SOON
         try:
-            newer = await self._renewal.renew(self.terms, kept)
-        except AuthorizationFailed:
+            async with asyncio.timeout(wait):
+                newer = await self._renewal.renew(self.terms, kept)
+        except (AuthorizationFailed, StoreUnavailable, TimeoutError):
             # The upstream decides about a token that is about to end; one that has ended is not sent.
             if kept.grant.over(self._clock()):
                 raise

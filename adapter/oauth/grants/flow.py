@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, AuthorizationFailed
+from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_requests import VALID, BrowserState, GrantLink, GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
@@ -28,6 +29,9 @@ from adapter.rules.access.grants import (
     challenge_of,
     issuer_agrees,
 )
+
+PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds between attempts to write a new grant while its person waits."""
 
 Granted = Callable[[GrantLink], Awaitable[None]]
 """Hears of a link whose grant is there."""
@@ -68,8 +72,8 @@ class GrantFlow:
         self._log = log
 
     async def consent(self, link_id: str) -> Consent:
-        """What the link asks for. Raises FlowFailed for a link that is no longer valid, and where nobody can be asked;
-        StoreUnavailable.
+        """Tell what the link asks for. Raises StoreUnavailable, and FlowFailed for a link that is no longer valid or
+        where nobody can be asked.
         """
         link = await self._links.find(self.terms.server, link_id)
         if link is None:
@@ -153,11 +157,22 @@ class GrantFlow:
         if not code or len(code) > LONGEST_TOKEN:
             raise FlowFailed("The answer of the authorization server has no code.")
         grant = self._granted(state, await self._tokens(state, code))
-        await self._grants.put(self.terms.server, grant)
+        await self._keep(grant)
         link = await self._links.close(state.link)
         if link is not None and self.on_granted is not None:
             await self.on_granted(link)
         return grant
+
+    async def _keep(self, grant: Grant) -> None:
+        """Write a grant, more than once where the store fails: its code is used up. Raises StoreUnavailable."""
+        for pause in PAUSES:
+            try:
+                await self._grants.put(self.terms.server, grant)
+            except StoreUnavailable:
+                await asyncio.sleep(pause)
+            else:
+                return
+        await self._grants.put(self.terms.server, grant)
 
     async def _taken(
         self, parameters: Mapping[str, str], cookie_of: Callable[[str], str | None]

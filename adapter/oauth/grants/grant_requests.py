@@ -28,6 +28,10 @@ WINDOW = 300.0
 """Seconds in which a principal is given the same link for a server, however often it asks."""
 
 _LINK = re.compile(r"[A-Za-z0-9_-]{24}")
+_STATE = re.compile(r"[0-9a-f]{16}\.[A-Za-z0-9_-]{43}")
+
+MOST_STATES = 16
+"""Browsers that can be under way with one link; of more the first ones have to begin again."""
 
 MOST_LISTENERS = 16
 """Sessions that are told when the grant of one link is there."""
@@ -152,13 +156,20 @@ class GrantLinks:
 
     async def start(self, state: BrowserState) -> str:
         """Remember a browser's state; the ``state`` parameter that finds it, once."""
-        parameter = secrets.token_urlsafe(32)
-        await self._rows.put(STATES, _digest(parameter), _encoded(state), expected=ABSENT, due=state.due)
+        # By a digest of the link: its id is not told to the authorization server.
+        group = _digest(state.link)[:16]
+        rows = await self._rows.store.scan(STATES, group=group)
+        for row in sorted(rows, key=lambda row: row.due or 0.0)[: max(len(rows) - MOST_STATES + 1, 0)]:
+            await self.take(row)
+        parameter = f"{group}.{secrets.token_urlsafe(32)}"
+        await self._rows.put(STATES, _key_of(parameter), _encoded(state), expected=ABSENT, due=state.due)
         return parameter
 
     async def state_of(self, parameter: str) -> tuple[Row, BrowserState] | None:
         """The state of a ``state`` parameter, while it is valid; it can still be taken."""
-        found = await self._rows.get(STATES, _digest(parameter))
+        if _STATE.fullmatch(parameter) is None:
+            return None
+        found = await self._rows.get(STATES, _key_of(parameter))
         if found is None:
             return None
         state = BrowserState(**orjson.loads(found[1]))
@@ -177,5 +188,9 @@ def _encoded(value: GrantLink | BrowserState) -> bytes:
     return orjson.dumps(value._asdict(), default=list)
 
 
-def _digest(parameter: str) -> str:
-    return hashlib.sha256(parameter.encode("utf-8", "surrogatepass")).hexdigest()
+def _key_of(parameter: str) -> str:
+    return f"{parameter.partition('.')[0]}/{_digest(parameter)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

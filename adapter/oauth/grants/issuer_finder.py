@@ -22,8 +22,8 @@ from adapter.rules.access.authorization_servers import (
     resource_metadata_urls,
     same_origin,
     scope_tokens,
-    server_metadata_urls,
 )
+from adapter.rules.access.issuer_metadata import server_metadata_urls
 
 FRESH = 600.0
 """Seconds for which what was found is used without asking again."""

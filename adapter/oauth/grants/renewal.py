@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -15,7 +16,7 @@ from adapter.oauth.grants.port import DocumentHttp, Leases
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.grants.token_requests import request_revocation, request_tokens
 from adapter.rules.access.grants import Grant, GrantRefused, OAuthClient, Tokens
-from adapter.state.port import Conflict
+from adapter.state.port import STORE_ONLY, Conflict
 
 WAIT = 30.0
 """Seconds that a replica waits for another one that renews the same grant."""
@@ -24,10 +25,22 @@ LOOK = 0.1
 """Seconds between two looks at a grant that another replica renews."""
 
 WRITES = 6
-"""Times that a renewed grant is written, with growing pauses, to a store that fails."""
+"""Times that a renewed grant is written, with growing pauses, before callers are told that the store fails."""
+
+PAUSE = 0.1
+"""Seconds between the first two of them; it doubles each time, up to LONGEST_PAUSE."""
+
+LONGEST_PAUSE = 1.0
 
 _OVER = frozenset({"invalid_grant"})
 _FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
+
+
+class _UnderWay(NamedTuple):
+    """A renewal. Its callers hear from ``told``, which the task may outlive: it has tokens to write."""
+
+    task: asyncio.Task[KeptGrant | None]
+    told: asyncio.Future[KeptGrant | None]
 
 
 class GrantRenewal:
@@ -48,7 +61,8 @@ class GrantRenewal:
         self._leases = leases
         self._log = log
         self._clock = clock
-        self._under_way: dict[str, asyncio.Task[KeptGrant | None]] = {}
+        self.pause = PAUSE
+        self._under_way: dict[str, _UnderWay] = {}
 
     def __repr__(self) -> str:
         return f"<GrantRenewal: {len(self._under_way)} under way>"
@@ -56,37 +70,45 @@ class GrantRenewal:
     @property
     def under_way(self) -> list[asyncio.Task[KeptGrant | None]]:
         """The renewals that wait for an answer, or for the store."""
-        return list(self._under_way.values())
+        return [each.task for each in self._under_way.values()]
 
     async def renew(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
         """The grant with a newer access token than that of ``kept``; None where it is no longer valid.
 
         Raises AuthorizationFailed where the authorization server cannot be asked, and StoreUnavailable. It goes on when
-        its caller leaves: an answer that nobody keeps would be a refresh token lost.
+        its caller leaves, and while the store does not take new tokens: a refresh token would be lost.
         """
         key = key_of(terms.server, kept.grant.principal)
-        task = self._under_way.get(key)
-        if task is None:
-            task = self._under_way[key] = asyncio.get_running_loop().create_task(
-                self._renewed(terms, kept, key)
-            )
-            task.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(task)
+        found = self._under_way.get(key)
+        if found is None:
+            loop = asyncio.get_running_loop()
+            task = loop.create_task(self._renewed(terms, kept, key))
+            found = self._under_way[key] = _UnderWay(task, loop.create_future())
+            task.add_done_callback(lambda _: self._landed(key))
+        return await asyncio.shield(found.told)
 
-    def _landed(self, key: str, task: asyncio.Task[KeptGrant | None]) -> None:
-        del self._under_way[key]
-        if not task.cancelled():
-            # All callers may have left; a failure that is never looked at would be logged.
-            task.exception()
+    def _landed(self, key: str) -> None:
+        task, told = self._under_way.pop(key)
+        if task.cancelled():
+            told.cancel()
+        elif (error := task.exception()) is not None:
+            _fail(told, error)
+        elif not told.done():
+            told.set_result(task.result())
 
     async def close(self, within: float) -> None:
-        """Wait until answers under way are written, no longer than ``within`` seconds."""
+        """Wait until answers under way are written, no longer than ``within`` seconds; then give them up."""
         if self._under_way:
-            await asyncio.wait(self.under_way, timeout=within)
+            _, late = await asyncio.wait(self.under_way, timeout=within)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _renewed(self, terms: GrantTerms, kept: KeptGrant, key: str) -> KeptGrant | None:
         if self._leases is None:
             return await self._asked(terms, kept)
+        # What a replica remembers of a store that fails tells nothing of the others: a lease would be everybody's.
+        STORE_ONLY.set(True)
         lease = self._leases(f"grants/{key}")
         began = time.monotonic()
         while not await lease.take():
@@ -145,21 +167,31 @@ class GrantRenewal:
     async def _written(
         self, terms: GrantTerms, kept: KeptGrant, grant: Grant, client: OAuthClient
     ) -> KeptGrant | None:
-        """Write new tokens at once: the old refresh token may be worth nothing any more."""
-        pause = 0.1
-        for attempt in range(1, WRITES + 1):
+        """Write new tokens at once, and until it is done: the old refresh token may be worth nothing any more."""
+        pause, attempts = self.pause, 0
+        while True:
             try:
-                return await self._grants.put(terms.server, grant, expected=kept.version)
-            except Conflict:
+                return await self._put(terms, kept, grant, client)
+            except StoreUnavailable as error:
+                attempts += 1
+                if attempts == WRITES:
+                    self._log.warning("a renewed grant is not written yet", server=terms.server)
+                    _fail(self._under_way[key_of(terms.server, grant.principal)].told, error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _put(
+        self, terms: GrantTerms, kept: KeptGrant, grant: Grant, client: OAuthClient
+    ) -> KeptGrant | None:
+        try:
+            return await self._grants.put(terms.server, grant, expected=kept.version)
+        except Conflict:
+            now = await self._grants.get(terms.server, grant.principal)
+            # Equal where an attempt that seemed to fail has written it.
+            if now is None or now.grant != grant:
                 # Revoked, or granted anew, while this was asked for: what came is nobody's.
                 await self._revoked(grant, client)
-                return await self._grants.get(terms.server, grant.principal)
-            except StoreUnavailable:
-                if attempt == WRITES:
-                    raise
-            await asyncio.sleep(pause)
-            pause *= 2
-        raise AssertionError("the last attempt returns or raises")
+            return now
 
     # --- revoking ---------------------------------------------------------------------------------------------
 
@@ -183,6 +215,13 @@ class GrantRenewal:
         except (AdapterError, ValueError) as error:
             self._log.warning("a grant could not be revoked at its issuer", why=str(error))
             return False
+
+
+def _fail(told: asyncio.Future[KeptGrant | None], error: BaseException) -> None:
+    if not told.done():
+        told.set_exception(error)
+        # All callers may have left; a failure that is never looked at would be logged.
+        told.exception()
 
 
 def renewed(grant: Grant, tokens: Tokens, now: float) -> Grant:

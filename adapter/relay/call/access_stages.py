@@ -19,6 +19,7 @@ from adapter.rules.access.principals import Caller
 from adapter.rules.access.unknown_names import (
     NOT_FOUND_LEGACY,
     NOT_FOUND_MODERN,
+    unknown_method,
     unknown_prompt,
     unknown_resource,
     unknown_tool,
@@ -56,11 +57,14 @@ class ListedTools(Protocol):
 
 
 class AccessGate:
-    """The gate of ``tools/call``. ``tools`` knows what the upstream lists."""
+    """The gate of ``tools/call``. ``tools`` knows what the upstream lists; it is ``shared`` if all sessions are one for
+    the upstream.
+    """
 
-    def __init__(self, rules: AccessRules, tools: ListedTools) -> None:
+    def __init__(self, rules: AccessRules, tools: ListedTools, *, shared: bool = False) -> None:
         self._rules = rules
         self._tools = tools
+        self._shared = shared
 
     def __repr__(self) -> str:
         return f"<AccessGate of {self._rules!r}>"
@@ -87,6 +91,7 @@ class AccessGate:
             *(StageEntry(method, "access", VisibleUse(rules, kind)) for method, kind in _USES.items()),
             StageEntry("completion/complete", "access", VisibleReference(rules)),
             StageEntry("subscriptions/listen", "access", VisibleSubscription(rules)),
+            StageEntry("tasks/list", "access", OwnTasks(shared=self._shared)),
         ]
 
     def sees(self, call: Call, name: str) -> bool:
@@ -236,6 +241,23 @@ class VisibleSubscription:
         if len(seen) < len(uris):
             call.change(Replace(("params", "notifications", _SUBSCRIPTIONS), dump(seen)))
         return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        return response
+
+
+class OwnTasks:
+    """The stage of ``tasks/list``. Without a session, or with a ``shared`` process, an upstream cannot tell the
+    adapter's callers apart, and would list the tasks of all of them.
+    """
+
+    def __init__(self, *, shared: bool) -> None:
+        self._shared = shared
+
+    async def ask(self, call: Call) -> bytes | None:
+        if call.origin.session is not None and not self._shared:
+            return None
+        return unknown_method(call.envelope.id_bytes, call.envelope.method)
 
     async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
         return response

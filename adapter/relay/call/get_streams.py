@@ -119,7 +119,8 @@ class GetStreams:
         if session is not None and not stages.empty:
             await self.deferred.find(session, resumed=ask.sender.last_event_id is not None)
         # What stages wait for must not pass by them compressed; anything else may come as it likes.
-        needed = session is not None and (stages.guards or self.deferred.waits(session))
+        # Nothing waits without a session, but a list or a notification may come all the same.
+        needed = stages.refuses if session is None else stages.guards or self.deferred.waits(session)
         # News of changed tools could not be heard either, but no stream is refused for that.
         observe = ask.server.listener()
         if needed or observe is not None:
@@ -133,7 +134,7 @@ class GetStreams:
         rewrite = None
         if stream and needed:
             require_plain(reply)
-        if stream and session is not None and needed:
+        if stream and needed:
             rewrite = partial(self._heard, session, stages, ask.sender.caller)
         if reply.whole is not None and rewrite is None:
             if observe is not None:
@@ -143,12 +144,14 @@ class GetStreams:
             return await piped_answer(reply, headers, read_timeout)
         ask.server.counters.streams += 1
         release = _held(session, reply)
-        if rewrite is None or session is None:
+        if rewrite is None:
             piped = GetStream(reply, observe)
             return ClientResponse(
                 reply.status, headers, piped.body(), release=release, last_words=piped.last_words
             )
         pieces = listening(reply, rewrite, ask.server.rules.answer_limit, observe)
+        if session is None:
+            return ClientResponse(reply.status, headers, pieces, release=release, last_words=_between_events)
         scope = self.call_gate.scope_of(session, ask.sender.party or ask.sender.principal)
         inbox = self.notifications.open(scope, session.key, resumed=ask.sender.last_event_id is not None)
         release = both(release, partial(self.notifications.close, scope, session.key, inbox))
@@ -156,14 +159,14 @@ class GetStreams:
             reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
         )
 
-    async def _heard(self, session: Session, stages: StageTable, caller: Caller, data: bytes) -> bytes:
+    async def _heard(self, session: Session | None, stages: StageTable, caller: Caller, data: bytes) -> bytes:
         """The data of an event as it may leave."""
-        claimed = await self.deferred.claim(session, data)
+        claimed = None if session is None else await self.deferred.claim(session, data)
         if claimed is not None:
             return claimed
         if stages.access is not None and not (data := stages.access.heard(caller, data)):
             return data
-        if stages.planned:
+        if stages.planned and session is not None:
             data = session.guarded.withheld(data)
         return without_lists(data) if stages.refuses else data
 

@@ -28,15 +28,12 @@ from adapter.rules.access.principals import SESSION_ID, Caller
 from adapter.rules.access.replicas import ReplicaRecord
 from adapter.state.port import Store
 from adapter.upstream.port import (
-    Headers,
-    Pouring,
-    Sink,
+    RewrittenReply,
     Upstream,
     UpstreamReply,
     UpstreamRequest,
     WholeReply,
     header,
-    pour,
 )
 from adapter.wire.envelope import failure
 from adapter.wire.forwarding import (
@@ -81,40 +78,6 @@ T = TypeVar("T")
 async def beside(work: Callable[[bytes], T], content: bytes) -> T:
     """The outcome of reading all of some content; of a long one it is found in a thread."""
     return work(content) if len(content) <= LONG else await asyncio.to_thread(work, content)
-
-
-class ForwardedReply(Pouring):
-    """An UpstreamReply that comes from another replica; its fields are those that its upstream gave it."""
-
-    __slots__ = ("_reply", "headers")
-
-    def __init__(self, reply: UpstreamReply) -> None:
-        self._reply = reply
-        self.headers: Headers = [field for field in reply.headers if field[0].lower() not in _OF_THE_HOP]
-
-    @property
-    def status(self) -> int:
-        return self._reply.status
-
-    @property
-    def whole(self) -> bytes | None:
-        return self._reply.whole
-
-    @property
-    def needs_request(self) -> bool:
-        return self._reply.needs_request
-
-    async def read(self, read_timeout: float | None) -> bytes:
-        """See UpstreamReply."""
-        return await self._reply.read(read_timeout)
-
-    def abort(self) -> None:
-        """See UpstreamReply."""
-        self._reply.abort()
-
-    async def pour(self, sink: Sink, read_timeout: float | None) -> None:
-        """See Pouring."""
-        await pour(self._reply, sink, read_timeout)
 
 
 class _Unreached(Exception):
@@ -203,7 +166,10 @@ class Forwarding:
             raise UpstreamUnanswered(_ENDED) from None
         kind = kind_of(header(reply.headers, MARK), self.key, nonce, reply.status)
         if kind == "answer":
-            return ForwardedReply(reply)
+            # Its fields are those that its upstream gave it.
+            return RewrittenReply(
+                reply, [field for field in reply.headers if field[0].lower() not in _OF_THE_HOP]
+            )
         if kind == "failure":
             raise await _failure_of(reply)
         reply.abort()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from adapter.rules.access.principals import Caller, name_of
-from adapter.rules.text.name_patterns import NamePattern, name_reading, uri_reading
+from adapter.rules.access.principals import Caller, is_of_token, name_of, principals_named
+from adapter.rules.text.name_patterns import NamePattern, name_reading, uri_part_reading, uri_reading
 
 KEPT_VIEWS = 256
 """Combinations of rules of which the views are kept."""
@@ -82,7 +82,8 @@ NOTHING = AllowPatterns()
 class AccessRule:
     """One entry of ``servers[].access``; a condition that is None concerns everybody.
 
-    A caller is of ``principals`` by name, has all ``scopes``, and has for each of ``claims`` one of its values.
+    A caller is of ``principals`` by name (that of an access token by exact value and issuer), has all ``scopes``, and
+    has for each of ``claims`` one of its values.
     """
 
     principals: frozenset[str] | None = None
@@ -90,6 +91,11 @@ class AccessRule:
     claims: Mapping[str, tuple[Scalar, ...]] | None = None
     allow: AllowPatterns = NOTHING
     deny: tuple[NamePattern, ...] = ()
+    _of_tokens: frozenset[str] = field(default=frozenset(), init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        of_tokens = frozenset[str]().union(*map(principals_named, self.principals or ()))
+        object.__setattr__(self, "_of_tokens", of_tokens)
 
     @property
     def is_for_everybody(self) -> bool:
@@ -98,13 +104,16 @@ class AccessRule:
 
     def concerns(self, caller: Caller) -> bool:
         """Tell whether the rule is for this caller; every condition it has must hold."""
-        if self.principals is not None and name_of(caller.principal) not in self.principals:
+        if self.principals is not None and not self._names(self.principals, caller.principal):
             return False
         if self.scopes is not None and not self.scopes <= caller.scopes:
             return False
         return self.claims is None or all(
             _has_one(claim_of(caller.claims, name), values) for name, values in self.claims.items()
         )
+
+    def _names(self, names: frozenset[str], principal: str) -> bool:
+        return principal in self._of_tokens if is_of_token(principal) else name_of(principal) in names
 
 
 def claim_of(claims: Mapping[str, Any], name: str) -> Any:
@@ -157,7 +166,11 @@ class AccessView:
         read = uri_reading(name) if is_uri else name_reading(name)
         if read is None:
             return True
-        return any(each.denies(name, read, uri=is_uri) for rule in self._rules for each in rule.deny)
+        patterns = [each for rule in self._rules for each in rule.deny]
+        if any(each.denies(name, read, uri=is_uri) for each in patterns):
+            return True
+        part = uri_part_reading(name) if is_uri and patterns else read
+        return part is None or (part != read and any(each.denies(part, part, uri=True) for each in patterns))
 
     def _decide(self, kind: Offering, name: str) -> bool:
         if self.is_own(kind, name):

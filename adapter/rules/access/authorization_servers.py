@@ -12,10 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-import orjson
-
-LONGEST_URL = 2048
-"""Characters of a URL that a document may name."""
+from adapter.rules.access.issuer_metadata import LONGEST_URL, is_loopback, read_url, split_url
+from adapter.rules.access.token_claims import read_object
 
 MOST_NAMES = 64
 """Scopes, methods or servers of a document that are looked at."""
@@ -58,14 +56,7 @@ class UpstreamResource(NamedTuple):
 
 def is_loopback_host(host: str | None) -> bool:
     """Tell whether a host of a URL is this machine, by its name alone."""
-    if host is None:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host is not None and (host.endswith(".localhost") or is_loopback(host))
 
 
 def is_usable_url(url: str, near: str) -> bool:
@@ -74,22 +65,13 @@ def is_usable_url(url: str, near: str) -> bool:
     It is https, without credentials and fragment, and not the literal address of this machine or a private network. A
     host that is ``near``'s own may be asked as ``near`` is, and a server on this machine may name others there.
     """
-    if not url.isascii() or not url.isprintable() or len(url) > LONGEST_URL or not _PLAIN.isdisjoint(url):
+    parts, known = read_url(url), split_url(near)
+    if parts is None or known is None or parts.scheme not in ("http", "https"):
         return False
-    try:
-        parts, known = urlsplit(url), urlsplit(near)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return False
-    if not host or "@" in parts.netloc or parts.scheme not in ("http", "https"):
-        return False
+    host = parts.hostname or ""
     if host == known.hostname or (is_loopback_host(host) and is_loopback_host(known.hostname)):
         return parts.scheme in ("https", known.scheme)
     return parts.scheme == "https" and not is_loopback_host(host) and not _is_private_address(host)
-
-
-_PLAIN = frozenset(' \\#"<>')
-"""Characters that no such URL has."""
 
 
 def _is_private_address(host: str) -> bool:
@@ -97,20 +79,6 @@ def _is_private_address(host: str) -> bool:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
         return False
-
-
-def server_metadata_urls(issuer: str) -> tuple[str, ...]:
-    """The places of an issuer's metadata, in the order in which MCP has clients try them."""
-    parts = urlsplit(issuer)
-    path = parts.path.rstrip("/")
-    origin = f"{parts.scheme}://{parts.netloc}"
-    urls = [
-        f"{origin}/.well-known/oauth-authorization-server{path}",
-        f"{origin}/.well-known/openid-configuration{path}",
-    ]
-    if path:
-        urls.append(f"{origin}{path}/.well-known/openid-configuration")
-    return tuple(urls)
 
 
 def resource_metadata_urls(url: str) -> tuple[str, ...]:
@@ -213,12 +181,9 @@ def scope_tokens(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _object(document: bytes) -> Mapping[str, Any]:
     try:
-        found = orjson.loads(document)
-    except orjson.JSONDecodeError:
-        raise ValueError("the metadata is not JSON") from None
-    if not isinstance(found, dict):
-        raise ValueError("the metadata is not a JSON object")
-    return found
+        return read_object(document)
+    except ValueError as error:
+        raise ValueError(f"the metadata cannot be read: {error}") from None
 
 
 def _names(found: Mapping[str, Any], member: str) -> tuple[str, ...]:

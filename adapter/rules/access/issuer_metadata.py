@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from adapter.rules.access.token_claims import read_object
 
@@ -16,8 +16,8 @@ LONGEST_URL = 2048
 """Characters of a URL in a document."""
 
 
-def metadata_urls(issuer: str) -> tuple[str, ...]:
-    """The places of an issuer's metadata, in the order in which they are asked."""
+def server_metadata_urls(issuer: str) -> tuple[str, ...]:
+    """The places of an issuer's metadata, in the order in which MCP has clients ask them."""
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     urls = [
@@ -30,7 +30,7 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
 
 
 class IssuerMetadata(NamedTuple):
-    """What an issuer says of itself; of its members only those that are asked for are looked at."""
+    """The document of an issuer about itself; of its members only those that are asked for are looked at."""
 
     issuer: str
     members: Mapping[str, Any]
@@ -66,26 +66,44 @@ def may_be_asked(url: str, issuer: str) -> bool:
     It is https; or http to this machine, where the issuer itself is reached so: any other issuer could have the
     adapter ask its neighbours.
     """
-    if len(url) > LONGEST_URL or not (url.isascii() and url.isprintable()) or " " in url or "\\" in url:
-        return False
-    try:
-        parts, trusted = urlsplit(url), urlsplit(issuer)
-        host = parts.hostname
-        port = parts.port
-    except ValueError:
-        return False
-    if not host or port == 0 or "@" in parts.netloc or "#" in url:
+    parts, trusted = read_url(url), split_url(issuer)
+    if parts is None or trusted is None:
         return False
     if parts.scheme == "https":
         return True
     return (
         parts.scheme == trusted.scheme == "http"
-        and _is_loopback(host)
-        and _is_loopback(trusted.hostname or "")
+        and is_loopback(parts.hostname or "")
+        and is_loopback(trusted.hostname or "")
     )
 
 
-def _is_loopback(host: str) -> bool:
+def read_url(url: str) -> SplitResult | None:
+    """The parts of a URL in a document; None for one without a host, with credentials or a fragment, or of characters
+    that no URL has.
+    """
+    if len(url) > LONGEST_URL or not (url.isascii() and url.isprintable()) or not _FOREIGN.isdisjoint(url):
+        return None
+    parts = split_url(url)
+    return None if parts is None or not parts.hostname or parts.port == 0 or "@" in parts.netloc else parts
+
+
+_FOREIGN = frozenset(' \\#"<>')
+
+
+def split_url(url: str) -> SplitResult | None:
+    """The parts of a text, None where it is no URL."""
+    try:
+        parts = urlsplit(url)
+        # Read for what they raise.
+        _ = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host of a URL is this machine: ``localhost``, or an address."""
     if host == "localhost":
         return True
     try:

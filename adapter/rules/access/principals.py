@@ -86,6 +86,26 @@ def token_principal(issuer: str, name: str) -> str:
     return f"{shown(name, _LONGEST_SHOWN)}@{shown(issuer, _LONGEST_SHOWN)}:{digest[:16]}"
 
 
+def is_of_token(principal: str) -> bool:
+    """Tell whether a principal is that of an access token: the URL of its issuer stands in it."""
+    return "@http" in principal.lower()
+
+
+def principals_named(name: str) -> frozenset[str]:
+    """The principals of access tokens that a name in the settings may mean, ``VALUE@ISSUER`` or one as it is kept.
+
+    Values may have an ``@`` themselves. What two principals look like when they are shown says nothing.
+    """
+    ends = [place for place, each in enumerate(name) if each == "@"]
+    return frozenset({name, *(token_principal(name[end + 1 :], name[:end]) for end in ends)})
+
+
+def told_name(principal: str) -> str:
+    """A principal for a record: its name, or all of it where others may be shown with the same name."""
+    name = name_of(principal)
+    return principal if is_of_token(principal) and principal not in principals_named(name) else name
+
+
 def bearer(value: str | None) -> str | None:
     """The token in an Authorization field's value (RFC 6750 §2.1), or None if it holds no Bearer token."""
     if value is None:

@@ -18,7 +18,8 @@ LONGEST_SENTENCE = 200
 """Characters of a description that a challenge carries."""
 
 _URL = re.compile(
-    r"(https?)://(\[[0-9a-f:.]+\]|[^\s/?#@:\\\[\]]+)(?::([0-9]{0,5}))?(/[^\s?#\\]*)?(\?[^\s#\\]*)?", re.I
+    r"(https?)://(\[[0-9a-f:.]+\]|[^\s/?#@:\\\[\]]+)(?::([0-9]{0,5}))?(/[^\s?#\\]*)?(\?[^\s#\\]*)?",
+    re.I | re.A,
 )
 _WEB_PORTS = {"http": "80", "https": "443"}
 _ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")

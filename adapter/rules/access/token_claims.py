@@ -71,13 +71,24 @@ def scopes_of(claims: Mapping[str, Any]) -> set[str]:
 
 def is_bounded(value: Any) -> bool:
     """Tell whether a JSON value has at most MOST_VALUES values and DEEPEST levels."""
+    level, found = _counted(value)
+    return not level and found <= MOST_VALUES
+
+
+def values_in(value: Any) -> int:
+    """The number of values in a JSON value that ``is_bounded``, itself included; of any other, as far as is counted."""
+    return _counted(value)[1]
+
+
+def _counted(value: Any) -> tuple[list[Any], int]:
+    """The level at which the counting of values has ended, which is empty where all are counted, and their number."""
     level, found = [value], 0
     for _ in range(DEEPEST + 1):
         found += len(level)
         if not level or found > MOST_VALUES:
             break
         level = [member for each in level for member in _members(each)]
-    return not level and found <= MOST_VALUES
+    return level, found
 
 
 def read_object(document: bytes) -> dict[str, Any]:

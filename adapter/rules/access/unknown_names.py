@@ -6,7 +6,7 @@ from adapter.errors import ToolUnknown
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import error_response
 
-INVALID_PARAMS = -32602
+METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
 
 NOT_FOUND_LEGACY, NOT_FOUND_MODERN = -32002, INVALID_PARAMS
 """The code of an unknown resource, which MCP 2026-07-28 changed."""
@@ -29,3 +29,8 @@ def unknown_resource(id_bytes: bytes, uri: str, *, modern: bool) -> bytes:
     """The response to a request for a resource that is not there (MCP, resources, "Error Handling")."""
     code = NOT_FOUND_MODERN if modern else NOT_FOUND_LEGACY
     return error_response(id_bytes, code, "Resource not found", {"uri": shown(uri, _LONGEST_URI)})
+
+
+def unknown_method(id_bytes: bytes, method: str) -> bytes:
+    """The response to a request that is not served (JSON-RPC 2.0, "Error object")."""
+    return error_response(id_bytes, METHOD_NOT_FOUND, f"Method not found: {shown(method, _LONGEST_NAME)}")

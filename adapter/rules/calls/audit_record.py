@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from adapter.rules.access.principals import name_of
+from adapter.rules.access.principals import told_name
 from adapter.rules.text.canonical_json import canonical
 from adapter.rules.text.unicode import shown
 
@@ -17,7 +18,10 @@ LONGEST_LINE = 4096
 """Bytes of a line: what the systems write to a pipe in one piece (POSIX, PIPE_BUF on Linux)."""
 
 LONGEST_NAME = 200
-"""Characters of the name of a tool, a prompt, a resource or a principal."""
+"""Characters of the name of a tool, a prompt, or a resource."""
+
+LONGEST_PRINCIPAL = 280
+"""Characters of a principal, which are all of it."""
 
 LONGEST_TEXT = 100
 """Characters of any other text that comes from a client."""
@@ -62,7 +66,7 @@ class AuditRecord:
             "server": shown(self.server, LONGEST_TEXT),
             "name": shown(_without_secrets(self.name, self.method), LONGEST_NAME),
             "via": None if self.via is None else shown(self.via, LONGEST_TEXT),
-            "principal": shown(name_of(self.principal), LONGEST_NAME) if self.principal else None,
+            "principal": shown(told_name(self.principal), LONGEST_PRINCIPAL) if self.principal else None,
             "entrance": self.entrance,
             "outcome": self.outcome,
             "code": self.code if isinstance(self.code, int) else shown(self.code or "", LONGEST_TEXT) or None,
@@ -100,12 +104,12 @@ def outcome_of(message: dict[str, Any]) -> tuple[str, str | int | None]:
     return ("tool_error" if isinstance(result, dict) and result.get("isError") is True else "ok"), None
 
 
+# Parsers of URLs take backslashes for slashes, and need none after these schemes (WHATWG, "URL parsing").
+_CREDENTIALS = re.compile(r"^((?:https?|wss?|ftp):[/\\]*|[^/\\:]*:?[/\\]{2})[^/\\]*@", re.IGNORECASE)
+
+
 def _without_secrets(name: str, method: str) -> str:
     """The name; a URI without its query and the credentials before its host, which may be what only its user knows."""
     if method != "resources/read":
         return name
-    scheme, colon, rest = name.partition("?")[0].partition("#")[0].partition("://")
-    if not colon:
-        return scheme
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    return _CREDENTIALS.sub(r"\1", name.partition("?")[0].partition("#")[0])

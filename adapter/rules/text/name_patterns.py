@@ -28,6 +28,12 @@ _ANY, _ONE = "\ue000", "\ue001"
 _WILD: Final = {_ANY: ".*", _ONE: "."}
 _DOTS = re.compile(r"(?:^|[/\\])\.\.?(?:[/\\]|$)")
 
+# The URL standard (WHATWG, "URL parsing") has parsers remove these wherever they stand.
+_REMOVED: Final = dict.fromkeys(map(ord, "\t\n\r"))
+
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21", "file": ""}
+"""The schemes whose URLs parsers bring into one form, whatever slashes they begin with (WHATWG, special schemes)."""
+
 
 def name_reading(name: str) -> str | None:
     """The name that readers take this one for; None if that is uncertain."""
@@ -37,19 +43,57 @@ def name_reading(name: str) -> str | None:
 def uri_reading(uri: str) -> str | None:
     """The URI that a server may take this one for; None if that is uncertain.
 
-    Escapes are resolved, also of escapes. A backslash is a slash, several slashes are one, and ``.`` and ``..`` are
-    resolved wherever they stand, because a server may take any part for a path.
+    Escapes are resolved, also of escapes, and tabs and line breaks are removed, as parsers of URLs do. A backslash is a
+    slash, several slashes are one, and ``.`` and ``..`` are resolved wherever they stand, because a server may take any
+    part for a path.
     """
+    plain = _resolved(uri)
+    return None if plain is None else _without_dots(plain)
+
+
+def uri_part_reading(uri: str) -> str | None:
+    """The URI as a server may take it that looks at host and path alone; None if that is uncertain.
+
+    It has no query, no fragment, no parameters of segments, no user and no port that the scheme has anyway; a URI of a
+    file has no host (RFC 8089 has them be local). A rule that denies has to match this one too.
+    """
+    plain = _resolved(uri)
+    if plain is None:
+        return None
+    plain = plain.partition("?")[0].partition("#")[0]
+    scheme, colon, rest = plain.partition(":")
+    if colon and scheme in _DEFAULT_PORTS:
+        rest = _hosted(scheme, rest)
+        plain = f"{scheme}:/{rest}"
+    read = _without_dots(plain)
+    return "/".join(segment.partition(";")[0] for segment in read.split("/")).rstrip("/")
+
+
+def _hosted(scheme: str, rest: str) -> str:
+    """Host and path of a URL without what says nothing of the place, and without slashes at its beginning."""
+    slashes = len(rest) - len(rest.lstrip("/"))
+    host, slash, path = rest[slashes:].partition("/")
+    if scheme == "file":
+        return path if slashes == 2 else host + slash + path
+    place = host.rpartition("@")[2].removesuffix(f":{_DEFAULT_PORTS[scheme]}").removesuffix(":")
+    return place.removesuffix(".") + slash + path
+
+
+def _resolved(uri: str) -> str | None:
+    """The URI as it reads without escapes, with slashes for backslashes; None if it has no certain reading."""
     if len(uri) > LONGEST_URI:
         return None
     plain = uri
     for _ in range(_ROUNDS):
         if "\0" in plain:
             return None
-        text = reading(plain)
+        text = reading(plain).translate(_REMOVED)
+        # One character may read like eighteen.
+        if len(text) > LONGEST_URI:
+            return None
         plain = unquote(text)
         if plain == text:
-            return _without_dots(text.replace("\\", "/"))
+            return text.replace("\\", "/")
     return None
 
 
@@ -61,7 +105,7 @@ def _without_dots(text: str) -> str:
         step = segment.partition(";")[0]
         is_last = place == len(rest)
         if step == "..":
-            kept[1:] = kept[1:-1]
+            del kept[max(1, len(kept) - 1) :]
         elif step not in ("", "."):
             kept.append(segment)
         if is_last and step in ("", ".", ".."):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -290,6 +291,7 @@ async def test_prompts_and_resources_are_judged_by_name(
         data = {"uri": "file:///home/c"}
         assert secret["error"] == {"code": code, "message": "Resource not found", "data": data}
         assert (await bob.ask("resources/read", uri="file:///public/../home/c"))["error"]["code"] == code
+        assert (await bob.ask("resources/read", uri="file:///public/.\t./home/c"))["error"]["code"] == code
         assert len(up.calls("prompts/get")) + len(up.calls("resources/read")) == sent
         missing = await bob.ask("resources/read", uri="file:///public/x")
         assert missing["error"] == {**secret["error"], "data": {"uri": "file:///public/x"}}
@@ -345,6 +347,35 @@ async def test_updates_of_hidden_resources_are_not_heard(
         _, body = await bob.client.request("GET", b"", accept="text/event-stream", **bob.fields)
         assert updates[1] in body and b'"method":"end"' in body
         assert updates[0] not in body and b"home" not in body and b"review" not in body
+
+
+async def test_a_stream_without_a_session_is_judged_too(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A client of the modern era may ask for one, and an upstream that knows both eras may open it."""
+    updates = [
+        orjson.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
+        for uri in ("file:///home/c", "file:///public/a")
+    ]
+    lists = [
+        orjson.dumps({"jsonrpc": "2.0", "id": 3, "result": {key: [{"name": name}]}})
+        for key, name in (("prompts", "review"), ("tools", "write_file"))
+    ]
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.head.method != "GET":
+            await office(exchange)
+            return
+        await exchange.begin_stream()
+        await exchange.chunk(b"".join(map(event, [*updates, *lists])))
+        await exchange.end_stream()
+
+    async with company(upstream, adapter, modern=True, script=script) as (_, enter, _):
+        bob = await enter(BOB)
+        fields = {"accept": "text/event-stream", "mcp_protocol_version": MODERN_VERSION, **bob.fields}
+        head, body = await bob.client.request("GET", b"", **fields)
+        assert head.status == 200 and updates[1] in body
+        assert not any(hidden in body for hidden in (b"home", b"review", b"write_file"))
 
 
 @pytest.mark.parametrize("server", [{}, {"adapters": [PRODUCER]}], ids=["piped", "staged"])
@@ -403,6 +434,84 @@ async def test_a_modern_stream_carries_visible_resources_only(
         params_sent: Any = sent.message["params"]
         assert params_sent["notifications"] == {"resourceSubscriptions": ["file:///public/a"]}
         assert b"file:///public/a" in answer and b"home" not in answer
+
+
+@ERAS
+async def test_tasks_of_others_are_not_listed(
+    upstream: StartUpstream, adapter: StartAdapter, modern: bool
+) -> None:
+    """A session has an upstream session with its own tasks; without one an upstream would list those of everybody."""
+    async with company(upstream, adapter, modern) as (up, enter, _):
+        bob = await enter(BOB)
+        answer = await bob.ask("tasks/list")
+        assert len(up.calls("tasks/list")) == (not modern)
+        assert ("result" in answer) is not modern
+        assert not modern or answer["error"] == {"code": -32601, "message": "Method not found: tasks/list"}
+        assert "result" in await bob.ask("tasks/get", taskId="of-bobs-call")
+
+
+TASKS = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    version = message.get("params", {}).get("protocolVersion")
+    result = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "a", "version": "1"}}
+    if message["method"] == "tasks/list":
+        result = {"tasks": [{"taskId": "somebodys"}]}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("process", ["shared", "per_session"])
+async def test_tasks_of_a_shared_process_are_not_listed(adapter: StartAdapter, process: str) -> None:
+    """It sees the sessions of all callers as one."""
+    stdio = {"transport": "stdio", "command": sys.executable, "args": ["-c", TASKS], "process": process}
+    async with (
+        adapter(
+            RawUpstream(office), server={"access": RULES, "upstream": {"url": None, **stdio}}, core=AUTH
+        ) as front,
+        front.client() as client,
+    ):
+        bob = Person(client, BOB, modern=False)
+        await bob.open()
+        assert ("somebodys" in str(await bob.ask("tasks/list"))) is (process == "per_session")
+
+
+async def test_a_batch_tells_nothing_of_what_is_hidden(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Whatever access rules are about is sent on its own; what is left of a batch is forwarded."""
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message:
+            await office(exchange)
+        else:
+            await exchange.json(b'[{"jsonrpc":"2.0","id":2,"result":{}}]')
+
+    async with (
+        upstream(script, version="2025-03-26") as up,
+        adapter(up, server={"access": RULES}, core=AUTH) as front,
+        front.client() as client,
+    ):
+        fields = {"authorization": f"Bearer {BOB}"}
+        await client.initialize(**fields)
+        before = len(up.seen)
+        for method, params in (
+            ("prompts/get", {"name": "review"}),
+            ("resources/read", {"uri": "file:///home/c"}),
+            ("resources/subscribe", {"uri": "file:///home/c"}),
+            ("completion/complete", {"ref": {"type": "ref/prompt", "name": "review"}}),
+            ("prompts/list", {}),
+            ("resources/templates/list", {}),
+        ):
+            hidden = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            _, body = await client.request("POST", orjson.dumps([hidden, ping]), **fields)
+            answers = {each["id"]: each for each in orjson.loads(body)}
+            assert "error" in answers[1] and answers[2]["result"] == {}
+        batches = [orjson.loads(each.body) for each in up.seen[before:] if not each.message]
+        assert [[each["method"] for each in batch] for batch in batches] == [["ping"]] * 6
 
 
 async def test_code_mode_finds_only_what_may_be_called(

@@ -22,6 +22,7 @@ from tests.edge.raw import (
     error_of,
     modern_body,
     modern_fields,
+    read_body,
     read_chunk,
 )
 
@@ -258,6 +259,33 @@ async def test_a_token_counts_until_it_expires_on_a_connection_that_stays(
         verifier.revoke("good")
         assert (await client.request("POST", call_body(), **token))[0].status == 401
         assert len(up.calls("tools/call")) == 3
+
+
+async def test_a_token_that_lost_its_scopes_has_lost_them_in_every_session(
+    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+) -> None:
+    """Also where the sessions of one connection come in turn, and some of their requests not one by one."""
+    token, path = verifier.issue("good"), "/explorer/raw/tools/read/call"
+    settings: dict[str, Any] = {"console": CONSOLE | {"discovery_auth": True}, "server": TOOLS}
+    async with (
+        upstream() as up,
+        adapter(up, core=core(), verifier=verifier, **settings) as front,
+        front.client() as client,
+    ):
+        client.session = "one"
+        for _ in range(3):
+            assert (await client.request("POST", b"{}", path, **token))[0].status == 502
+        verifier.issue("good", scopes=("profile",))
+        verifier.forget()
+        client.session = "two"
+        another = b"DELETE /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        await client.send("POST", b"{}" + another, path, content_length="2", **token)
+        for status in (403, 405):
+            head = await client.head()
+            assert head.status == status
+            await read_body(client.reader, head)
+        client.session = "one"
+        assert (await client.request("POST", b"{}", path, **token))[0].status == 403
 
 
 async def test_an_issuer_that_cannot_be_asked_is_no_refusal(

@@ -211,6 +211,15 @@ async def test_a_file_that_cannot_be_written_is_no_start(
                 pass
 
 
+async def test_a_named_pipe_is_no_start(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+    """It would be waited for until somebody reads it, maybe for ever."""
+    os.mkfifo(place / "audit" / "audit.log")
+    async with upstream() as up:
+        with pytest.raises(SettingsError, match="cannot be written: it is neither a regular file"):
+            async with adapter(up, core=audit(place)):
+                pass
+
+
 async def test_a_batch_has_a_line_for_each_call(
     upstream: StartUpstream, adapter: StartAdapter, place: Path
 ) -> None:

@@ -46,6 +46,7 @@ async def test_only_tokens_of_the_issuer_for_the_mount_get_in(
         refused = {
             401: [
                 signed(server, f"{BASE}/mcp2"),
+                signed(server, "http\u017f://tools.example.org/mcp"),
                 signed(server, exp=int(time.time()) - 60),
                 signed(server, iss="https://other.example"),
                 {"authorization": f"Bearer {forged}"},

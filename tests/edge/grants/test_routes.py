@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.edge.granting import BASE, TOKENS, Browser, StartScene, confirmation
@@ -16,6 +18,23 @@ async def test_a_call_goes_on_with_the_grant_of_its_own_caller(scene: StartScene
             answer = await it.call(who)
             assert answer["result"]["content"][0]["text"] == who
         assert {it.issuer.tokens[token] for token in it.seen_tokens()} == {"alice", "bob"}
+
+
+async def test_tokens_that_end_amid_the_calls_of_two_people_stay_apart(scene: StartScene) -> None:
+    """Both are refused at once, ten times each: two renewals, and nobody's call goes on with the other's token."""
+    async with scene() as it:
+        for who in TOKENS:
+            await it.grant(who)
+            await it.call(who)
+        assert it.front.app.core.grants is not None
+        it.front.app.core.grants.servers["raw"].credentials.just_renewed = 0.0
+        for token in it.seen_tokens():
+            it.issuer.expire(token)
+        callers = [who for _ in range(10) for who in TOKENS]
+        answers = await asyncio.gather(*(it.call(who) for who in callers))
+        assert [each["result"]["content"][0]["text"] for each in answers] == callers
+        renewals = [each for each in it.issuer.requests if each["grant_type"] == "refresh_token"]
+        assert (len(renewals), it.issuer.reuses) == (2, 0)
 
 
 async def test_no_grant_means_no_call(scene: StartScene) -> None:

@@ -228,6 +228,20 @@ def test_what_sessions_of_a_connection_share_does_not_depend_on_their_ids() -> N
     assert len({id(fields.derived) for fields in taken}) == 3
 
 
+def test_what_follows_from_the_fields_of_a_session_is_not_found_again_after_another() -> None:
+    """However both came: what a connection forgets in one session it must not know in the next."""
+    taken: list[Fields] = []
+    stream = RequestStream(lambda head, _: taken.append(head.fields), lambda: None, TERMS)
+    first, second = (of_session("POST", session, b"{}") for session in "ab")
+    for data in (first, first, second + of_session("PUT", None, b""), first):
+        stream.feed(data)
+    stream.close(lambda: ConnectionError("the sender has gone"))
+    assert [fields.get("mcp-session-id") for fields in taken] == ["a", "a", "b", None, "a"]
+    assert taken[1].derived is taken[0].derived
+    assert taken[4].shared is taken[0].shared
+    assert taken[4].derived is not taken[0].derived
+
+
 def test_a_connection_remembers_few_heads() -> None:
     """A client may send as many different ones as it likes, and one that holds a stream needs none."""
     stream = RequestStream(lambda _, __: None, lambda: None, TERMS)

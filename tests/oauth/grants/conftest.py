@@ -15,11 +15,11 @@ from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
 from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
-from adapter.oauth.grants.http import GrantHttp
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.oauth.grants.sealing import SealedRows
 from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.http import token_http
 from adapter.relay.lease import Lease
 from adapter.rules.access.principals import Caller
 from adapter.state.memory import MemoryStore
@@ -51,7 +51,7 @@ class Replica:
         self.terms = GrantTerms("notes", "http://127.0.0.1:9/mcp", "http://127.0.0.1:8932", issuer.issuer)
         self.rows = SealedRows(store, key)
         self.grants = GrantStore(self.rows)
-        http = GrantHttp(None)
+        http = token_http()
         clients = ClientRegistry(self.rows, http, clock)
         finder = IssuerFinder(self.terms, http, log)
         links = GrantLinks(self.rows, clock)

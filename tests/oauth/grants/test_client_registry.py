@@ -8,8 +8,8 @@ import pytest
 
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.http import GrantHttp
 from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.http import token_http
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient
 from tests.oauth.grants.conftest import Cluster, StartCluster
@@ -18,7 +18,7 @@ TERMS = GrantTerms("notes", "https://notes.example/mcp", "https://tools.example"
 
 
 def registry(it: Cluster) -> ClientRegistry:
-    return ClientRegistry(it.replica().rows, GrantHttp(None), it.clock)
+    return ClientRegistry(it.replica().rows, token_http(), it.clock)
 
 
 def endpoints(it: Cluster, *, registers: bool = True, documents: bool = False) -> ServerEndpoints:
@@ -65,6 +65,15 @@ async def test_a_document_comes_second(cluster: StartCluster) -> None:
         assert client == OAuthClient("https://tools.example/authorize/notes/client.json")
         local = TERMS._replace(base="http://127.0.0.1:8932")
         assert (await registry(it).client_for(local, endpoints(it, documents=True))).id == "registered-1"
+
+
+async def test_many_browsers_at_once_register_once(cluster: StartCluster) -> None:
+    """A person who opens the page again and again leaves no crowd of clients at the server."""
+    async with cluster() as it:
+        one = registry(it)
+        found = await asyncio.gather(*(one.client_for(TERMS, endpoints(it)) for _ in range(10)))
+        assert {client.id for client in found} == {"registered-1"}
+        assert len(it.issuer.registered) == 1
 
 
 async def test_a_registration_is_kept(cluster: StartCluster) -> None:

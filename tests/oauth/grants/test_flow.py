@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from adapter.oauth.grants.flow import FlowFailed
-from adapter.oauth.grants.grant_requests import LINKS, STATES, GrantListener
+from adapter.oauth.grants.grant_requests import LINKS, MOST_STATES, STATES, GrantListener
 from tests.oauth.grants.conftest import ALICE, BOB, Cluster, Replica, StartCluster
 
 
@@ -49,6 +49,25 @@ async def test_one_answer_for_two_replicas(cluster: StartCluster) -> None:
         with pytest.raises(FlowFailed, match="used already"):
             await it.replica().flow.finish(query, cookie("cookie"))
         assert len(it.issuer.requests) == 1
+
+
+async def test_one_link_fills_no_store(cluster: StartCluster) -> None:
+    """Whoever begins again and again ends the browsers before; the last ones, and those of others, go on."""
+    async with cluster() as it:
+        one = it.replica()
+        of_bob = await link_of(one, BOB.principal)
+        url = await one.flow.begin(await one.flow.consent(of_bob), "cookie")
+        bob = dict(parse_qsl(it.issuer.consent(url, "bob").partition("?")[2]))
+        first = await begun(it, one)
+        for _ in range(2 * MOST_STATES):
+            it.clock.now += 0.1
+            last = await begun(it, one)
+        assert len(await it.store.scan(STATES)) == MOST_STATES + 1
+        with pytest.raises(FlowFailed, match="used already"):
+            await one.flow.finish(first, cookie("cookie"))
+        for query in (last, bob):
+            await one.flow.finish(query, cookie("cookie"))
+        assert await one.credentials.authorization(ALICE) != await one.credentials.authorization(BOB)
 
 
 async def test_a_link_is_the_same_for_a_while(cluster: StartCluster) -> None:

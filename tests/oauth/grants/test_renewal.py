@@ -6,19 +6,23 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+import structlog
 
 from adapter.errors import AuthorizationFailed, GrantRequired, StoreUnavailable
+from adapter.state.fallback import FallbackStore
 from adapter.state.port import Change, Row, Store
 from tests.oauth.grants.conftest import ALICE, BOB, StartCluster
 
 
 class FailingStore:
-    """A store whose writes to one table fail for a while."""
+    """A store whose writes to one table fail for a while, or are done and seem to fail, or which is all ``away``."""
 
     def __init__(self, store: Store, table: str) -> None:
         self._store = store
         self._table = table
         self.failures = 0
+        self.unheard = 0
+        self.away = False
         self.listeners = store.listeners
         self.shared = True
 
@@ -28,7 +32,16 @@ class FailingStore:
         if table == self._table and self.failures > 0:
             self.failures -= 1
             raise StoreUnavailable
-        return await self._store.put(table, key, value, expected=expected, due=due)
+        self._reach()
+        row = await self._store.put(table, key, value, expected=expected, due=due)
+        if table == self._table and self.unheard > 0:
+            self.unheard -= 1
+            raise StoreUnavailable
+        return row
+
+    def _reach(self) -> None:
+        if self.away:
+            raise StoreUnavailable
 
     async def open(self) -> None:
         await self._store.open()
@@ -37,12 +50,15 @@ class FailingStore:
         await self._store.close()
 
     async def get(self, table: str, key: str) -> Row | None:
+        self._reach()
         return await self._store.get(table, key)
 
     async def commit(self, changes: Sequence[Change]) -> list[Row]:
+        self._reach()
         return await self._store.commit(changes)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        self._reach()
         return await self._store.delete(table, key, expected=expected)
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
@@ -143,6 +159,98 @@ async def test_a_store_that_fails_for_a_moment_costs_no_grant(cluster: StartClus
         assert it.issuer.reuses == 0
 
 
+async def test_a_new_grant_outlives_a_store_that_fails_for_a_moment(cluster: StartCluster) -> None:
+    """The person has consented, and the code that tells so is used up."""
+    async with cluster() as it:
+        store = FailingStore(it.store, "grants")
+        store.failures = 3
+        await it.replica(store).give(it.issuer)
+        assert await it.replica().credentials.authorization(ALICE) is not None
+
+
+async def test_a_store_that_is_away_for_longer_costs_no_grant(cluster: StartCluster) -> None:
+    """Callers are told after some attempts; the new refresh token is written as soon as the store takes it."""
+    async with cluster() as it:
+        store = FailingStore(it.store, "grants")
+        one = it.replica(store)
+        await one.give(it.issuer)
+        it.clock.now += 3600
+        store.failures = 1000
+        one.renewal.pause = 0.01
+        with pytest.raises(StoreUnavailable):
+            await one.credentials.authorization(ALICE)
+        with pytest.raises(StoreUnavailable):
+            await one.credentials.authorization(ALICE)
+        store.failures = 0
+        await one.renewal.close(5)
+        value = await it.replica().credentials.authorization(ALICE)
+        assert value is not None
+        assert it.issuer.tokens[value.removeprefix("Bearer ")] == "alice"
+        assert (len(it.issuer.requests), it.issuer.reuses, it.issuer.revoked) == (2, 0, [])
+
+
+async def test_the_process_ends_although_its_store_does_not_come_back(cluster: StartCluster) -> None:
+    """What cannot be written in the time of the end is given up."""
+    async with cluster() as it:
+        store = FailingStore(it.store, "grants")
+        one = it.replica(store)
+        await one.give(it.issuer)
+        it.clock.now += 3600
+        store.failures = 1_000_000
+        one.renewal.pause = 0.01
+        with pytest.raises(StoreUnavailable):
+            await one.credentials.authorization(ALICE)
+        await one.renewal.close(0.01)
+        assert one.renewal.under_way == []
+
+
+async def test_a_write_that_only_seems_to_fail_costs_no_grant(cluster: StartCluster) -> None:
+    """The store has written the row and the answer was lost: its own row is no conflict that revokes the tokens."""
+    async with cluster() as it:
+        store = FailingStore(it.store, "grants")
+        one = it.replica(store)
+        await one.give(it.issuer)
+        it.clock.now += 3600
+        store.unheard = 1
+        value = await one.credentials.authorization(ALICE)
+        assert value is not None
+        assert it.issuer.revoked == []
+        assert await it.replica().credentials.authorization(ALICE) == value
+
+
+async def test_replicas_without_their_store_do_not_use_one_refresh_token_twice(cluster: StartCluster) -> None:
+    """Each goes on with the rows that it remembers; leases among them are nobody else's, so nothing is renewed."""
+    async with cluster() as it:
+        stores = [FailingStore(it.store, "grants") for _ in range(2)]
+        one, two = (it.replica(FallbackStore(store, structlog.get_logger())) for store in stores)
+        await one.give(it.issuer)
+        await two.credentials.authorization(ALICE)
+        for store in stores:
+            store.away = True
+        it.clock.now += 3575
+        for each in (one, two):
+            assert await each.credentials.authorization(ALICE) is not None
+        it.clock.now += 25
+        for each in (one, two):
+            with pytest.raises(StoreUnavailable):
+                await each.credentials.authorization(ALICE)
+        assert (len(it.issuer.requests), it.issuer.reuses) == (1, 0)
+        assert await it.replica().credentials.authorization(ALICE) is not None
+
+
+async def test_a_clock_that_goes_back_does_not_keep_a_refused_token(cluster: StartCluster) -> None:
+    """A token of the future is not one that was renewed just now."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        one.credentials.just_renewed = 5.0
+        value = await one.credentials.authorization(ALICE)
+        it.clock.now -= 3600
+        assert await one.credentials.refused(ALICE, value, None)
+        assert not await one.credentials.refused(ALICE, await one.credentials.authorization(ALICE), None)
+        assert len(it.issuer.requests) == 2
+
+
 async def test_killed_between_answer_and_write(cluster: StartCluster) -> None:
     """The new tokens are lost with the process: the next one is refused, forgets the grant and asks the person."""
     async with cluster() as it:
@@ -179,6 +287,22 @@ async def test_a_server_that_is_away_ends_no_grant(cluster: StartCluster) -> Non
             await one.credentials.authorization(ALICE)
         await it.issuer.start()
         assert await one.credentials.authorization(ALICE) is not None
+
+
+async def test_a_server_that_is_silent_holds_no_call_up(cluster: StartCluster) -> None:
+    """While the old token is good a call waits for a moment only; the renewal goes on without it."""
+    async with cluster() as it:
+        one = it.replica()
+        await one.give(it.issuer)
+        old = await one.credentials.authorization(ALICE)
+        it.clock.now += 3575
+        it.issuer.held = asyncio.Event()
+        async with asyncio.timeout(8):
+            assert await one.credentials.authorization(ALICE) == old
+        it.issuer.held.set()
+        await one.renewal.close(5)
+        assert await one.credentials.authorization(ALICE) != old
+        assert len(it.issuer.requests) == 2
 
 
 async def test_a_grant_that_is_revoked_meanwhile_stays_revoked(cluster: StartCluster) -> None:

@@ -17,7 +17,7 @@ from adapter.rules.access.access_rules import (
     Offering,
     claim_of,
 )
-from adapter.rules.access.principals import Caller
+from adapter.rules.access.principals import Caller, token_principal
 from adapter.rules.text.name_patterns import NamePattern
 
 TOOL, RESOURCE, TEMPLATE, PROMPT = Offering.TOOL, Offering.RESOURCE, Offering.TEMPLATE, Offering.PROMPT
@@ -122,7 +122,7 @@ def test_a_claim_is_compared_with_its_type(claim: object, value: Any, has: bool)
 def test_the_shown_part_of_a_principal_counts() -> None:
     """A name in the settings is that of the token, or the value at its issuer; a longer one is another's."""
     rule = tools("*", principals=frozenset({"alice@https://a.example"}))
-    assert rule.concerns(Caller("alice@https://a.example:0123456789abcdef"))
+    assert rule.concerns(Caller(token_principal("https://a.example", "alice")))
     assert not rule.concerns(Caller("alice@https://b.example:0123456789abcdef"))
     assert tools("*", principals=frozenset({"anonymous"})).concerns(Caller())
 
@@ -149,6 +149,56 @@ def test_what_is_kept_is_bounded() -> None:
         assert view.allows(TOOL, f"tool{number}")
     assert view.allows(TOOL, "tool0")
     assert not view.allows(TOOL, "x" * 5000)
+
+
+ISSUER = "https://login.example.org"
+
+
+@pytest.mark.parametrize(
+    ("named", "other"),
+    [
+        ("x" * 200 + "a", "x" * 200 + "b"),
+        ("x" * 127 + "…", "x" * 200),
+        ("ann\\u200ba", "ann\u200ba"),
+        ("me@there", "me"),
+    ],
+)
+def test_people_who_are_shown_alike_have_rules_of_their_own(named: str, other: str) -> None:
+    """A rule is for the exact value of the claim, however much of it is shown."""
+    rules = AccessRules([tools("*", principals=frozenset({f"{named}@{ISSUER}"}))])
+    assert rules.allows(Caller(token_principal(ISSUER, named)), TOOL, "read")
+    assert not rules.allows(Caller(token_principal(ISSUER, other)), TOOL, "read")
+    assert not rules.allows(Caller(token_principal(f"{ISSUER}/b", named)), TOOL, "read")
+
+
+def test_a_rule_may_name_a_principal_as_the_audit_log_does() -> None:
+    """With its digest, where the value is too long or cannot be written."""
+    principal = token_principal(ISSUER, "x" * 200)
+    assert AccessRules([tools("*", principals=frozenset({principal}))]).allows(
+        Caller(principal), TOOL, "read"
+    )
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file://localhost/payroll/b",
+        "file:payroll/b",
+        "file:///pay\troll/b",
+        "file:///secret.txt?x",
+        "file:///secret.txt#x",
+        "file:///secret.txt;x",
+        "https://me@host.example/private/b",
+        "https://host.example:443/private/b",
+    ],
+)
+def test_a_denied_place_is_denied_in_all_spellings(uri: str) -> None:
+    """Whatever a server may leave out of account in a URI."""
+    denied = patterns("file:///payroll/*", "file:///secret.txt", "https://host.example/private/*")
+    rules = AccessRules([AccessRule(allow=AllowPatterns(resources=patterns("*")), deny=denied)])
+    assert not rules.allows(BOB, RESOURCE, uri)
+    for other in ("file:///home/payroll/b?x", "file:///secret.text", "https://host.example:8443/private/b"):
+        assert rules.allows(BOB, RESOURCE, other)
 
 
 def test_reprs_show_numbers_of_rules_only() -> None:

@@ -18,8 +18,8 @@ from adapter.rules.access.authorization_servers import (
     resource_metadata_urls,
     same_origin,
     scope_tokens,
-    server_metadata_urls,
 )
+from adapter.rules.access.issuer_metadata import server_metadata_urls
 
 ISSUER = "https://login.example"
 UPSTREAM = "https://tools.example/mcp"
@@ -171,9 +171,16 @@ def test_a_server_that_does_not_speak_of_pkce() -> None:
         assert "servers[]" not in str(refused.value)
 
 
-@pytest.mark.parametrize("document", [b"", b"[]", b"{", b'"x"', b"null"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        *(b"", b"[]", b"{", b'"x"', b"null"),
+        b'{"scopes_supported": [' + b"1," * 5000 + b"1]}",
+        b'{"scopes_supported": ' + b"[" * 40 + b"]" * 40 + b"}",
+    ],
+)
 def test_what_is_no_document(document: bytes) -> None:
-    """Anything but a JSON object is refused."""
+    """Anything but a JSON object is refused, and one that is too large or too deep."""
     with pytest.raises(ValueError, match="metadata"):
         read_server_metadata(document, ISSUER, UPSTREAM)
     with pytest.raises(ValueError, match="metadata"):

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.issuer_metadata import LONGEST_URL, may_be_asked, metadata_urls, read_metadata
+from adapter.rules.access.issuer_metadata import (
+    LONGEST_URL,
+    may_be_asked,
+    read_metadata,
+    server_metadata_urls,
+)
 
 LOGIN = "https://login.example"
 LOCAL = "http://127.0.0.1:9"
@@ -31,7 +36,7 @@ LOCAL = "http://127.0.0.1:9"
 )
 def test_the_places_are_those_of_the_specifications(issuer: str, paths: list[str]) -> None:
     """RFC 8414 §3.1 and §5, OpenID Connect Discovery 1.0 §4."""
-    assert list(metadata_urls(issuer)) == [LOGIN + path for path in paths]
+    assert list(server_metadata_urls(issuer)) == [LOGIN + path for path in paths]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,8 @@ def test_the_places_are_those_of_the_specifications(issuer: str, paths: list[str
         ("https://keys.example/\r\nHost: a", LOGIN, False),
         ("https://keys.example\\@127.0.0.1/", LOGIN, False),
         ("https://keys.exämple/", LOGIN, False),
+        ('https://keys.example/"', LOGIN, False),
+        ("https://keys.example/<a>", LOGIN, False),
         ("file:///etc/passwd", LOGIN, False),
         ("", LOGIN, False),
         ("https://keys.example/" + "a" * LONGEST_URL, LOGIN, False),

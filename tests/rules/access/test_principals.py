@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.principals import ANONYMOUS, Principals, bearer
+from adapter.rules.access.principals import (
+    ANONYMOUS,
+    Principals,
+    bearer,
+    is_of_token,
+    principals_named,
+    token_principal,
+    told_name,
+)
 
 _ALICE, _BOB = sha256(b"alices token").digest(), sha256(b"bobs token").digest()
 
@@ -78,3 +86,21 @@ def test_no_authorization_raises(value: str) -> None:
     """Hostile text has a token or has none."""
     token = bearer(value)
     assert token is None or token in value
+
+
+@given(st.text(max_size=200), st.sampled_from(["https://login.example.org", "http://localhost:9/@a"]))
+def test_a_name_in_the_settings_means_exactly_one_value(value: str, issuer: str) -> None:
+    """However it is shown, and wherever an ``@`` stands in it."""
+    principal = token_principal(issuer, value)
+    assert is_of_token(principal)
+    assert principal in principals_named(f"{value}@{issuer}")
+    assert principal in principals_named(principal)
+    assert principal not in principals_named(f"{value}x@{issuer}")
+    assert principal in principals_named(told_name(principal))
+
+
+def test_a_static_principal_is_told_by_its_name() -> None:
+    """It is no access token's, whatever its name is."""
+    assert not is_of_token("ann@example.org:0123456789abcdef")
+    assert told_name("ann@example.org:0123456789abcdef") == "ann@example.org"
+    assert told_name(ANONYMOUS) == ANONYMOUS

@@ -178,6 +178,12 @@ def test_every_required_scope_is_needed() -> None:
     assert refusal_of(token("other", scopes=()), RESOURCES["a"]) == "audience"
 
 
+@pytest.mark.parametrize("url", ["http\u017f://tools.example/mcp", "HTTP\u017f://tools.example:443"])
+def test_a_scheme_is_spelled_in_ascii(url: str) -> None:
+    """Unicode has other letters that count as an s where case does not."""
+    assert canonical(url) == url
+
+
 @given(
     st.text() | st.from_regex(r"https?://[a-zA-Z.%:\[\]0-9@]{1,9}(/[a-zA-Z.%0-9/?#é]{0,9})?", fullmatch=True)
 )

@@ -19,6 +19,7 @@ from adapter.rules.access.token_claims import (
     scopes_of,
     texts,
     untimely,
+    values_in,
 )
 
 JSON = st.recursive(
@@ -76,6 +77,13 @@ def test_depth_and_number_are_bounded() -> None:
     assert not is_bounded(levels(900))
     assert is_bounded({str(number): 1 for number in range(MOST_VALUES - 1)})
     assert not is_bounded([[1] * 100] * (MOST_VALUES // 100 + 1))
+
+
+def test_values_are_counted_with_those_that_hold_them() -> None:
+    """Names of members are none."""
+    assert values_in(1) == values_in({}) == 1
+    assert values_in({"a": [1, {"b": None}], "c": {}}) == 6
+    assert values_in([1] * (MOST_VALUES - 1)) == MOST_VALUES
 
 
 @given(JSON)

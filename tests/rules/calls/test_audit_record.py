@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.rules.access.principals import token_principal
 from adapter.rules.calls.audit_record import (
     LONGEST_LINE,
     AuditRecord,
@@ -118,3 +119,33 @@ def test_a_digest_is_of_the_value() -> None:
 def test_the_outcome_of_a_response(message: dict[str, Any], outcome: tuple[str, int | None]) -> None:
     """A failed result is no error of the protocol."""
     assert outcome_of(message) == outcome
+
+
+def test_people_who_are_shown_alike_are_told_apart() -> None:
+    """A name is all there is to say of others; these have the digest behind it, in lines that are no longer."""
+    issuer = "https://login.example.org/" + "i" * 150
+    told = []
+    for name in ("😀" * 300 + "a", "😀" * 300 + "b", "a\u200bb", "a\\u200bb"):
+        line = AuditRecord("tools/call", "s", "t", token_principal(issuer, name), "mcp", "").line()
+        told.append(orjson.loads(line)["principal"])
+    assert len(set(told)) == 4
+    line = AuditRecord("tools/call", "s", "t", token_principal("https://i", "ann"), "mcp", "").line()
+    assert orjson.loads(line)["principal"] == "ann@https://i"
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("https://me:hunter2@host/a@b?key=hunter2#hunter2", "https://host/a@b"),
+        ("HTTPS:\\\\me:hunter2@host\\a", "HTTPS:\\\\host\\a"),
+        ("https:me:hunter2@host/a", "https:host/a"),
+        ("//me:hunter2@host/a", "//host/a"),
+        ("db://me:hunter2@host/a", "db://host/a"),
+        ("mailto:me@host", "mailto:me@host"),
+        ("file:///a@b", "file:///a@b"),
+    ],
+)
+def test_no_spelling_of_a_uri_brings_credentials_into_a_line(uri: str, told: str) -> None:
+    """Whatever parsers of URLs find before a host is left out."""
+    line = AuditRecord("resources/read", "s", uri, "p", "mcp", "").line()
+    assert orjson.loads(line)["name"] == told and b"hunter2" not in line

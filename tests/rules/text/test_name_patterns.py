@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.text.expressions import ExpressionInvalid
-from adapter.rules.text.name_patterns import LONGEST, NamePattern, name_reading, uri_reading
+from adapter.rules.text.name_patterns import LONGEST, NamePattern, name_reading, uri_part_reading, uri_reading
 
 
 def allows(pattern: str, name: str) -> bool:
@@ -86,6 +86,40 @@ def test_a_pattern_allows_no_name_that_reads_like_another(name: str) -> None:
 def test_a_uri_is_judged_as_its_server_may_read_it(uri: str, fits: bool) -> None:
     """Escapes, backslashes and dots lead out of no folder that a pattern allows."""
     assert uri_allowed("file:///public/*", uri) is fits
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///public/.\t./home/c", "file:///public/%2e\n./home/c", "file:///public/.%09./home/c"]
+)
+def test_line_breaks_and_tabs_hide_no_dots(uri: str) -> None:
+    """Parsers of URLs remove them, and the official SDK of Python uses such a one."""
+    assert not uri_allowed("file:///public/*", uri)
+    assert uri_reading(uri) == "file:/home/c"
+
+
+@pytest.mark.parametrize(
+    ("uri", "part"),
+    [
+        ("file://localhost/payroll/b", "file:/payroll/b"),
+        ("file:payroll/b", "file:/payroll/b"),
+        ("file:////payroll/b", "file:/payroll/b"),
+        ("file:///home/payroll/b", "file:/home/payroll/b"),
+        ("file:///secret.txt?a#b", "file:/secret.txt"),
+        ("file:///a;x/secret.txt;v=1/", "file:/a/secret.txt"),
+        ("HTTPS://me:pw@Host.example.:443/a//b/../c", "https:/host.example/a/c"),
+        ("https://host.example:8443/a", "https:/host.example:8443/a"),
+        ("note:a/b?c", "note:a/b"),
+    ],
+)
+def test_a_part_of_a_uri_says_the_place(uri: str, part: str) -> None:
+    """Without anything that a server may leave out of account."""
+    assert uri_part_reading(uri) == part
+
+
+@pytest.mark.parametrize("uri", ["a\0b", "\ufdfa" * 8000, "x" * 8193])
+def test_a_uri_without_a_certain_reading_has_no_part(uri: str) -> None:
+    """Also one whose characters read like very many."""
+    assert uri_reading(uri) is None and uri_part_reading(uri) is None
 
 
 def test_escapes_in_a_pattern_are_those_in_uris() -> None:
