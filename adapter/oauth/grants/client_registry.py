@@ -93,7 +93,9 @@ class ClientRegistry:
 
     def metadata(self, terms: GrantTerms) -> dict[str, Any]:
         """The members by which the adapter describes itself to an issuer."""
-        local = is_loopback_host(urlsplit(terms.base).hostname)
+        base = urlsplit(terms.base)
+        # OpenID Connect Registration §2: a native client's loopback URIs are http, so one of https is a web client's.
+        local = base.scheme == "http" and is_loopback_host(base.hostname)
         return client_metadata(CLIENT_NAME, terms.redirect, loopback=local)
 
     async def _kept(self, terms: GrantTerms, issuer: str) -> OAuthClient | None:

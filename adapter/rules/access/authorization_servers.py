@@ -117,15 +117,15 @@ def covers(resource: str, url: str) -> bool:
 def read_server_metadata(document: bytes, issuer: str, near: str) -> ServerEndpoints:
     """The endpoints in the metadata of ``issuer``. Raises ValueError, with a sentence that quotes nothing of it.
 
-    ``near``: see ``is_usable_url``. A server that does not offer PKCE with S256 is refused, as MCP demands.
+    ``near``: see ``is_usable_url``. A server that does not say that it offers PKCE with S256 is refused:
+    MCP 2025-11-25, "Authorization Code Protection".
     """
     found = _object(document)
     # RFC 8414 §3.3: the same to the last character; only a final slash is forgiven, as many documents have one more.
     named = found.get("issuer")
     if not isinstance(named, str) or named.rstrip("/") != issuer.rstrip("/"):
         raise ValueError("the metadata of the authorization server names another issuer")
-    if "S256" not in _names(found, "code_challenge_methods_supported"):
-        raise ValueError("the authorization server does not offer PKCE with S256")
+    _require_pkce(found)
     responses = _names(found, "response_types_supported")
     if responses and "code" not in responses:
         raise ValueError("the authorization server does not offer the authorization code grant")
@@ -140,6 +140,19 @@ def read_server_metadata(document: bytes, issuer: str, near: str) -> ServerEndpo
         _names(found, "token_endpoint_auth_methods_supported"),
         _names(found, "scopes_supported"),
     )
+
+
+def _require_pkce(found: Mapping[str, Any]) -> None:
+    if found.get("code_challenge_methods_supported") is None:
+        # OpenID Connect Discovery does not define the member, and servers that offer PKCE leave it out. Only a person
+        # can know that theirs does.
+        raise ValueError(
+            "the metadata of the authorization server does not say whether it offers PKCE: it has no "
+            "code_challenge_methods_supported. If it does offer S256, set issuer, authorization_endpoint, "
+            "token_endpoint and client_id in servers[].upstream.auth, and the metadata is not asked"
+        )
+    if "S256" not in _names(found, "code_challenge_methods_supported"):
+        raise ValueError("the authorization server does not offer PKCE with S256")
 
 
 def read_resource_metadata(document: bytes, url: str) -> UpstreamResource:

@@ -1,6 +1,7 @@
 // An authorization server on oidc-provider: node authorization_server.mjs OPTIONS, told as one line with its issuer.
 // OPTIONS is JSON: `port`; `people`, the claims of each by name; `clients` that need no registration; `lifetime` of
-// access tokens in seconds; `opaque`, which makes access tokens random text; `scopes`.
+// access tokens in seconds; `opaque`, which makes access tokens random text; `scopes`; `documents`, which takes
+// client id metadata documents, also from this machine, and registers nobody.
 // A person signs in by `login_hint`, or by the name that the form of the interaction sends. All consent to everything.
 // NODE_PACKAGES names the node_modules directory, which is not above this file.
 import { createRequire } from 'node:module';
@@ -11,7 +12,9 @@ const load = (name) => import(pathToFileURL(resolve(name)));
 const { Provider, errors } = await load('oidc-provider');
 const { createLocalJWKSet, exportJWK, generateKeyPair, jwtVerify } = await load('jose');
 
-const { port, people, clients = [], lifetime = 300, opaque = false, scopes = 'mcp admin' } = JSON.parse(process.argv[2]);
+const {
+  port, people, clients = [], lifetime = 300, opaque = false, scopes = 'mcp admin', documents = false,
+} = JSON.parse(process.argv[2]);
 const issuer = `http://127.0.0.1:${port}`;
 const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
@@ -43,9 +46,12 @@ const provider = new Provider(issuer, {
   ttl: { AccessToken: lifetime, ClientCredentials: lifetime, Grant: 3600, Session: 3600, Interaction: 600 },
   findAccount: (ctx, id) => people[id] && { accountId: id, claims: () => ({ sub: id, name: id, ...people[id] }) },
   interactions: { url: (ctx, interaction) => `/interaction/${interaction.uid}` },
+  // Its own dispatcher refuses addresses of this machine, where the documents of tests are.
+  fetch: (url, { dispatcher, ...options }) => fetch(url, options),
   features: {
     devInteractions: { enabled: false },
-    registration: { enabled: true },
+    registration: { enabled: !documents },
+    ...(documents && { clientIdMetadataDocument: { enabled: true, ack: 'draft-02' } }),
     clientCredentials: { enabled: true },
     introspection: { enabled: true, allowedPolicy: () => true },
     revocation: { enabled: true, allowedPolicy: () => true },

@@ -10,6 +10,7 @@ from typing import Any
 from tests.e2e.filing import ADAPTERS
 from tests.e2e.oauth.authorization_server import AuthorizationServer
 from tests.e2e.processes import Adapter
+from tests.e2e.replicas import Serving, replicated
 from tests.ports import free_port
 
 
@@ -21,6 +22,9 @@ def core_of(base: str, issuer: AuthorizationServer, **oauth: Any) -> dict[str, A
         "allow_artifacts_download": True,
         "auth": {"oauth": {"issuers": [entry], **oauth}},
     }
+
+
+REPLICAS = 3
 
 
 @asynccontextmanager
@@ -55,3 +59,32 @@ async def protected_adapter(
         yield front
     finally:
         await front.stop()
+
+
+@asynccontextmanager
+async def three_replicas(
+    place: Path,
+    issuer: AuthorizationServer,
+    upstream: str,
+    *,
+    port: int | None = None,
+    **sections: Any,
+) -> AsyncIterator[Serving]:
+    """The adapter for people who sign in at ``issuer``; any request may reach any replica. ``port`` is nginx's."""
+    port = port or free_port()
+    core = {
+        **core_of(f"http://127.0.0.1:{port}", issuer),
+        "trusted_proxies": ["127.0.0.1"],
+        "secret": "secret-of-all-replicas" * 2,
+    }
+    async with replicated(
+        place,
+        upstream,
+        REPLICAS,
+        adapters=ADAPTERS,
+        port=port,
+        core=core,
+        sessions={"scope": "principal"},
+        **sections,
+    ) as front:
+        yield front

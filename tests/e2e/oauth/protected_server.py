@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 from tests.e2e.serving import serve
@@ -33,6 +34,7 @@ def built(port: str, issuer: str, audience: str) -> Any:
     server = fastmcp.FastMCP("protected", auth=protection)
     server.tool(whoami)
     server.tool(echo)
+    server.tool(ticket, annotations={"readOnlyHint": True})
     server.resource("note://whoami")(whoami)
     server.prompt(whoami)
     return server
@@ -46,6 +48,14 @@ def whoami() -> str:
 def echo(text: str) -> str:
     """Give back what it was given."""
     return f"you said {text}"
+
+
+numbers = count(1)
+
+
+def ticket(place: str) -> str:
+    """Name the subject of the token, and a number that no other answer has."""
+    return f"{whoami()} {place} {next(numbers)}"
 
 
 if __name__ == "__main__":

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from mcp.shared.exceptions import MCPError
+
 from tests.e2e import talk
+from tests.e2e.clients.sign_in import provider
+from tests.e2e.filing import PythonHost, python_host, texts
 from tests.e2e.oauth.authorization_server import AuthorizationServer
-from tests.e2e.processes import START_TIMEOUT, start
+from tests.e2e.processes import START_TIMEOUT, Adapter, start
 from tests.e2e.provision import HERE, packages
+from tests.e2e.replicas import Serving
 from tests.e2e.talk import Talk
 from tests.ports import free_port
 
@@ -65,3 +71,19 @@ async def protected_server(
         yield await running.line(START_TIMEOUT)
     finally:
         await running.stop()
+
+
+def person(name: str, front: Adapter | Serving, mode: str) -> AbstractAsyncContextManager[PythonHost]:
+    """The SDK's client, in which somebody has signed in."""
+    return python_host(front.url, mode, auth=provider(front.url, result=True, person=name))
+
+
+async def link_of(host: PythonHost, tool: str = "whoami", **arguments: str) -> str:
+    """The link in the answer to a call without a grant."""
+    try:
+        words = texts(await host.call(tool, **arguments))
+    except MCPError as error:
+        words = str(error.error)
+    found = re.search(r"https?://127\.0\.0\.1:\d+/authorize/[\w/-]+", words)
+    assert found is not None, words
+    return found[0]

@@ -6,18 +6,22 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from jwt.algorithms import get_default_algorithms
 
+from adapter.oauth.client_authentication import PrivateKey
 from tests.e2e.clients.browser import Browser
-from tests.e2e.clients.sign_in import provider
 from tests.e2e.filing import PythonHost, content_of, curl, python_host, said, texts
 from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import protected_adapter
-from tests.e2e.oauth.protection import Command, protected_server, signed_in
+from tests.e2e.oauth.protection import Command, person, protected_server, signed_in
 from tests.e2e.processes import Adapter
 from tests.ports import free_port
 
@@ -57,14 +61,9 @@ def behind(upstream: str, auth: dict[str, Any]) -> dict[str, Any]:
     return {"upstream": {"url": upstream, "auth": auth}, "adapters": []}
 
 
-def person(name: str, front: Adapter, mode: str) -> Any:
-    """The SDK's client, in which somebody has signed in."""
-    return python_host(front.url, mode, auth=provider(front.url, result=True, person=name))
-
-
 async def is_seen_as(host: PythonHost, name: str) -> None:
     """Everything that the upstream offers is asked for with the token of ``name``."""
-    assert await host.tools() == ["whoami", "echo"]
+    assert await host.tools() == ["whoami", "echo", "ticket"]
     assert said(await host.call("whoami")) == name
     assert content_of(await host.read("note://whoami")).decode() == name
     assert [each["uri"] for each in await host.resources()] == ["note://whoami"]
@@ -123,6 +122,94 @@ async def test_the_adapter_is_a_client_itself(
     ):
         await asyncio.gather(is_seen_as(host, "service"), is_seen_as(another, "service"))
         assert (await issuer.counted())["/token"] == 1
+
+
+KEYS: dict[str, Callable[[], PrivateKey]] = {
+    "RS256": lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048),
+    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate,
+}
+"""Makers of keys, by the algorithm for which a client registers them."""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "audience"),
+    [
+        ("RS256", "the token endpoint"),
+        ("ES256", "the token endpoint"),
+        ("EdDSA", "the token endpoint"),
+        ("ES256", "the issuer"),
+    ],
+)
+async def test_the_adapter_proves_itself_by_a_key(
+    algorithm: str, audience: str, oauth_programs: None, fastmcp4_python: Path, tmp_path: Path
+) -> None:
+    """``private_key_jwt``: the issuer knows the public key alone, and no secret is shared."""
+    key = KEYS[algorithm]()
+    (tmp_path / "client.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    port = free_port()
+    named = {"assertion_audience": f"http://127.0.0.1:{port}"} if audience == "the issuer" else {}
+    async with (
+        authorization_server(tmp_path, port=port, clients=[holder_of(key, algorithm)]) as issuer,
+        protected_server(fastmcp4_python, tmp_path, issuer) as upstream,
+        protected_adapter(
+            tmp_path, upstream, None, server=behind(upstream, by_key(issuer, upstream, **named))
+        ) as front,
+        python_host(front.url, "2026-07-28") as host,
+    ):
+        await is_seen_as(host, "holder")
+        assert (await issuer.counted())["/token"] == 1
+
+
+async def test_the_key_of_another_is_no_proof(
+    oauth_programs: None, fastmcp4_python: Path, tmp_path: Path
+) -> None:
+    """The issuer refuses the assertion, and the client is told its error code."""
+    mine, other = KEYS["ES256"](), KEYS["ES256"]()
+    (tmp_path / "client.pem").write_bytes(
+        mine.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    async with (
+        authorization_server(tmp_path, clients=[holder_of(other, "ES256")]) as issuer,
+        protected_server(fastmcp4_python, tmp_path, issuer) as upstream,
+        protected_adapter(
+            tmp_path, upstream, None, server=behind(upstream, by_key(issuer, upstream))
+        ) as front,
+    ):
+        with pytest.raises(Exception) as failed:
+            async with python_host(front.url, "2026-07-28") as host:
+                assert (await host.call("whoami"))["isError"]
+        assert "invalid_client" in words_of(failed.value)
+
+
+def holder_of(key: PrivateKey, algorithm: str) -> dict[str, Any]:
+    """The client ``holder``, as the issuer knows it."""
+    public = json.loads(get_default_algorithms()[algorithm].to_jwk(key.public_key()))
+    return {
+        "client_id": "holder",
+        "token_endpoint_auth_method": "private_key_jwt",
+        "token_endpoint_auth_signing_alg": algorithm,
+        "jwks": {"keys": [{**public, "kid": "first", "use": "sig", "alg": algorithm}]},
+        "grant_types": ["client_credentials"],
+        "redirect_uris": [],
+        "response_types": [],
+    }
+
+
+def by_key(issuer: AuthorizationServer, upstream: str, **more: str) -> dict[str, Any]:
+    """``upstream.auth`` by which the adapter asks for tokens as the holder of the key in ``client.pem``."""
+    return {
+        "type": "client_credentials",
+        "issuer": issuer.issuer,
+        "client_id": "holder",
+        "private_key_file": "client.pem",
+        "private_key_id": "first",
+        "scopes": ["mcp"],
+        "resource": upstream,
+        **more,
+    }
 
 
 @pytest.mark.parametrize("mode", MODES)

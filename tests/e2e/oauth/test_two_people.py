@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from tests.e2e.clients.browser import Browser
-from tests.e2e.clients.sign_in import provider
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import (
-    ADAPTERS,
     Answer,
     Json,
     PythonHost,
@@ -28,50 +21,22 @@ from tests.e2e.filing import (
     curl,
     offered,
     post,
-    python_host,
     said,
     sha256,
-    texts,
     uploaded,
 )
-from tests.e2e.oauth.authorization_server import AuthorizationServer, authorization_server
-from tests.e2e.oauth.front import core_of
-from tests.e2e.oauth.protection import protected_server
+from tests.e2e.oauth.authorization_server import authorization_server
+from tests.e2e.oauth.front import REPLICAS, core_of, three_replicas
+from tests.e2e.oauth.protection import link_of, person, protected_server
 from tests.e2e.processes import server
-from tests.e2e.replicas import Serving, replicated
+from tests.e2e.replicas import replicated
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
 FILES = "tests.e2e.files_server"
-REPLICAS = 3
 ROUNDS = 6
 """Repetitions of what any replica may answer: nginx takes them in turn."""
-
-
-@asynccontextmanager
-async def three_replicas(
-    place: Path, issuer: AuthorizationServer, upstream: str, **sections: Any
-) -> AsyncIterator[Serving]:
-    """The adapter for people who sign in at ``issuer``; any request may reach any replica."""
-    port = free_port()
-    core = {**core_of(f"http://127.0.0.1:{port}", issuer), "trusted_proxies": ["127.0.0.1"]}
-    async with replicated(
-        place,
-        upstream,
-        REPLICAS,
-        adapters=ADAPTERS,
-        port=port,
-        core=core,
-        sessions={"scope": "principal"},
-        **sections,
-    ) as front:
-        yield front
-
-
-def person(name: str, front: Serving, mode: str) -> Any:
-    """The SDK's client, in which somebody has signed in."""
-    return python_host(front.url, mode, auth=provider(front.url, result=True, person=name))
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
@@ -217,17 +182,6 @@ async def test_grants_are_their_persons_on_every_replica(
         for _ in range(ROUNDS):
             seen = await asyncio.gather(ada.call("whoami"), bob.call("whoami"))
             assert [said(each) for each in seen] == ["ada", "bob"]
-
-
-async def link_of(host: PythonHost) -> str:
-    """The link in the answer to a call without a grant."""
-    try:
-        words = texts(await host.call("whoami"))
-    except MCPError as error:
-        words = str(error.error)
-    found = re.search(r"http://127\.0\.0\.1:\d+/authorize/[\w/-]+", words)
-    assert found is not None, words
-    return found[0]
 
 
 # --- over HTTP ----------------------------------------------------------------------------------------------------

@@ -40,6 +40,24 @@ async def test_a_configured_client_comes_first(cluster: StartCluster) -> None:
         assert it.issuer.registered == []
 
 
+@pytest.mark.parametrize(
+    ("base", "kind"),
+    [
+        ("https://tools.example", "web"),
+        ("http://127.0.0.1:8932", "native"),
+        ("http://localhost:8932", "native"),
+        # Issuers refuse native clients whose redirect URI is https on their own machine.
+        ("https://127.0.0.1:8932", "web"),
+    ],
+)
+async def test_the_type_of_application(base: str, kind: str, cluster: StartCluster) -> None:
+    """Native is who is sent an answer by http on its own machine."""
+    async with cluster() as it:
+        told = registry(it).metadata(TERMS._replace(base=base))
+        assert told["application_type"] == kind
+        assert told["redirect_uris"] == [f"{base}/authorize/notes/callback"]
+
+
 async def test_a_document_comes_second(cluster: StartCluster) -> None:
     """Where the server reads documents, and the adapter's can be fetched."""
     async with cluster() as it:

@@ -142,6 +142,26 @@ async def test_settings_come_first() -> None:
     assert (await plain.find()).resource == ""
 
 
+async def test_a_server_that_does_not_speak_of_pkce() -> None:
+    """It is refused with a sentence that names settings; with these settings its metadata is not asked."""
+    documents = Documents({SERVER: server(code_challenge_methods_supported=None)})
+    with pytest.raises(AuthorizationFailed) as failed:
+        await finder(documents, issuer=ISSUER).find()
+    named = ("issuer", "authorization_endpoint", "token_endpoint", "client_id")
+    reason = failed.value.reason or ""
+    assert all(key in reason for key in named)
+    documents.asked.clear()
+    found = await finder(
+        documents,
+        issuer=ISSUER,
+        authorization_endpoint=f"{ISSUER}/a",
+        token_endpoint=f"{ISSUER}/t",
+        client_id="adapter",
+    ).find()
+    assert (found.endpoints.issuer, found.endpoints.token) == (ISSUER, f"{ISSUER}/t")
+    assert documents.asked == []
+
+
 async def test_an_upstream_of_2025_03() -> None:
     """Without metadata of its own its origin is the issuer."""
     origin = "https://notes.example"

@@ -159,6 +159,18 @@ def test_a_server_that_cannot_be_trusted(members: dict[str, Any]) -> None:
         read_server_metadata(server(**members), ISSUER, UPSTREAM)
 
 
+def test_a_server_that_does_not_speak_of_pkce() -> None:
+    """The refusal names the settings with which its metadata is not needed; other refusals name none."""
+    keys = "issuer, authorization_endpoint, token_endpoint and client_id in servers[].upstream.auth"
+    with pytest.raises(ValueError, match="has no code_challenge_methods_supported") as absent:
+        read_server_metadata(server(code_challenge_methods_supported=None), ISSUER, UPSTREAM)
+    assert keys in str(absent.value)
+    for offered in ([], ["plain"], "S256", {"S256": True}):
+        with pytest.raises(ValueError, match="does not offer PKCE with S256") as refused:
+            read_server_metadata(server(code_challenge_methods_supported=offered), ISSUER, UPSTREAM)
+        assert "servers[]" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "document",
     [
