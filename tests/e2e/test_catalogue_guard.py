@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.e2e.filing import PythonHost, python_host, said
 from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
+from tests.hosted.databases import PASSWORD, Server
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -97,23 +98,32 @@ async def opened(place: Path) -> AsyncIterator[Shop]:
             await shop.running.stop()
 
 
-def front_of(shop: Shop, place: Path, pinning: Mapping[str, Any], **more: Any) -> Adapter:
-    """The adapter with these settings of ``tool_definition_pinning``; ``more`` are the server's own settings."""
+def front_of(
+    shop: Shop, place: Path, pinning: Mapping[str, Any], redis: Server | None = None, **more: Any
+) -> Adapter:
+    """The adapter with these settings of ``tool_definition_pinning``, and its state in ``redis`` if that is given.
+
+    ``more`` are the server's own settings.
+    """
     place.mkdir(exist_ok=True)
+    state: dict[str, Any] = {"disk": {"local_path": str(shop.place / "state.sqlite3")}}
+    if redis is not None:
+        address = {"host": "127.0.0.1", "port": redis.port, "password": PASSWORD}
+        state = {"type": "redis", "redis": address}
     settings = {
         "core": {"tool_definition_pinning": pinning},
         "storage": {"root": str(place / "data")},
-        "state_persistence": {"disk": {"local_path": str(shop.place / "state.sqlite3")}},
+        "state_persistence": state,
         "servers": [{"id": "shop", "mount_path": "/mcp", "upstream": {"url": shop.url}, **more}],
     }
     return Adapter(place, settings)
 
 
 @asynccontextmanager
-async def scene(place: Path, **pinning: Any) -> AsyncIterator[Scene]:
+async def scene(place: Path, redis: Server | None = None, /, **pinning: Any) -> AsyncIterator[Scene]:
     """Both, until the block ends."""
     async with opened(place) as shop:
-        front = front_of(shop, place / "front", pinning)
+        front = front_of(shop, place / "front", pinning, redis)
         try:
             await front.start()
             yield Scene(shop, front)
@@ -291,10 +301,25 @@ async def test_a_lock_file_counts_from_the_first_byte(tmp_path: Path) -> None:
             await front.stop()
 
 
-async def test_pins_outlive_kill_9_and_are_shared(tmp_path: Path) -> None:
-    """Two adapters on one database hold the same; a killed one knows after its restart what was seen first."""
+async def test_pins_outlive_kill_9(tmp_path: Path) -> None:
+    """An adapter that was killed knows after its restart what was seen first."""
     async with scene(tmp_path, **BLOCK) as stage:
-        second = front_of(stage.shop, tmp_path / "second", BLOCK)
+        async with stage.host(MODERN) as host:
+            await described(host)
+        async with stage.host() as legacy:
+            await described(legacy)
+            stage.shop.offer(EVIL, WRITE)
+            await stage.front.kill()
+            await stage.front.start()
+            async with stage.host(MODERN) as host:
+                assert (await refused(host.client.call_tool("read", {}))).error.code == -32010
+            assert (await refused(legacy.client.call_tool("read", {}))).error.code == -32010
+
+
+async def test_pins_outlive_kill_9_and_are_shared(tmp_path: Path, own_redis: Server) -> None:
+    """Two adapters on one store hold the same; a killed one knows after its restart what was seen first."""
+    async with scene(tmp_path, own_redis, **BLOCK) as stage:
+        second = front_of(stage.shop, tmp_path / "second", BLOCK, own_redis)
         second.port = free_port()
         try:
             await second.start()

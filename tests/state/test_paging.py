@@ -28,7 +28,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         case "sqlite":
             store = SqliteStore(tmp_path / "adapter.sqlite3")
         case _:
-            server = request.getfixturevalue("redis_server")
+            server = request.getfixturevalue("redis_single")
             store = RedisStore(dialer(server), Layout(f"test:{secrets.token_hex(8)}", 7))
     await store.open()
     yield store
