@@ -167,7 +167,8 @@ async def test_exchanges_of_others_appear_as_they_happen(stage: Stage) -> None:
 
 async def test_sessions_and_settings_are_shown_without_secrets(stage: Stage) -> None:
     """A viewer's own sessions, an operator's all; no token, signature or header value in the settings."""
-    await listing(stage.house, "anna")
+    for name in ("anna", "vic"):
+        await listing(stage.house, name)
     viewer, operator = [await stage.play("around", name) for name in ("vic", OPERATOR)]
     assert "anna" in operator["sessions"] and "anna" not in viewer["sessions"]
     assert "operators" in viewer["configuration"]
