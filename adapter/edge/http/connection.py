@@ -75,7 +75,8 @@ class ClientConnection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self._peer = address[0] if address else None
         sock = transport.get_extra_info("socket")
-        self.scarce = sock is not None and scarce(sock.fileno(), 2)
+        # With one more for a stream of this client's at an upstream, which would be refused in its place.
+        self.scarce = sock is not None and scarce(sock.fileno() + 1, 2)
         place = self._places.take(self)
         if place is None:
             self._turn_away()
