@@ -57,10 +57,12 @@ SCHEMAS: dict[str, Schema] = {
             "uploads": YES,
         }
     ),
+    "ClientName": object_of({"name": TEXT, "version": TEXT}),
     "Session": object_of(
         {
             "server": TEXT,
             "scope": TEXT,
+            "client": {"anyOf": [ref("ClientName"), {"type": "null"}]},
             "era": TEXT,
             "principal": TEXT,
             "created": NUMBER,

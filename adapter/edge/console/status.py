@@ -166,10 +166,11 @@ class Belongings:
         return [self._session(each, viewer) for each in shown[:MOST_SESSIONS]]
 
     def _session(self, seen: SeenSession, viewer: Viewer) -> dict[str, Any]:
-        session = seen.session
+        session, client = seen.session, seen.client
         return {
             "server": session.server,
             "scope": self.scopes.of(session, session.principal).id,
+            "client": None if client is None else client._asdict(),
             # A modern client has no session.
             "era": Era.LEGACY.value,
             "principal": name_of(session.principal),
