@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from adapter.app.access.grants import GrantParts
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
+    from adapter.relay.http_api.shared_counts import SharedCounts
     from adapter.relay.replicas.registry import Replicas
     from adapter.telemetry import Telemetry
 
@@ -50,12 +51,14 @@ if TYPE_CHECKING:
 class Observation(NamedTuple):
     """The places where exchanges are recorded; each is None where nothing is recorded there.
 
-    ``calls`` is the access log, ``recent`` the exchanges that the console shows.
+    ``calls`` is the access log, ``recent`` the exchanges that the console shows, ``shared_counts`` those that it counts
+    of other processes.
     """
 
     telemetry: Telemetry | None
     calls: log.CallLog | None
     recent: Recent | None
+    shared_counts: SharedCounts | None = None
 
     @property
     def tracing(self) -> Tracing | None:
