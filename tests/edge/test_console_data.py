@@ -141,6 +141,7 @@ async def test_servers_say_how_they_are(tmp_path: Path, upstream: StartUpstream)
             "era": "legacy",
             "status": "ok",
             "condition": {"look": "ok", "notes": [], "last_error": None},
+            "checked": True,
             "breaker": "closed",
             "tools": None,
             "drift": 0,

@@ -95,6 +95,7 @@ SCHEMAS: dict[str, Schema] = {
             "era": or_null("string"),
             "status": {"enum": ["ok", "unhealthy", "starting"]},
             "condition": ref("Condition"),
+            "checked": YES,
             "breaker": or_null("string"),
             "latency_ms": or_null("number"),
             "history": list_of(list_of(or_null("number"))),

@@ -138,6 +138,7 @@ class ServerStatus:
             "era": pulse.era.value if pulse is not None and pulse.era is not None else None,
             "status": status,
             "condition": evidence.told(details=viewer.operator),
+            "checked": watch is not None,
             "breaker": server.breaker.state.value if server.breaker is not None else None,
             "latency_ms": round(latency * 1000, 2) if latency is not None else None,
             "history": list(watch.history) if watch is not None else [],
