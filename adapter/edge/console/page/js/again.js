@@ -67,7 +67,7 @@ function noteOf({ at, entrance }, args, gone) {
   return h(
     'div',
     { class: 'notice again', role: 'status' },
-    h('p', {}, h('strong', {}, 'Run again'), ' – the call of ', when(at), '. ', reason),
+    h('p', {}, h('strong', {}, 'Run again'), ' – the call that ended ', when(at), '. ', reason),
     gone.length
       ? h(
           'ul',

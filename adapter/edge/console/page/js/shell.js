@@ -44,6 +44,11 @@ export function beginShell(views, focusSearch) {
   watch(() => drawRail(views));
   fill(at('menu'), icon('menu'));
   at('menu').addEventListener('click', () => openRail(at('menu').getAttribute('aria-expanded') !== 'true'));
+  // The fragment of the address is the place of the reader, so this link must not change it.
+  document.querySelector('.skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    at('main').focus();
+  });
   at('shade').addEventListener('click', () => openRail(false));
   const token = tokenField();
   fill(at('bar-end'), token.node, themeButton());

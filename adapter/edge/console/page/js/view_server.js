@@ -6,7 +6,7 @@ import { showConnect } from './connect.js';
 import { button, fill, h, refill } from './dom.js';
 import { count, plain } from './format.js';
 import { longList } from './longlist.js';
-import { annotationBadges, dot, failed, nothing, waiting } from './pieces.js';
+import { annotationBadges, dot, failed, heading, nothing, waiting } from './pieces.js';
 import { showPins } from './pins.js';
 import { go, link } from './route.js';
 import { facts } from './terms.js';
@@ -19,7 +19,12 @@ const PARTS = { pins: showPins, connect: showConnect };
 export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
   title(id);
   if (fleet() && !known(id)) {
-    return nothing('There is no such server', `No server here has the id “${plain(id, 80)}”.`, link('servers'));
+    return h(
+      'section',
+      { class: 'view' },
+      heading('Not found'),
+      nothing('There is no such server', `No server here has the id “${plain(id, 80)}”.`, link('servers')),
+    );
   }
   const head = h('div', { class: 'server-bar' });
   const other = (name, text) =>
