@@ -56,6 +56,7 @@ def connect(server: str, url: str) -> Json:
             "id": name,
             "title": client.title,
             "file": client.file.shown,
+            "folder": client.file.folder,
             "format": client.format,
             "text": entry_text(client.format, client.keys, server, client.entry(address)),
             "note": client.note,

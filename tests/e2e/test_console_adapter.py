@@ -171,7 +171,7 @@ async def test_a_call_is_run_again_with_its_arguments(stage: Stage) -> None:
     assert "filled in" in seen["note"] and seen["code"] == "C-001"
     assert f"{stage.house.front.base}/mcp/shop" in seen["entry"]
     assert not [secret for secret in SECRETS if secret in seen["entry"]]
-    assert "Your own calls" in seen["told"] and "0 errors" not in seen["told"]
+    assert "Your own calls" in seen["told"] and ": 0 tool calls" not in seen["told"]
 
 
 async def test_sessions_and_settings_are_shown_without_secrets(stage: Stage) -> None:

@@ -52,6 +52,7 @@ def _client(name: str, client: McpClient, address: ServerAddress) -> dict[str, A
         "id": name,
         "title": client.title,
         "file": client.file.shown,
+        "folder": client.file.folder,
         "format": client.format,
         "text": entry_text(client.format, client.keys, address.name, client.entry(address)),
         "note": client.note,

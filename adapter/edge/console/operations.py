@@ -77,6 +77,7 @@ SCHEMAS: dict[str, Schema] = {
                         "id": TEXT,
                         "title": TEXT,
                         "file": TEXT,
+                        "folder": {"enum": ["home", "config", "project"]},
                         "format": {"enum": ["json", "toml", "yaml"]},
                         "text": TEXT,
                         "note": TEXT,

@@ -5,6 +5,7 @@ import { instant, moment, plain, relative } from './format.js';
 import { link } from './route.js';
 
 const LONGEST = 300;
+const SAME = 1;
 
 const WORDS = {
   unreachable: 'not reachable',
@@ -65,12 +66,16 @@ const toPins = (server) =>
     'changes',
   );
 
+/** Whether a note has said already what the last error is. */
+const saysIt = ({ kind, at }, error) =>
+  (kind === 'unreachable' && error.by === 'check') ||
+  (kind === 'refuses_callers' && error.by === 'call' && Math.abs(error.at - at) < SAME);
+
 /** The facts behind the condition as a list; null where there is nothing to say. */
 export function conditionList(server) {
   const notes = (server.condition?.notes ?? []).filter(({ kind }) => SENTENCES[kind]);
   const error = server.condition?.last_error;
-  // The reason for which it cannot be reached stands there already.
-  const told = notes.some(({ kind }) => kind === 'unreachable') && error?.by === 'check';
+  const told = error && notes.some((note) => saysIt(note, error));
   const lines = notes.map((note) => [note.kind, SENTENCES[note.kind](note, server)]);
   if (server.met && !server.drift)
     lines.push(['drift', ['Tools changed ', when(server.met.since), ' and changed back: ', toPins(server)]]);

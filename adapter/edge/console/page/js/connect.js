@@ -8,6 +8,7 @@ import { failed, waiting } from './pieces.js';
 import { tabs } from './tabs.js';
 
 const LONGEST = 20_000;
+const FOLDERS = { project: ' in the folder of your project', config: ' in the folder of its settings' };
 
 export function showConnect({ signal, id }) {
   const node = h('div', { class: 'connect stack' }, waiting());
@@ -56,14 +57,14 @@ function clients(told) {
 }
 
 function entry(client, token) {
-  const { title, file, text, note, command, placeholder } = client;
+  const { title, file, folder, text, note, command, placeholder } = client;
   return h(
     'div',
     { class: 'stack' },
     h(
       'div',
       { class: 'split' },
-      h('h3', {}, 'Add to ', h('code', {}, plain(file, 120))),
+      h('h3', {}, 'Add to ', h('code', {}, plain(file, 120)), FOLDERS[folder] ?? ''),
       copyButton('Copy', () => text),
     ),
     code(text, `Entry for ${title}`),
