@@ -23,10 +23,11 @@ BEGIN, END = "<!-- begin: failures -->", "<!-- end: failures -->"
 
 def classes() -> Mapping[str, type[AdapterError]]:
     """The failures of the catalogue by their code."""
-    named = (
-        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, AdapterError)
-    )
-    return {each.code: each for each in [*named, OperatorsOnly] if each is not AdapterError}
+    found: list[type[AdapterError]] = [OperatorsOnly]
+    for each in vars(errors).values():
+        if isinstance(each, type) and issubclass(each, AdapterError) and each is not AdapterError:
+            found.append(each)
+    return {each.code: each for each in found}
 
 
 def rows() -> Mapping[str, tuple[str, str]]:
