@@ -259,7 +259,7 @@ def test_python_compiles(block: Block) -> None:
 def test_python_imports_what_exists(block: Block) -> None:
     """Each import works, so names of our own interface are right."""
     nodes: list[ast.stmt] = ast.parse(block.text).body
-    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports: list[ast.stmt] = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     exec(compile(ast.Module(imports, []), str(block), "exec"), {})
 
 
