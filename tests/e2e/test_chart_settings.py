@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,7 +16,8 @@ import pytest
 from adapter.settings.root import Settings
 from tests.e2e.balancer import balancer_argv
 from tests.e2e.charts import STACKS, Rendered, rendered
-from tests.e2e.processes import START_TIMEOUT, Running, listens, server, start
+from tests.e2e.pods import fields, local, serving, settings_file
+from tests.e2e.processes import START_TIMEOUT, listens, server, start
 from tests.e2e.replicas import redis_argv
 from tests.ports import free_port
 
@@ -92,7 +93,7 @@ async def test_check_and_the_probes_find_the_adapter_fine(tmp_path: Path) -> Non
         port = free_port()
         release = local("standalone-durable", place=tmp_path, port=port, upstream=upstream.url)
         checked = await start(
-            [sys.executable, "-m", "adapter", "check", "--config", written_to(tmp_path, release)],
+            [sys.executable, "-m", "adapter", "check", "--config", settings_file(tmp_path, release)],
             tmp_path / "check.log",
             release.variables(),
         )
@@ -173,59 +174,6 @@ async def echoed(client: aiohttp.ClientSession, url: str, session: str, text: st
 
 def message(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-
-
-def local(base: str, *, place: Path, port: int, upstream: str, sets: Sequence[str] = ()) -> Rendered:
-    """A shape whose settings have this machine's ports and folders, and that is otherwise as it is shipped."""
-    servers = json.dumps(
-        [{"id": "playwright", "mount_path": "/mcp/playwright", "upstream": {"url": upstream}}]
-    )
-    ours = [
-        f"config.core.port={port}",
-        f"config.storage.root={place}/files",
-        f"config.servers={servers}",
-        f"config.state_persistence.disk.local_path={place}/state/adapter.sqlite3",
-    ]
-    return rendered(base, sets=[*ours, *sets])
-
-
-def written_to(place: Path, release: Rendered) -> Path:
-    path = place / "config.yaml"
-    path.write_text(release.settings_text())
-    return path
-
-
-@asynccontextmanager
-async def serving(release: Rendered, place: Path, port: int) -> AsyncIterator[Running]:
-    """The adapter as the container starts it, from the moment at which its readiness probe succeeds."""
-    (serve, option, _) = release.container()["args"]
-    command = [sys.executable, "-m", "adapter", serve, option, written_to(place, release)]
-    running = await start(command, place / "adapter.log", release.variables())
-    try:
-        await listens(port, running)
-        await ready(release.container()["readinessProbe"]["httpGet"], port, running)
-        yield running
-    finally:
-        await running.stop()
-
-
-async def ready(asked: Mapping[str, Any], port: int, running: Running) -> None:
-    """Return when the probe succeeds. Raises TimeoutError with the log of the adapter."""
-    url = f"http://127.0.0.1:{port}{asked['path']}"
-    try:
-        async with asyncio.timeout(START_TIMEOUT), aiohttp.ClientSession() as http:
-            while True:
-                async with http.get(url, headers=fields(asked)) as answer:
-                    if answer.status == 200:
-                        return
-                await asyncio.sleep(0.05)
-    except TimeoutError as late:
-        raise TimeoutError(running.log.read_text()[-2000:]) from late
-
-
-def fields(asked: Mapping[str, Any]) -> dict[str, str]:
-    """The headers of a probe."""
-    return {field["name"]: field["value"] for field in asked.get("httpHeaders", ())}
 
 
 async def beside(stack: AsyncExitStack, room: Path, argv: Any) -> int:
