@@ -32,9 +32,10 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-reference: $(VENV)/.ready  ## writes what is generated in docs/: settings, the tables of the pipeline, failures
+reference: $(VENV)/.ready  ## writes what is generated in docs/: settings, the tables of the pipeline, failures, metrics
 	$(BIN)/mcp-adapter config reference > docs/settings.md
 	$(BIN)/python -m tests.traceability
+	$(BIN)/python -m tests.metrics_table
 	$(BIN)/python -m tests.troubleshooting
 	$(BIN)/python -m tests.llms
 
