@@ -22,7 +22,7 @@ import yaml
 
 from adapter.cli import _parser
 from adapter.commands.help_text import EXAMPLES
-from adapter.commands.mcp_clients import CLIENTS, ClientFolders, ServerAddress
+from adapter.rules.clients.mcp_clients import CLIENTS, ClientFolders, ServerAddress
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError, fields_by_key
