@@ -13,6 +13,7 @@ A call flows from ``edge`` through ``relay`` to ``upstream``, and its answer flo
 * ``edge``: the side of clients; its wings are ``http`` (the server), ``mcp`` (the endpoints), ``files`` (uploads and
   downloads), ``api`` (tools over HTTP) and ``console``, beside the router, health and OpenAPI.
 * ``settings``: the file and its checks. ``log``, ``telemetry``: reports to operators.
+* ``startup``: the reasons why a start failed, and those who are told.
 * ``app``: builds every object once and runs it. ``workers``: several processes on one port. ``commands``, ``cli``,
   ``demo``: the command line. ``api``: names for programs that embed the adapter, and for authors of scripts.
   ``version``: that of the installed package.
