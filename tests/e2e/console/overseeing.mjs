@@ -98,6 +98,7 @@ export const overseeing = {
     await page.goto(at(url, 'server', 'studio', 'tools', 'count_words'));
     await useToken(page, 'token-of-olga');
     await page.getByRole('textbox', { name: 'path' }).fill(GONE);
+    await page.keyboard.press('Tab');
     await run(page);
     await result(page).getByText('success').waitFor();
     const [form, outcome] = [await page.locator('.arguments').boundingBox(), await result(page).boundingBox()];
