@@ -103,7 +103,7 @@ export const overseeing = {
     await result(page).getByText('success').waitFor();
     const [form, outcome] = [await page.locator('.arguments').boundingBox(), await result(page).boundingBox()];
     const kept = await anew('count_words');
-    const path = await page.getByRole('textbox', { name: 'path' }).inputValue();
+    const path = await page.locator('.field textarea').first().inputValue();
     await page.goto(at(url, 'exchanges'));
     // Every third exchange is somebody else's.
     const foreign = page.locator('.exchange', { hasText: 'mcp' }).first();
@@ -111,7 +111,7 @@ export const overseeing = {
     const offered = await foreign.getByRole('button', { name: 'Run again…' }).count();
     await enter('token-of-vic');
     const stranger = await anew('count_words');
-    const left = await page.getByRole('textbox', { name: 'path' }).inputValue();
+    const left = await page.locator('.field textarea').first().inputValue();
     return { kept, path, offered, stranger, left, beside: outcome.x > form.x + form.width, ...reported };
   },
 
