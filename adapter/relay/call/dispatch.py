@@ -208,4 +208,4 @@ def _version_of(session: Session, ask: ClientRequest) -> str:
 
     MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
     """
-    return session.upstream.protocol_version or ask.sender.version or "2025-03-26"
+    return session.protocol_version or ask.sender.version or "2025-03-26"
