@@ -58,12 +58,14 @@ class PortableUpstream:
 
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. A stream that cannot be resumed where it was is opened anew, here."""
+        if owner_of(header(request.headers, "mcp-session-id")) is not None:
+            return await self._owned.send(request, read_timeout)
         if request.purpose is STREAM and (keeper := self._keeper(request)) is not None:
             reply = await self._forwarding.send(keeper, self._server, request, read_timeout, moves=False)
             if reply.status != 404:
                 return reply
             reply.abort()
-        return await self._owned.send(request, read_timeout)
+        return await self.home.send(request, read_timeout)
 
     def _keeper(self, request: UpstreamRequest) -> str | None:
         """The other replica that keeps the events behind the one that the request names."""
