@@ -169,6 +169,19 @@ async def test_a_session_that_ended_is_unknown_everywhere(tmp_path: Path) -> Non
             assert [len(hosted(each).sessions) for each in started] == [0, 0, 0]
 
 
+async def test_a_session_that_was_revoked_is_unknown_everywhere(tmp_path: Path) -> None:
+    """As any other session, also where it is warm."""
+    async with replicas(tmp_path, 2) as (_, (a, b)), a.client() as first, b.client() as second:
+        await begin(first)
+        second.session = first.session
+        for client in (first, second):
+            await call(client, "capable")
+        await a.app.sessions.revoke(session_key(first.session or ""), "the tools changed")
+        await turns()
+        for client in (first, second):
+            assert (await client.request("POST", tool("capable")))[0].status == 404
+
+
 async def test_a_call_is_cancelled_through_another_replica(tmp_path: Path) -> None:
     """The client's notification reaches B, and the call that runs at A is given up; another one goes on."""
     waiting, other = Waiting(), Waiting()
