@@ -31,9 +31,10 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models, and the tables of docs/pipeline.md
+reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models, and the tables of docs/pipeline.md and docs/telemetry.md
 	$(BIN)/mcp-adapter config reference > docs/settings.md
 	$(BIN)/python -m tests.traceability
+	$(BIN)/python -m tests.metrics_table
 
 conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras: --replicas --workers
 	$(BIN)/python -m tests.e2e.conformance $(ARGS)
