@@ -125,7 +125,10 @@ def build(
     grants = build_grants(settings, watched, runtime)
     servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}), grants)
     tools.servers.update(servers.by_id)
+    metering = _metering(settings, observation, servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
+    if metering is not None:
+        relay = relay._replace(relay=metering.measured(relay.relay))
     files.parts.trail = relay.trail
     verifier = verifier or build_verifier(settings, runtime)
     others = None if replicas is None else replicas.replicas
@@ -140,7 +143,6 @@ def build(
     if plans is not None:
         plans.require()
     branches = _branches(settings, optional, console, files.parts, door.guard)
-    metering = _metering(settings, observation, servers.by_id)
     if metering is not None:
         branches += metering.branches(door.guard)
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
@@ -162,7 +164,8 @@ def _metering(settings: Settings, observation: Observation, servers: Mapping[str
     # Late: it loads the library of metrics.
     from adapter.app.measuring.parts import Metering
 
-    return Metering(settings, observation.registry, servers)
+    trace = None if observation.tracing is None else observation.tracing.trace_id
+    return Metering(settings, observation.registry, servers, trace)
 
 
 def _branches(
