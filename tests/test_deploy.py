@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.commands.serve.command import RETRY_VARIABLE
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
@@ -102,6 +103,8 @@ def test_the_image_runs_as_nobody_special(services: dict[str, Any], image: list[
         "install -d -m 0755 /etc/mcp-adapter",
     ]
     assert last(image[-1], "STOPSIGNAL") == "SIGTERM"
+    # An orchestrator is to see why a start fails, not that containers end.
+    assert f"{RETRY_VARIABLE}=1" in last(image[-1], "ENV").split()
     command = [*json.loads(last(image[-1], "ENTRYPOINT")), *json.loads(last(image[-1], "CMD"))]
     assert command == ["mcp-adapter", "serve", "--config", "/etc/mcp-adapter/config.yaml"]
     assert "./config.yaml:/etc/mcp-adapter/config.yaml:ro" in services["adapter"]["volumes"]
