@@ -21,6 +21,7 @@ from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.version import VERSION
+from deploy.sbom import OF_DEVELOPERS
 from tests.dockerfile import Stage, last, let_through, stages
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -145,7 +146,7 @@ def test_the_image_has_every_extra(image: list[Stage]) -> None:
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
     (default,) = [step.rest for stage in image for step in stage.steps if step.rest.startswith("EXTRAS=")]
     installed = default.removeprefix("EXTRAS=").split(",")
-    assert set(installed) == set(project["optional-dependencies"]) - {"dev"}
+    assert set(installed) == set(project["optional-dependencies"]) - OF_DEVELOPERS
 
 
 def test_the_labels_are_those_of_the_package(image: list[Stage]) -> None:

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "settings": {"errors"},
     "log": {"settings", "errors"},
-    "telemetry": {"settings", "errors"},
+    "telemetry": {"settings", "rules", "version", "errors"},
     "text": set(),
     "version": set(),
     "api": {"app", "edge", "log"} | SHARED,

@@ -8,12 +8,15 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from adapter.edge.http.seats import EMPTY, SEATS, Seats
 from adapter.startup.failure import Obstacle, decoded
 from adapter.workers.serve_plan import ServePlan
 from adapter.workers.worker import CUT, FAILED, LEAVE, READY, STOP, Assignment, become_worker
+
+if TYPE_CHECKING:
+    from adapter.workers.metric_files import MetricFiles
 
 START_SECONDS = 120.0
 """Time that a worker gets until it serves."""
@@ -105,6 +108,8 @@ class Fleet:
 
     def __init__(self, forget: Callable[[], None]) -> None:
         self.seats = Seats()
+        self.metrics: MetricFiles | None = None
+        """The numbers of all workers, as soon as one counts."""
         self._forget = forget
         self._workers: dict[int, WorkerProcess] = {}
 
@@ -122,6 +127,7 @@ class Fleet:
     ) -> WorkerProcess:
         """Start a worker. The ``first`` of all reports what the settings give reason to warn of."""
         seat = next(each for each in range(SEATS) if each not in {worker.seat for worker in self})
+        folder = str(self._metric_files().folder) if plan.metrics else ""
         own, its = socket.socketpair()
         own.setblocking(False)
         # A signal that comes between the fork and the worker's own handlers is the worker's alone.
@@ -132,14 +138,21 @@ class Fleet:
                 own.close()
                 self.forget_all()
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-                _end_as(
-                    lambda: become_worker(Assignment(number, plan, sockets, self.seats, seat, its, first))
-                )
+                work = Assignment(number, plan, sockets, self.seats, seat, its, first, folder)
+                _end_as(lambda: become_worker(work))
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         its.close()
         worker = self._workers[pid] = WorkerProcess(number, seat, pid, own, now)
         return worker
+
+    def _metric_files(self) -> MetricFiles:
+        if self.metrics is None:
+            # Late: it loads what makes folders.
+            from adapter.workers.metric_files import MetricFiles
+
+            self.metrics = MetricFiles()
+        return self.metrics
 
     def forget_all(self) -> None:
         """Close what belongs to the supervisor, in a child of it: a worker learns of the supervisor's end by the end of
@@ -161,6 +174,8 @@ class Fleet:
             if worker is not None:
                 found.append((worker, os.waitstatus_to_exitcode(status)))
                 self.seats.put(worker.seat, EMPTY)
+                if self.metrics is not None:
+                    self.metrics.left(worker.seat)
         return found
 
     def overdue(self, now: float) -> list[WorkerProcess]:
@@ -169,6 +184,11 @@ class Fleet:
         for worker in late:
             worker.kill()
         return late
+
+    def close(self) -> None:
+        """Let go of what all workers had in common; none of them runs any more."""
+        if self.metrics is not None:
+            self.metrics.close()
 
     @property
     def next_deadline(self) -> float | None:

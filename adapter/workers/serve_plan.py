@@ -20,7 +20,7 @@ class ServePlan(NamedTuple):
 
     ``grace`` is ``core.shutdown_grace_seconds``. ``programs``: programs of the same user run beside the workers.
     ``locked`` is the ``storage.root`` that only one adapter may use, "" where nobody looks; ``state`` the same of the
-    state file.
+    state file. ``metrics``: workers count.
     """
 
     workers: int
@@ -32,6 +32,7 @@ class ServePlan(NamedTuple):
     locked: str
     state: str
     settings: bytes
+    metrics: bool = False
 
     @property
     def address(self) -> tuple[str, int]:
@@ -53,6 +54,7 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
         str(root.absolute()) if has_files and read.settings.root_lock == "exclusive" else "",
         "" if state is None else str(state.absolute()),
         pickle.dumps(read._replace(settings=read.settings.for_worker())),
+        read.settings.telemetry.measures,
     )
 
 

@@ -6,6 +6,7 @@ signal asks for, and what time it is.
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import signal
 import socket
@@ -106,7 +107,7 @@ class WorkerSupervisor:
             self._log().error(taken.event, why=str(taken), setting=taken.setting)
             self.obstacles = (Obstacle(taken.event, str(taken), taken.setting),)
             return 1
-        with self._inbox:
+        with self._inbox, contextlib.closing(self._fleet):
             self._selector.register(self._inbox, selectors.EVENT_READ, self._signalled)
             while len(self._fleet) or not self._stops:
                 self._start_what_is_due()

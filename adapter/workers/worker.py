@@ -9,6 +9,7 @@ import pickle
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge.http.seats import Seats
@@ -51,7 +52,8 @@ class Assignment(NamedTuple):
     """The work of one worker.
 
     ``sockets`` are listening, ``seat`` is the worker's among ``seats``, and ``channel`` leads to its supervisor.
-    ``first``: nobody else has reported what there is to report of the settings.
+    ``first``: nobody else has reported what there is to report of the settings. ``metrics`` is the folder of the
+    numbers of all workers, empty where nothing is counted.
     """
 
     number: int
@@ -61,6 +63,7 @@ class Assignment(NamedTuple):
     seat: int
     channel: socket.socket
     first: bool
+    metrics: str = ""
 
 
 def become_worker(assignment: Assignment) -> int:
@@ -72,6 +75,8 @@ def become_worker(assignment: Assignment) -> int:
     from adapter.settings.section import SettingsError
 
     log.identify(worker=assignment.number, pid=os.getpid())
+    if assignment.metrics:
+        _keep_numbers(assignment.metrics, assignment.seat)
     read: ReadSettings = pickle.loads(assignment.plan.settings)  # noqa: S301 - this program's own, from its memory
     try:
         return serve_under(read.settings, read.cautions if assignment.first else None, Supervised(assignment))
@@ -88,6 +93,13 @@ def _tell(channel: socket.socket, failed: StartFailed) -> None:
         channel.setblocking(True)
         channel.settimeout(TELL_SECONDS)
         channel.sendall(FAILED + encoded(failed.obstacles))
+
+
+def _keep_numbers(folder: str, seat: int) -> None:
+    # Late: it loads the library of metrics.
+    from adapter.telemetry.worker_values import keep_in_files
+
+    keep_in_files(Path(folder), seat)
 
 
 class Supervised:
