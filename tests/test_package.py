@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from readme_renderer import markdown
 
-from deploy.sbom import document
+from deploy.sbom import OF_DEVELOPERS, document
 from tests.e2e.processes import answers, start
 from tests.ports import free_port
 
@@ -227,7 +227,7 @@ def test_the_image_has_a_version_of_every_package() -> None:
     extras = project["optional-dependencies"]
     declared = [
         *project["dependencies"],
-        *(each for name in extras if name != "dev" for each in extras[name]),
+        *(each for name in extras if name not in OF_DEVELOPERS for each in extras[name]),
     ]
     lines = (ROOT / "deploy/constraints.txt").read_text().splitlines()
     pins = [Requirement(line) for line in lines if not line.startswith("#")]
