@@ -201,7 +201,7 @@ class Relay:
 
 def _note_refusal(ask: ClientRequest, answer: ClientResponse, session: Session | None) -> None:
     """Have the server know that its upstream refused a caller."""
-    secrets = () if session is None else (session.upstream.id,)
+    secrets = () if session is None else (session.upstream_id,)
     ask.server.refusal = caller_refusal(
         time.time(), answer.status, answer.headers, answer.body, ask.headers, secrets
     )
