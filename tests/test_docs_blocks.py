@@ -22,7 +22,7 @@ import yaml
 
 from adapter.cli import _parser
 from adapter.commands.help_text import EXAMPLES
-from adapter.rules.clients.mcp_clients import CLIENTS, ClientFolders, ServerAddress
+from adapter.rules.clients.mcp_clients import CLIENTS, ServerAddress
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError, fields_by_key
@@ -162,10 +162,9 @@ def read(block: Block) -> Any:
 def test_files_of_clients_are_the_ones_that_install_writes() -> None:
     """The table of clients names the file and the key of each."""
     page = (HOUSE / "docs" / "clients.md").read_text()
-    folders = ClientFolders(Path("~"), Path("~/.config"), Path())
     for name, client in CLIENTS.items():
         (row,) = re.findall(rf"^\| .+ \| `{name}` \| (.+)$", page, re.MULTILINE)
-        assert client.file(folders).name in row and f"`{client.keys[0]}`" in row
+        assert client.file.path.rpartition("/")[2] in row and f"`{client.keys[0]}`" in row
 
 
 # --- commands -------------------------------------------------------------------------------------------------
