@@ -113,7 +113,14 @@ class OpenSessions:
             # What was seen later is written as the time when it is due.
             last_seen = max(last_seen, row.due - ttl)
         session = Session(
-            row.key, record.server, record.principal, record.upstream, last_seen, record.times.created
+            row.key,
+            record.server,
+            record.principal,
+            record.upstream.id,
+            record.upstream.protocol_version,
+            record.upstream.generation,
+            last_seen,
+            record.times.created,
         )
         session.unnamed = row.key.startswith(UNNAMED)
         initialize = record.handshake.initialize
