@@ -55,7 +55,7 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
     if (pins) fill(pins, 'Pins', changed(server));
   }, signal);
   if (!fleet()) fill(head, h('h1', { tabindex: '-1', 'data-key': 'h1' }, id));
-  const body = (PARTS[tab] ?? catalogue)({ signal, id, title });
+  const body = (Object.hasOwn(PARTS, tab) ? PARTS[tab] : catalogue)({ signal, id, title });
   return {
     node: h('section', { class: `view server-view in-${tab}` }, head, tabs, body.node ?? body),
     moved: body.moved,
