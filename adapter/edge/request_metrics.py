@@ -8,17 +8,37 @@ from collections import Counter
 from adapter.edge.http.limits import Handler
 from adapter.edge.http.request import Reply, Request, Sendable
 from adapter.rules.metrics.catalogue import (
+    ARTIFACT_BYTES,
+    ARTIFACT_DOWNLOADS,
+    ARTIFACT_DURATION,
     AUTH_REJECTIONS,
     HTTP_DURATION,
     HTTP_REQUESTS,
     REJECTIONS,
     REQUEST_BYTES,
     RESPONSE_BYTES,
+    UPLOAD_BATCHES,
+    UPLOAD_FAILURES,
 )
 from adapter.rules.metrics.port import MetricSink
-from adapter.rules.metrics.route_groups import MCP, RouteGroup, RouteGroups, method_label, status_class
+from adapter.rules.metrics.route_groups import (
+    ARTIFACT,
+    MCP,
+    UPLOAD,
+    RouteGroup,
+    RouteGroups,
+    method_label,
+    status_class,
+)
 
 _REFUSED = (401, 403)
+
+
+def _reason(request: Request, status: int | None) -> str:
+    """The code of the error that a request ended with."""
+    if request.failure is not None:
+        return request.failure.code
+    return "client_gone" if status is None else f"http_{status}"
 
 
 class CountedReply:
@@ -108,11 +128,28 @@ class RequestMetrics:
             self._sink.count(REQUEST_BYTES, server, name, by=request.body.arrived)
         if reply.sent:
             self._sink.count(RESPONSE_BYTES, server, name, by=reply.sent)
+        if name == UPLOAD and request.method == "POST":
+            self._upload(request, server, reply.status)
+        elif name in (UPLOAD, ARTIFACT) and request.method == "GET":
+            self._download(request, server, reply, seconds)
         if request.failure is not None:
             self._reject(request.failure.code, request.failure.http, group)
         elif reply.status is not None and reply.status >= 400 and name != MCP:
             # An answer of the HTTP API, whose errors have no code; what an upstream answers is no refusal.
             self._reject(f"http_{reply.status}", reply.status, group)
+
+    def _upload(self, request: Request, server: str, status: int | None) -> None:
+        if status == 200:
+            self._sink.count(UPLOAD_BATCHES, server)
+        else:
+            self._sink.count(UPLOAD_FAILURES, server, _reason(request, status))
+
+    def _download(self, request: Request, server: str, reply: CountedReply, seconds: float) -> None:
+        delivered = reply.status is not None and reply.status < 400 and request.failure is None
+        result = "ok" if delivered else _reason(request, reply.status)
+        self._sink.count(ARTIFACT_DOWNLOADS, server, result)
+        self._sink.observe(ARTIFACT_DURATION, seconds, server, result)
+        self._sink.count(ARTIFACT_BYTES, server, by=reply.sent)
 
     def _reject(self, reason: str, status: int, group: RouteGroup) -> None:
         metric = AUTH_REJECTIONS if status in _REFUSED else REJECTIONS

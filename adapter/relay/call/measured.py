@@ -14,7 +14,14 @@ from adapter.errors import AdapterError, InternalError
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow, both
 from adapter.relay.flow import Along
-from adapter.rules.metrics.catalogue import SERVER_OPERATION, TOOL_CALL_DURATION, TOOL_CALLS
+from adapter.rules.metrics.catalogue import (
+    ARTIFACT_BYTES,
+    ARTIFACT_DOWNLOADS,
+    ARTIFACT_DURATION,
+    SERVER_OPERATION,
+    TOOL_CALL_DURATION,
+    TOOL_CALLS,
+)
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
     LOOKED_INTO,
@@ -33,7 +40,7 @@ from adapter.upstream.port import Sink, header
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.sse import SseReader
 
-CALL, LIST, LISTEN = "tools/call", "tools/list", "subscriptions/listen"
+CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "resources/read"
 
 LONGEST_LIST = 256 << 10
 """Bytes of a list of tools from which names are learned."""
@@ -81,7 +88,8 @@ class MeasuredOperation(NamedTuple):
 
 
 class OperationCounts:
-    """Counts into ``sink``. ``tools`` are those of each server. ``trace`` returns the id of the current trace, None
+    """Counts into ``sink``. ``tools`` are those of each server; URIs of artifacts begin with ``artifacts``.
+    ``trace`` returns the id of the current trace, None
     outside of any; it is None where no traces are recorded.
 
     ``in_flight`` has the messages that are being answered and ``streams`` those without an end, by server.
@@ -91,11 +99,13 @@ class OperationCounts:
         self,
         sink: MetricSink,
         tools: Mapping[str, ToolLabels],
+        artifacts: str,
         trace: Callable[[], str | None] | None = None,
     ) -> None:
         self.in_flight: Counter[str] = Counter()
         self.streams: Counter[str] = Counter()
         self.tools = tools
+        self._artifacts = artifacts
         self._trace = trace
         self._sink = sink
 
@@ -110,8 +120,8 @@ class OperationCounts:
         version = version_label(ask.sender.version)
         return MeasuredOperation(server, _requests(ask), version, trace, time.perf_counter())
 
-    def end(self, operation: MeasuredOperation, outcome: OperationOutcome) -> None:
-        """Count an operation that is over."""
+    def end(self, operation: MeasuredOperation, outcome: OperationOutcome, size: int = 0) -> None:
+        """Count an operation that is over; its answer had so many bytes."""
         server, requests, version, trace, began = operation
         seconds = time.perf_counter() - began
         self.in_flight[server] -= 1
@@ -121,6 +131,10 @@ class OperationCounts:
                 tool = self.tools[server].label(name, outcome)
                 self._sink.count(TOOL_CALLS, server, tool, outcome.label)
                 self._sink.observe(TOOL_CALL_DURATION, seconds, server, tool, outcome.label, trace=trace)
+            elif method == READ and name is not None and name.startswith(self._artifacts):
+                self._sink.count(ARTIFACT_DOWNLOADS, server, outcome.label)
+                self._sink.observe(ARTIFACT_DURATION, seconds, server, outcome.label, trace=trace)
+                self._sink.count(ARTIFACT_BYTES, server, by=size)
             if method and method != LISTEN:
                 labels = (method_name(method), tool, outcome.error_type, outcome.status_code, version, "tcp")
                 self._sink.observe(SERVER_OPERATION, seconds, server, *labels, trace=trace)
@@ -160,7 +174,8 @@ class MeasuredRelay(Relay):
         operation = _named_again(ask, operation)
         streams = (header(answer.headers, "content-type") or "").lower().startswith("text/event-stream")
         if isinstance(answer.body, bytes):
-            counts.end(operation, self._whole(operation, answer.status, answer.body, streams=streams))
+            outcome = self._whole(operation, answer.status, answer.body, streams=streams)
+            counts.end(operation, outcome, len(answer.body))
         else:
             answer = _followed(counts, operation, answer, streams=streams)
         return self._listening(ask, answer) if operation.requests[0][0] == LISTEN else answer
@@ -205,10 +220,10 @@ class _Answer:
 
     def look(self, chunk: bytes) -> None:
         """See a piece of it."""
+        self._size += len(chunk)
         if self._reader is not None:
             self._outcome = _first_outcome(_data_of(self._reader, chunk)) or self._outcome
             return
-        self._size += len(chunk)
         if self._size <= LOOKED_INTO:
             self._held.append(chunk)
         else:
@@ -228,7 +243,7 @@ class _Answer:
         if not self._ended:
             self._ended = True
             self._held.clear()
-            self._counts.end(self._operation, outcome)
+            self._counts.end(self._operation, outcome, self._size)
 
     def leave(self) -> None:
         """Note that nobody reads on, which may be for an answer that was seen."""

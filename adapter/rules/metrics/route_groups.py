@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from adapter.rules.metrics.catalogue import OTHER
 
-MCP, CONSOLE, API = "mcp", "console", "api"
+MCP, UPLOAD, ARTIFACT, CONSOLE, API = "mcp", "upload", "artifact", "console", "api"
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
