@@ -67,6 +67,8 @@ class Gauges:
     def __init__(self, sink: MetricSink) -> None:
         self.sources: list[Readings] = [_build]
         self.slow: list[SlowReading] = []
+        self.flushes: list[Callable[[], None]] = []
+        """Count what waits to be counted, so that a reading has all of it."""
         self._sink = sink
         self._totals: dict[tuple[Metric, tuple[str, ...]], float] = {}
 
@@ -75,6 +77,8 @@ class Gauges:
 
     def read(self) -> None:
         """Read all of them now."""
+        for flush in self.flushes:
+            flush()
         for source in self.sources:
             for reading in source():
                 self._take(reading)

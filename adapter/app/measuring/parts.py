@@ -33,7 +33,7 @@ from adapter.edge.http.listener import Listener
 from adapter.edge.metrics import MetricsBranch, metrics_branch, metrics_handler
 from adapter.edge.request_metrics import RequestMetrics
 from adapter.relay.call.dispatch import Relay
-from adapter.relay.call.measured import MeasuredRelay, OperationCounts, ToolLabels
+from adapter.relay.call.measured import MeasuredRelay, OperationCounts, ServerOperations, ToolLabels
 from adapter.relay.server import Server
 from adapter.rules.metrics.catalogue import (
     CALLS_IN_FLIGHT,
@@ -82,10 +82,15 @@ class Metering:
     ) -> None:
         self.registry = registry
         self.requests = RequestMetrics(registry, route_groups(settings, servers))
-        tools = {entry.id: ToolLabels(tool_names(entry, servers[entry.id])) for entry in settings.servers}
-        self.operations = OperationCounts(registry, tools, f"{settings.artifacts.uri_scheme}sessions/", trace)
+        counted = {
+            entry.id: ServerOperations(entry.id, ToolLabels(tool_names(entry, servers[entry.id])))
+            for entry in settings.servers
+        }
+        artifacts = f"{settings.artifacts.uri_scheme}sessions/"
+        self.operations = OperationCounts(registry, counted, artifacts, trace)
         self.gauges = Gauges(registry)
         self.gauges.sources.append(self._in_flight)
+        self.gauges.flushes += [self.requests.flush, self.operations.flush]
         self._places: list[ConnectionLimit] = []
         for entry in settings.servers:
             self._measure(entry, servers[entry.id])
@@ -105,8 +110,10 @@ class Metering:
 
     def _measure(self, entry: ServerSettings, server: Server) -> None:
         """Count what is sent to a server's upstream."""
-        tool, transport = self.operations.tools[entry.id].label, TRANSPORTS[entry.upstream.transport]
-        server.upstream = MeasuredUpstream(server.upstream, entry.id, self.registry, tool, transport)
+        tool, transport = self.operations.servers[entry.id].tools.label, TRANSPORTS[entry.upstream.transport]
+        measured = MeasuredUpstream(server.upstream, entry.id, self.registry, tool, transport)
+        server.upstream = measured
+        self.gauges.flushes.append(measured.flush)
 
     def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
         """Have everything counted that the parts behind the edge do, and read their gauges."""
@@ -144,11 +151,11 @@ class Metering:
 
     def _in_flight(self) -> Iterator[GaugeReading]:
         yield GaugeReading(HTTP_CONNECTIONS, sum(map(len, self._places)))
-        for group, number in self.requests.in_flight.items():
+        for group, number in self.requests.in_flight():
             yield GaugeReading(HTTP_IN_FLIGHT, number, (group,))
-        for server in self.operations.tools:
-            yield GaugeReading(CALLS_IN_FLIGHT, self.operations.in_flight[server], (server,))
-            yield GaugeReading(OPEN_STREAMS, self.operations.streams[server], (server,))
+        for server in self.operations.servers.values():
+            yield GaugeReading(CALLS_IN_FLIGHT, server.active, (server.id,))
+            yield GaugeReading(OPEN_STREAMS, server.streams, (server.id,))
 
     def branches(self, guard: Guard) -> tuple[MetricsBranch, ...]:
         """The route on the adapter's own port, if the metrics are served there."""
