@@ -15,11 +15,13 @@ from adapter.app.files import FileStages
 from adapter.app.relay import RelayParts, Runtime
 from adapter.edge.api.auth_hook import AuthHook
 from adapter.edge.api.routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console import operations as console_operations
 from adapter.edge.console.data import ConsoleData, ConsoleFacts
 from adapter.edge.console.page_files import PageFiles, pages
+from adapter.edge.console.server_files import ServerFiles
 from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus
 from adapter.edge.http.request import Request
@@ -53,7 +55,8 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     viewers = Callers(guard, door.bases, credentials, CONSOLE)
     callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
     sessions = _sessions(around.runtime, relay)
-    apis = _apis(settings, around, sessions, callers)
+    belongings = _belongings(settings, relay, files, door.health.store)
+    apis = _apis(settings, around, sessions, callers, belongings)
     records = ExchangeRecords(guard, observation.calls, recent)
     described = _document(settings, files, grants=around.access.grants is not None)
     routes = ServerRoutes(path, apis, described, records, observation.tracing)
@@ -66,7 +69,7 @@ def build_branches(settings: Settings, observation: Observation, around: Console
         _facts(settings, None if sign_in is None else sign_in.roles),
         guard,
         ServerStatus(door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}),
-        _belongings(settings, relay, files, door.health.store),
+        belongings,
         recent,
         look,
         grants,
@@ -99,6 +102,7 @@ def _apis(
     around: ConsoleSurroundings,
     sessions: Mapping[str, HttpSessions],
     callers: Mapping[str, Callers],
+    belongings: Belongings,
 ) -> dict[str, ServerApi]:
     console = settings.console
     hook = _hook(console.auth_hook, around)
@@ -110,6 +114,8 @@ def _apis(
         max_body=console.max_body,
         expose=settings.core.errors.expose,
     )
+    takers = {entry.id for entry in settings.servers if around.files.own_tools(entry)}
+    own_files = ServerFiles(belongings, around.relay.sessions.sessions, settings.uploads.max_file_bytes)
     apis = {}
     for server, http_sessions in sessions.items():
         tools = ServerTools(server, http_sessions, callers[server])
@@ -122,7 +128,10 @@ def _apis(
             view=tools.view,
             checks=around.checks.checks,
         )
-        apis[server] = ServerApi(api, Previews(http_sessions, callers[server]))
+        catalogue = ServerCatalogue(
+            api, http_sessions, callers[server], own_files if server in takers else None
+        )
+        apis[server] = ServerApi(api, Previews(http_sessions, callers[server]), catalogue)
     return apis
 
 
