@@ -77,7 +77,7 @@ export const using = {
     const buffer = Buffer.alloc(size, 'Зимний сон. ');
     await page.locator('input[type=file]').setInputFiles({ name, mimeType: 'text/plain', buffer });
     await page.getByText('uploaded').first().waitFor();
-    const handle = await page.getByLabel('path').inputValue();
+    const handle = await page.locator('.file-field textarea').inputValue();
     await run(page);
     await succeeded(page);
     const said = await result(page).innerText();

@@ -42,7 +42,7 @@ function tab() {
 
 /** The response to a request below the page's path, whatever its status. Raises TypeError when none came. */
 export async function send(path, { method = 'GET', body, accept = 'application/json', signal } = {}) {
-  const headers = { Accept: accept, 'X-Adapter-Session': tab() };
+  const headers = { Accept: accept, 'X-Adapter-Session': tab(), 'X-Adapter-Answers': 'elicitation' };
   const sent = token;
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';

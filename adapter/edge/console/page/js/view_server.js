@@ -1,16 +1,20 @@
 // One server: its tools beside the one that is open, and its pins.
 
+import { forPeople } from './attach.js';
 import { button, fill, h } from './dom.js';
 import { count, plain } from './format.js';
 import { longList } from './longlist.js';
 import { annotationBadges, dot, failed, nothing, waiting } from './pieces.js';
 import { showPins } from './pins.js';
+import { showPrompts } from './prompts.js';
+import { showResources } from './resources.js';
 import { go, link } from './route.js';
 import { facts } from './view_servers.js';
 import { showTool } from './view_tool.js';
 import { fleet, me, server as known, tools, watch } from './world.js';
 
 const ROW = 62;
+const PARTS = { pins: showPins, prompts: showPrompts, resources: showResources };
 
 export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
   title(id);
@@ -21,14 +25,13 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
   const pins = me.hosted
     ? h('a', { class: 'tab', href: link('server', id, 'pins'), 'aria-current': tab === 'pins' ? 'page' : null })
     : null;
+  const part = (name, text) =>
+    h('a', { class: 'tab', href: link('server', id, name), 'aria-current': tab === name ? 'page' : null }, text);
   const tabs = h(
     'nav',
     { class: 'tabs', 'aria-label': `Parts of ${id}` },
-    h(
-      'a',
-      { class: 'tab', href: link('server', id, 'tools'), 'aria-current': tab === 'tools' ? 'page' : null },
-      'Tools',
-    ),
+    part('tools', 'Tools'),
+    me.hosted ? [part('prompts', 'Prompts'), part('resources', 'Resources')] : null,
     pins,
   );
   watch(() => {
@@ -42,7 +45,7 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
     if (pins) fill(pins, 'Pins', changed(server));
   }, signal);
   if (!fleet()) fill(head, h('h1', { tabindex: '-1' }, id));
-  const body = tab === 'pins' ? showPins({ signal, id }) : catalogue({ signal, id, title });
+  const body = (Object.hasOwn(PARTS, tab) ? PARTS[tab] : catalogue)({ signal, id, title });
   return {
     node: h('section', { class: `view server-view in-${tab}` }, head, tabs, body.node ?? body),
     moved: body.moved,
@@ -84,6 +87,17 @@ function catalogue({ signal, id, title }) {
     detail,
   );
   let [all, open, leaving, form] = [[], null, null, null];
+
+  function row(tool) {
+    const claims = tool.annotations ?? {};
+    const marks = annotationBadges({ readOnlyHint: claims.readOnlyHint, destructiveHint: claims.destructiveHint });
+    const about = forPeople(String(tool.description ?? ''), known(id)?.helper).split('\n', 1)[0];
+    return [
+      h('div', { class: 'row-head' }, h('span', { class: 'mono grow' }, plain(tool.name, 120)), marks),
+      h('p', { class: 'row-about' }, plain(about, 160)),
+    ];
+  }
+
   load(false);
 
   async function load(anew) {
@@ -174,15 +188,6 @@ function catalogue({ signal, id, title }) {
   }
 
   return { node, moved, signedIn };
-}
-
-function row(tool) {
-  const claims = tool.annotations ?? {};
-  const marks = annotationBadges({ readOnlyHint: claims.readOnlyHint, destructiveHint: claims.destructiveHint });
-  return [
-    h('div', { class: 'row-head' }, h('span', { class: 'mono grow' }, plain(tool.name, 120)), marks),
-    h('p', { class: 'row-about' }, plain((tool.description ?? '').split('\n', 1)[0], 160)),
-  ];
 }
 
 function changed(server) {
