@@ -14,6 +14,7 @@ from adapter.app.edge import Observation
 from adapter.app.files import FileStages
 from adapter.app.relay import RelayParts, Runtime
 from adapter.edge.api.auth_hook import AuthHook
+from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.routes import ServerApi, ServerRoutes, document
 from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
@@ -28,6 +29,7 @@ from adapter.edge.http.request import Request
 from adapter.edge.openapi import operations
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
+from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.browser_sessions import RoleTerms
@@ -56,7 +58,7 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
     sessions = _sessions(around.runtime, relay)
     belongings = _belongings(settings, relay, files, door.health.store)
-    apis = _apis(settings, around, sessions, callers, belongings)
+    apis = _apis(settings, around, sessions, callers, belongings, recent)
     records = ExchangeRecords(guard, observation.calls, recent)
     described = _document(settings, files, grants=around.access.grants is not None)
     routes = ServerRoutes(path, apis, described, records, observation.tracing)
@@ -103,6 +105,7 @@ def _apis(
     sessions: Mapping[str, HttpSessions],
     callers: Mapping[str, Callers],
     belongings: Belongings,
+    recent: Recent,
 ) -> dict[str, ServerApi]:
     console = settings.console
     hook = _hook(console.auth_hook, around)
@@ -114,6 +117,8 @@ def _apis(
         max_body=console.max_body,
         expose=settings.core.errors.expose,
     )
+    news = NewsStreams()
+    recent.on_close.append(news.close)
     takers = {entry.id for entry in settings.servers if around.files.own_tools(entry)}
     own_files = ServerFiles(belongings, around.relay.sessions.sessions, settings.uploads.max_file_bytes)
     apis = {}
@@ -129,7 +134,7 @@ def _apis(
             checks=around.checks.checks,
         )
         catalogue = ServerCatalogue(
-            api, http_sessions, callers[server], own_files if server in takers else None
+            api, http_sessions, callers[server], news, own_files if server in takers else None
         )
         apis[server] = ServerApi(api, Previews(http_sessions, callers[server]), catalogue)
     return apis

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from adapter.edge.api.auth_hook import AuthHook, Hook
+from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.routes import ServerApi, ServerRoutes, document
 from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
@@ -112,7 +113,11 @@ async def serving(
         checks=CHECKS,
     )
     lines: list[dict[str, object]] = []
-    apis = {"one": ServerApi(api, Previews(sessions, callers), ServerCatalogue(api, sessions, callers))}
+    apis = {
+        "one": ServerApi(
+            api, Previews(sessions, callers), ServerCatalogue(api, sessions, callers, NewsStreams())
+        )
+    }
     records = ExchangeRecords(guard, Lines(lines), recent)
     routes = ServerRoutes(PATH, apis, document(PATH, version="1"), records)
     async with listening(routes.branches(), guard, relaying) as port:

@@ -65,6 +65,9 @@ class ToolRoute(NamedTuple):
         return ("GET", "HEAD") if self.operation.method == "GET" else (self.operation.method,)
 
 
+AnyRoute = ToolRoute | CatalogueRoute
+
+
 @dataclass(frozen=True, slots=True)
 class PatternBranch(Branch):
     """Serves paths that match a pattern: parts in braces are names, and NAME stands for one part or more.
@@ -280,27 +283,10 @@ class ServerRoutes:
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried in this order behind those of the console's data."""
         tools = (
-            PatternBranch(
-                self._path,
-                0,
-                route.methods,
-                _EXPOSED,
-                partial(self._serve_call if route.operation in (CALL, CONTINUE) else self._serve, route),
-                ("{server}", *route.parts),
-            )
+            self._branch(route, self._serve_call if route.operation in (CALL, CONTINUE) else self._serve)
             for route in (*ROUTES[:1], GO_ON, *ROUTES[1:])
         )
-        catalogue = (
-            PatternBranch(
-                self._path,
-                0,
-                route.methods,
-                _EXPOSED,
-                partial(self._serve_catalogue, route),
-                ("{server}", *route.parts),
-            )
-            for route in CATALOGUE_ROUTES
-        )
+        catalogue = (self._branch(route, self._serve_catalogue) for route in CATALOGUE_ROUTES)
         read = ("GET", "HEAD")
         return (
             *catalogue,
@@ -308,6 +294,10 @@ class ServerRoutes:
             PatternBranch(self._path, 0, read, _EXPOSED, self._serve_preview, ("{server}", "resources")),
             PatternBranch(self._path, 0, read, (), self._show_document, ("openapi.json",)),
         )
+
+    def _branch(self, route: AnyRoute, serve: Callable[..., Awaitable[object]]) -> PatternBranch:
+        parts = ("{server}", *route.parts)
+        return PatternBranch(self._path, 0, route.methods, _EXPOSED, partial(serve, route), parts)
 
     async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> object:
         server, *rest = names

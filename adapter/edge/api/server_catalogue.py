@@ -5,14 +5,14 @@ Everything goes through the caller's own session, so callers see what MCP client
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.server_tools import Callers, questions_of
 from adapter.edge.api.tool_api import ToolApi
 from adapter.edge.http.request import Request
-from adapter.edge.http.response import CallStream, Extra, begin_stream, send
+from adapter.edge.http.response import Extra, send
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND
@@ -27,9 +27,6 @@ from adapter.rules.calls.tool_api import (
     value_body,
     value_list,
 )
-
-HEARTBEAT = 15.0
-"""Seconds after which a stream without news says that it is still there."""
 
 _NOT_THERE = (-32002, -32602, METHOD_NOT_FOUND)
 """What servers answer who have not this prompt or resource, or none at all."""
@@ -66,8 +63,14 @@ class ServerCatalogue:
     """Serves what a server has beside its tools. ``api`` lets callers in as it does for tools."""
 
     def __init__(
-        self, api: ToolApi, sessions: HttpSessions, callers: Callers, files: CallerFiles | None = None
+        self,
+        api: ToolApi,
+        sessions: HttpSessions,
+        callers: Callers,
+        news: NewsStreams,
+        files: CallerFiles | None = None,
     ) -> None:
+        self._news = news
         self._api = api
         self._sessions = sessions
         self._callers = callers
@@ -183,26 +186,17 @@ class ServerCatalogue:
     # --- news -------------------------------------------------------------------------------------------------
 
     async def show_events(self, request: Request, extra: Extra) -> None:
-        """``GET /events``: what the server says outside of calls, as events, until the client goes.
-
-        Raises ClientGone, AdapterError.
-        """
+        """``GET /events``: what the server says outside of calls, until the client goes. Raises ClientGone."""
 
         async def streaming() -> HttpOutcome:
-            stream = CallStream(request, extra)
-            begin_stream(request, extra)
-            listening = asyncio.create_task(self._sessions.listen(self._callers.of(request), stream.event))
-            try:
-                while not listening.done():
-                    await request.reply.write(b": still here\n\n")
-                    await asyncio.wait((listening,), timeout=HEARTBEAT)
-            finally:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
-            request.reply.end()
+            who = self._callers.of(request)
+            await self._news.serve(request, self._sessions, who, extra)
             return _STREAMED
 
-        answered = await self._api.admitted(request, "", streaming)
+        try:
+            answered = await self._api.admitted(request, "", streaming)
+        except AdapterError as error:
+            answered = self._api.failed_to_look(error)
         if answered is not _STREAMED:
             send(request, answered, extra)
 

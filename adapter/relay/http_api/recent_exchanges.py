@@ -266,6 +266,8 @@ class Recent:
         self._closed = False
         self.on_watch: list[Callable[[], None]] = []
         """Called when a viewer begins to watch."""
+        self.on_close: list[Callable[[], None]] = []
+        """Called when the adapter stops, to end other streams of the console."""
 
     def __repr__(self) -> str:
         return f"<Recent: {len(self._kept)} exchanges, {len(self._watchers)} watchers>"
@@ -348,4 +350,6 @@ class Recent:
         self._closed = True
         for watcher in (*self._watchers, *self._tellers):
             watcher.close()
+        for act in self.on_close:
+            act()
         self._watchers.clear()
