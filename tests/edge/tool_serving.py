@@ -113,11 +113,9 @@ async def serving(
         checks=CHECKS,
     )
     lines: list[dict[str, object]] = []
-    apis = {
-        "one": ServerApi(
-            api, Previews(sessions, callers), ServerCatalogue(api, sessions, callers, NewsStreams())
-        )
-    }
+    news = NewsStreams()
+    recent.on_close.append(news.close)
+    apis = {"one": ServerApi(api, Previews(sessions, callers), ServerCatalogue(api, sessions, callers, news))}
     records = ExchangeRecords(guard, Lines(lines), recent)
     routes = ServerRoutes(PATH, apis, document(PATH, version="1"), records)
     async with listening(routes.branches(), guard, relaying) as port:

@@ -64,6 +64,11 @@ class SharedListening:
             if not self._hearers:
                 await self._stop()
 
+    async def ended(self) -> None:
+        """Wait until the server has no more to say. Only within ``heard``."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
     async def _listen(self, who: Who, opened: asyncio.Event) -> None:
         # A server that keeps no stream, or ends it, has nothing to say outside of answers.
         with contextlib.suppress(AdapterError, ToolRefused):

@@ -184,14 +184,14 @@ class HttpSessions:
         await conversation.answer(who, address, result)
 
     async def listen(self, who: Who, hear: Hear) -> None:
-        """Have ``hear`` take what the server says outside of answers, until the wait is cancelled.
+        """Have ``hear`` take what the server says outside of answers, until it ends that.
 
         Raises AdapterError where no session can be opened.
         """
 
         async def listening(session: _CallerSession) -> None:
             async with session.listening.heard(who, hear):
-                await asyncio.Event().wait()
+                await session.listening.ended()
 
         await self._using(who, listening)
 
