@@ -28,7 +28,7 @@ from tests.e2e.console_house import (
     house,
     theatre,
 )
-from tests.e2e.filing import MIB, python_host, said
+from tests.e2e.filing import MIB, python_host, said, sha256
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -107,12 +107,13 @@ async def test_a_cancelled_call_ends_at_its_server(stage: Stage) -> None:
 
 
 async def test_an_image_is_previewed_and_downloaded(stage: Stage) -> None:
-    """Out of the result and out of the list of files, byte by byte what the tool wrote."""
+    """Out of the result and out of the list of files, byte by byte what the tool wrote; another tool takes it too."""
     name = "Aufträge 2025.png"
     seen = await stage.play("artifact", "vic", name=name)
     content = base64.b64encode(stage.house.kept(name)).decode()
     assert seen["width"] > 100
     assert seen["result"] == seen["files"] == [name, content]
+    assert sha256(stage.house.kept(name)) in seen["digest"]
 
 
 async def test_changed_tools_wait_for_an_operator(stage: Stage) -> None:

@@ -282,6 +282,8 @@ class Conversation:
                         if response is not None:
                             return StreamEnd(response)
                         await self._observe(event.data, who, number, tell)
+                        if isinstance(tell, Dialogue) and answer.wait_at_least is not None:
+                            answer.wait_at_least(tell.patience)
                     await breathe(len(events))
             return StreamEnd(None, reader.last_id, reader.retry)
         except MessageTooLong:

@@ -20,6 +20,9 @@ ELICITATION = "elicitation/create"
 CAPABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
 """Declared for callers who can answer: forms and links can be shown to a person."""
 
+PERSON_PATIENCE = 600.0
+"""Seconds that a person has to answer; the silence of a server until then is no failure of it."""
+
 MOST_QUESTIONS, WINDOW = 16, 60.0
 """Questions of one stream that are passed on within so many seconds; more are refused."""
 
@@ -77,10 +80,13 @@ class Dialogue:
         self.hear = hear
         self._is_open = is_open
         self._clock = clock
+        self.patience = 0.0
+        """Seconds that the server may be silent now, as it waits for a person."""
         self._asked: deque[float] = deque(maxlen=MOST_QUESTIONS)
 
     async def __call__(self, progress: dict[str, Any]) -> None:
         """Pass on progress. Raises what ``hear`` raises."""
+        self.patience = 0.0
         await self.hear(_PROGRESS, progress)
 
     async def question(self, message: Mapping[str, Any], address: ReplyAddress) -> bool:
@@ -90,6 +96,7 @@ class Dialogue:
         if not asks or not self._is_open() or not self._is_free():
             await self.refused(method)
             return False
+        self.patience = PERSON_PATIENCE
         await self.hear("question", {"method": method, "params": params, "reply_to": address.encoded()})
         return True
 

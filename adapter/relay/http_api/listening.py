@@ -42,6 +42,7 @@ class SharedListening:
         self._hearers: list[_Hearer] = []
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_slow = False
 
     def __repr__(self) -> str:
         return f"<SharedListening: {len(self._hearers)}>"
@@ -55,14 +56,21 @@ class SharedListening:
             if self._task is None or self._task.done():
                 self._opened = asyncio.Event()
                 self._task = asyncio.create_task(self._listen(who, self._opened))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(OPENING):
-                    await self._opened.wait()
+            if not self._opened.is_set() and not self._is_slow:
+                await self._open_in_time()
             yield
         finally:
             self._hearers.remove(hearer)
             if not self._hearers:
                 await self._stop()
+
+    async def _open_in_time(self) -> None:
+        """Wait until the stream is open; a server that keeps its head back is waited for once."""
+        try:
+            async with asyncio.timeout(OPENING):
+                await self._opened.wait()
+        except TimeoutError:
+            self._is_slow = True
 
     async def ended(self) -> None:
         """Wait until the server has no more to say. Only within ``heard``."""

@@ -17,7 +17,8 @@ from adapter.relay.http_api.dialogue import (
     Dialogue,
     ReplyAddress,
 )
-from adapter.relay.http_api.sessions import HttpSessions, Who
+from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
+from adapter.relay.server import Timeouts
 from adapter.upstream.scripted import Expect, ScriptedAnswer
 from adapter.wire.eras import Era
 from tests.relay.http_api.test_sessions import DONE, SSE, Serving, answer, asks, call, data, opening, said
@@ -198,3 +199,22 @@ async def test_answers_that_the_upstream_does_not_take_are_told() -> None:
         await serving.sessions.answer(PERSON, ReplyAddress.read(heard.events[0][1]["reply_to"]), COUNTED)
     finish.set()
     await running
+
+
+async def test_a_person_may_take_longer_than_a_server() -> None:
+    """The silence of a server that waits for an answer is no failure; it counts again when the server goes on."""
+    serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
+    serving.relaying.server.timeouts = Timeouts(0.001, 60)
+    finish, heard = asyncio.Event(), Heard()
+    progress = {"method": "notifications/progress", "params": {"progressToken": 3, "progress": 1}}
+    stream: list[Any] = [request(7, "elicitation/create", FORM), finish]
+    stream += [data({"jsonrpc": "2.0", **progress}), asyncio.Event()]
+    serving.upstream.then(*call(3, ScriptedAnswer(headers=SSE, chunks=stream)))
+    running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
+    await heard.came.wait()
+    await asyncio.sleep(0.01)  # many times what the server has otherwise
+    assert not running.done()
+    finish.set()
+    with pytest.raises(ToolRefused, match="sent nothing"):
+        await running
+    assert [event for event, _ in heard.events] == ["question", "progress"]

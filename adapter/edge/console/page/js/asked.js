@@ -5,6 +5,7 @@ import { kind, list, own } from './schema.js';
 
 const MOST_FIELDS = 50;
 const MOST_CHOICES = 500;
+const LONGEST_NAME = 200;
 const EMAIL = /^[^\s@]{1,254}@[^\s@]{1,254}$/;
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 
@@ -15,7 +16,7 @@ export function formSchema(asked) {
   if (typeof given !== 'object' || Object.keys(given).length > MOST_FIELDS) return null;
   const properties = {};
   for (const [name, schema] of Object.entries(given)) {
-    const one = simple(schema);
+    const one = name.length <= LONGEST_NAME && simple(schema);
     if (!one) return null;
     Object.defineProperty(properties, name, { value: one, enumerable: true });
   }
