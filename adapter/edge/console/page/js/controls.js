@@ -33,7 +33,7 @@ export function framed(control, { name, schema, required, around, item = false }
       { class: 'field-head' },
       h('label', { for: control.focusable.id, class: 'name' }, titled(name, schema, around)),
       required && !item ? h('span', { class: 'mark required' }, 'required') : null,
-      h('span', { class: 'manner' }, control.manner ?? manner(schema, around.root)),
+      h('span', { class: 'manner' }, control.manner ?? manner(schema, around.root, around.person)),
     ),
     said ? h('p', { class: 'hint', id: hint }, said) : null,
     h('div', { class: 'control' }, control.node),

@@ -96,15 +96,17 @@ const LISTED = {
   json: 'values',
 };
 
-/** A few words on what values are good: `string · date-time · at most 20`. */
-export function manner(schema, root) {
+const FOR_PEOPLE = { string: 'text', integer: 'whole number', boolean: 'yes or no' };
+
+/** A few words on what values are good: `string · date-time · at most 20`; a `person` reads no names of types. */
+export function manner(schema, root, person = false) {
   const [found, here] = kind(schema, root);
   const words = [];
   if (found === 'array') words.push(`list of ${LISTED[kind(here.items, root)[0]]}`);
   else if (found === 'choices') words.push(`any of ${here.of.enum.length}`);
   else if (found === 'choice') words.push(here.enum.length === 1 ? 'always the same' : `one of ${here.enum.length}`);
   else if (found === 'json') words.push(types(here).join(' or ') || 'any JSON');
-  else words.push(found);
+  else words.push(person ? (FOR_PEOPLE[found] ?? found) : found);
   if (typeof here.format === 'string') words.push(here.format);
   const between = (least, most, what) => {
     if (Number.isFinite(least) && Number.isFinite(most)) words.push(`${least} – ${most}${what}`);
@@ -115,7 +117,7 @@ export function manner(schema, root) {
   between(here.minLength || undefined, here.maxLength, ' characters');
   between(here.minItems || undefined, here.maxItems, ' items');
   if (typeof here.pattern === 'string' && here.pattern.length <= 40) words.push(`matches ${here.pattern}`);
-  const begin = here.default === undefined || here.default === null ? '' : JSON.stringify(here.default);
+  const begin = person || here.default === undefined || here.default === null ? '' : JSON.stringify(here.default);
   if (begin && begin.length <= 40) words.push(`default ${begin}`);
   return words.join(' · ');
 }
