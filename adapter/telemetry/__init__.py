@@ -1,7 +1,9 @@
-"""Spans, metrics and log lines over OTLP.
+"""Spans, metrics and log lines over OTLP, and metrics for Prometheus.
 
-``open_telemetry`` is the entrance; ``signals`` records, ``exporting`` sends. Neither these two nor OpenTelemetry are
-imported unless the settings ask for them.
+``open_telemetry`` is the entrance to OTLP; ``signals`` records, ``exporting`` sends. ``metric_registry`` keeps the
+numbers of the catalogue (``adapter/rules/metrics``), ``exposition`` writes them for a scrape, ``otlp_metrics`` adds
+them to exports, and ``worker_values`` shares them among workers. None of these is imported unless the settings ask for
+it.
 """
 
 from __future__ import annotations
@@ -16,10 +18,8 @@ from adapter.settings.telemetry import TelemetrySettings as Settings
 
 if TYPE_CHECKING:
     from adapter.telemetry.exporting import Exports
+    from adapter.telemetry.metric_registry import MetricRegistry
     from adapter.telemetry.signals import CallMetrics, Fault, Lines, Spans
-
-SCOPE = "mcp-adapter"
-"""What the exported data calls its instrumentation."""
 
 
 class TelemetryMissing(Exception):
@@ -110,11 +110,17 @@ def require_telemetry(settings: Settings) -> None:
         ) from None
 
 
-def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: Fault) -> Telemetry | None:
+def open_telemetry(
+    settings: Settings,
+    *,
+    redact: Callable[[str], str],
+    fault: Fault,
+    registry: MetricRegistry | None = None,
+) -> Telemetry | None:
     """Build telemetry as the settings have it, exporting from now on; None where it is off.
 
-    ``redact`` removes secrets from a text. ``fault`` returns the exception that makes a span an error, None for a
-    refusal. Raises TelemetryMissing.
+    The metrics of a ``registry`` are exported too. ``redact`` removes secrets from a text. ``fault`` returns the
+    exception that makes a span an error, None for a refusal. Raises TelemetryMissing.
     """
     if not settings.enabled:
         return None
@@ -122,7 +128,7 @@ def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: F
     from adapter.telemetry import exporting, signals
 
     try:
-        exports = exporting.exports(settings)
+        exports = exporting.exports(settings, registry)
     except Exception as refused:
         # Exporters read variables of the environment and files that those name, and raise whatever they like.
         raise TelemetryMissing(
@@ -130,9 +136,9 @@ def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: F
         ) from refused
     redaction = signals.AttributeRedaction(redact)
     return Telemetry(
-        signals.Spans(exports.traces.get_tracer(SCOPE), redaction, fault),
-        signals.CallMetrics(exports.metrics.get_meter(SCOPE)),
-        None if exports.logs is None else signals.Lines(exports.logs.get_logger(SCOPE), redaction),
+        signals.Spans(exports.traces.get_tracer(exporting.SCOPE), redaction, fault),
+        signals.CallMetrics(exports.metrics.get_meter(exporting.SCOPE)),
+        None if exports.logs is None else signals.Lines(exports.logs.get_logger(exporting.SCOPE), redaction),
         exports,
         settings,
     )

@@ -49,6 +49,13 @@ ANSWERS = RequestShape(
     "`elicitation`: a person is there to answer what servers ask. Needs X-Adapter-Session.",
     schema={"type": "string", "enum": ["elicitation"]},
 )
+CALL_FIELD = "X-Adapter-Call"
+NAMED = RequestShape(
+    CALL_FIELD,
+    "header",
+    "Names this call, so that its caller finds it among the exchanges: up to 64 letters, digits, - and _.",
+    schema={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+)
 TAB = RequestShape(
     "X-Adapter-Session",
     "header",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from adapter.edge import openapi
-from adapter.edge.api.catalogue_routes import ANSWERS, TAB, CatalogueRoute
+from adapter.edge.api.catalogue_routes import ANSWERS, CALL_FIELD, NAMED, TAB, CatalogueRoute
 from adapter.edge.api.catalogue_routes import ROUTES as CATALOGUE_ROUTES
 from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import RESOURCE, Previews
@@ -141,6 +142,8 @@ _BODY = {
     415: json("A web page sent a body that is not JSON.", _ERROR),
 }
 _TOOL_NAMED = {"name": "The tool's name, percent-encoded."}
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
 CALL = Operation(
     "POST",
     "/tools/{name}/call",
@@ -161,7 +164,7 @@ CALL = Operation(
         403: json("Execution is disabled, or the token has too few scopes.", _ERROR),
         500: json("The tool failed (see its result), or the tools could not be listed.", _FAILED),
     },
-    Takes((TAB, ANSWERS), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
+    Takes((TAB, ANSWERS, NAMED), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
 )
 _GOING_ON = object_of({"arguments": ANY_OBJECT}, {"inputResponses": ANY_OBJECT, "requestState": TEXT})
 CONTINUE = replace(
@@ -169,15 +172,7 @@ CONTINUE = replace(
     path="/tools/{name}/continue",
     id="continueCall",
     summary="Goes on with a call that asked for input; the body has the arguments and the answers.",
-    takes=Takes(
-        (TAB, ANSWERS),
-        {
-            "application/json": object_of(
-                {"arguments": ANY_OBJECT}, {"inputResponses": ANY_OBJECT, "requestState": TEXT}
-            )
-        },
-        _TOOL_NAMED,
-    ),
+    takes=Takes((TAB, ANSWERS, NAMED), {"application/json": _GOING_ON}, _TOOL_NAMED),
 )
 VALIDATE = Operation(
     "POST",
@@ -353,6 +348,8 @@ class ServerRoutes:
             "ms": int(seconds * 100_000) / 100,
             "entrance": "http",
         }
+        if (call := _call_id(request)) is not None:
+            line["call"] = call
         self._records.write(request, names[0], line)
 
     async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
@@ -383,3 +380,9 @@ def document(
         )
     ]
     return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)
+
+
+def _call_id(request: Request) -> str | None:
+    """The id that the caller gave the call; None for none, or for one that is not well formed."""
+    given = request.headers.get(CALL_FIELD, "")
+    return given if _CALL_ID.fullmatch(given) else None

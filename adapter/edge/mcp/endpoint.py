@@ -134,10 +134,10 @@ class Endpoint:
                 else:
                     await send_pieces(request.reply, answer, answer.body, fields)
         except GrantRequired as error:
-            visit.outcome = error.code
+            visit.outcome, request.failure = error.code, GrantRequired
             await self._ask_for_grant(request.reply, ask, error, visit, extra)
         except AdapterError as error:
-            visit.outcome = error.code
+            visit.outcome, request.failure = error.code, type(error)
             server.counters.failures += 1
             self._fail(request.reply, error, visit, extra)
         except ClientGone:
@@ -146,10 +146,10 @@ class Endpoint:
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-            visit.outcome = AdapterStopping.code
+            visit.outcome, request.failure = AdapterStopping.code, AdapterStopping
             await self._cut(request.reply, answer, visit, extra)
         except Exception:
-            visit.outcome = "internal"
+            visit.outcome, request.failure = "internal", InternalError
             self.log.exception("a request failed unexpectedly", server=server.id)
             self._fail(request.reply, InternalError(), visit, extra)
         finally:

@@ -30,14 +30,14 @@ export function questions(server, asker) {
         const focused = card.contains(document.activeElement);
         if (kept) card.replaceWith(kept);
         else card.remove();
-        if (focused) (kept?.querySelector('h4') ?? document.getElementById('main')).focus({ preventScroll: true });
+        if (focused) (kept?.querySelector('h3') ?? document.getElementById('main')).focus({ preventScroll: true });
         resolve(result);
       };
       open.add(finish);
       const card = params.mode === 'url' ? linkCard(server, asker, params, finish) : formCard(server, asker, params, finish);
       node.append(card);
       announce(`${asker} asks you something.`);
-      card.querySelector('h4').focus();
+      card.querySelector('h3').focus();
       card.scrollIntoView({ block: 'nearest' });
     });
   }
@@ -75,7 +75,7 @@ function frame(server, asker, params, ...content) {
   return h(
     'section',
     { class: 'card question', role: 'group', 'aria-labelledby': id },
-    h('h4', { class: 'card-title', id, tabindex: '-1' }, `${asker} asks you`),
+    h('h3', { class: 'card-title', id, tabindex: '-1' }, `${asker} asks you`),
     h('p', { class: 'pre' }, plain(message, LONGEST_MESSAGE) || 'It gives no reason.'),
     content,
   );
@@ -189,7 +189,7 @@ function opened(asker, url, { elicitationId }) {
   return h(
     'section',
     { class: 'card question', role: 'group', 'aria-label': `A page at ${url.host}` },
-    h('h4', { class: 'card-title', tabindex: '-1' }, `A page at ${plain(url.host, 200)} was opened`),
+    h('h3', { class: 'card-title', tabindex: '-1' }, `A page at ${plain(url.host, 200)} was opened`),
     h(
       'p',
       { role: 'status', 'data-link': typeof elicitationId === 'string' ? elicitationId : null },
@@ -204,7 +204,7 @@ export function linksNode(server, asker, { message, elicitations }, again) {
   return h(
     'section',
     { class: 'card question stack', role: 'group', 'aria-label': 'Pages to open first' },
-    h('h4', { class: 'card-title', tabindex: '-1' }, `${asker} needs something from you first`),
+    h('h3', { class: 'card-title', tabindex: '-1' }, `${asker} needs something from you first`),
     h('p', { class: 'pre' }, plain(message, LONGEST_MESSAGE)),
     links.map((link) => {
       const url = address(link?.url);

@@ -142,7 +142,7 @@ export function runner({ server, name, form, signal }) {
     if (result._meta?._elicitations) {
       const links = linksNode(server, `The tool ${plain(name, 80)}`, result._meta._elicitations, run);
       fill(outcome, links);
-      outcome.querySelector('h4').focus();
+      outcome.querySelector('h3').focus();
       follow(server, { complete: (id) => completed(links, id) }, signal, () => links.isConnected);
       return;
     }
