@@ -42,7 +42,6 @@ export function fileControl(control, box, { name, around, sure }) {
       limit.textContent = hint(helper, 'Drop a file here, or attach one');
       draw();
     });
-  control.focusable.addEventListener('change', draw);
   if (sure) control.focusable.placeholder = 'or paste the URI of a file';
 
   function take(uri) {
