@@ -32,6 +32,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "adapter/edge/console/page/vendor"
 LICENSES = LicenseFactory()
+OF_DEVELOPERS = {"dev", "docs"}
+"""Extras that no image has."""
+
 LONGEST_LICENSE = 200
 """Some packages put the whole text into the field of its name."""
 
@@ -68,7 +71,7 @@ def _root(project: dict[str, Any]) -> Component:
 
 def _of_extras(extras: dict[str, list[str]]) -> Iterator[str]:
     for name, requirements in extras.items():
-        if name != "dev":
+        if name not in OF_DEVELOPERS:
             yield from requirements
 
 

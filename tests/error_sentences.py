@@ -16,8 +16,22 @@ from functools import cache
 from pathlib import Path
 
 HOUSE = Path(__file__).parent.parent / "adapter"
-PLACE = {"Problem": 1, "Refusal": 1, "CallRefused": 1, "RpcRefused": 1, "LockError": 1, "StageFailed": 1}
+PLACE = {
+    "Problem": 1,
+    "Obstacle": 1,
+    "Refusal": 1,
+    "CallRefused": 1,
+    "RpcRefused": 1,
+    "LockError": 1,
+    "StageFailed": 1,
+}
 """The argument that holds the sentence, of classes whose first argument is something else."""
+
+STDERR = "stderr"
+"""The name under which the lines of commands stand beside the exceptions."""
+
+DEEPEST = 4
+"""The number of functions that are followed from one to the next for a text."""
 
 _BUILT_IN = {
     "Exception",
@@ -38,6 +52,7 @@ class Module:
     tree: ast.Module
     values: dict[str, ast.expr] = field(default_factory=dict)
     imported: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
 
 
 @cache
@@ -51,7 +66,12 @@ def modules() -> Mapping[str, Module]:
 
 
 def read(module: Module) -> Module:
-    """Fill in the names that a module gives a value or imports."""
+    """Fill in the names that a module gives a value or imports, and its functions and methods."""
+    classes = [node for node in module.tree.body if isinstance(node, ast.ClassDef)]
+    bodies = [module.tree.body, *(each.body for each in classes)]
+    for node in (node for body in bodies for node in body):
+        if isinstance(node, ast.FunctionDef):
+            module.functions[node.name] = node
     for node in module.tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             module.values[node.targets[0].id] = node.value
@@ -66,17 +86,17 @@ def read(module: Module) -> Module:
 def exceptions() -> Mapping[str, str]:
     """The exceptions of the adapter, each with the class that it is derived from.
 
-    Problem, a sentence about settings, counts as one.
+    Problem (a sentence about settings), Obstacle and Unusable (those about a start) count as such.
     """
     bases = {
         node.name: base.id
         for module in modules().values()
-        for node in ast.walk(module.tree)
+        for node in module.tree.body
         if isinstance(node, ast.ClassDef)
         for base in node.bases
         if isinstance(base, ast.Name)
     }
-    found = {"Problem": "tuple"}
+    found = {"Problem": "tuple", "Obstacle": "tuple", "Unusable": "tuple"}
     while more := {
         name: base
         for name, base in bases.items()
@@ -100,26 +120,25 @@ def catalogue() -> Mapping[str, tuple[str, ...]]:
 
 
 def others() -> Mapping[str, tuple[str, ...]]:
-    """The sentences of every exception that is not in the catalogue, if it has any."""
-    return {name: sentences for name, sentences in raised().items() if name not in catalogue()}
+    """The sentences of every exception that is not in the catalogue, if it has any, and what commands print."""
+    return {
+        STDERR: printed(),
+        **{name: sentences for name, sentences in raised().items() if name not in catalogue()},
+    }
 
 
 @cache
 def raised() -> Mapping[str, tuple[str, ...]]:
     """The sentences of each exception, in the order of the code."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
-    for module in modules().values():
-        for call, function in calls(module.tree):
-            name = call.func.id if isinstance(call.func, ast.Name) else ""
-            name = f"settings.{name}" if _is_of_a_validator(module, name) else name
-            place = PLACE.get(name, 0)
-            if (
-                name.removeprefix("settings.") in exceptions().keys() | {"ValueError"}
-                and len(call.args) > place
-            ):
-                for sentence in Reading(module, function).of(call.args[place]):
-                    if " " in sentence and not re.fullmatch(r"\{\w+\}\W*", sentence):
-                        found[name][sentence] = None
+    for module, call, function in calls():
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        name = f"settings.{name}" if _is_of_a_validator(module, name) else name
+        place = PLACE.get(name, 0)
+        if name.removeprefix("settings.") in exceptions().keys() | {"ValueError"} and len(call.args) > place:
+            for sentence in Reading(module, function).of(call.args[place]):
+                if " " in sentence and not re.fullmatch(r"\{\w+\}\W*", sentence):
+                    found[name][sentence] = None
     found.pop("ValueError", None)
     return {name: tuple(sentences) for name, sentences in found.items()}
 
@@ -131,26 +150,55 @@ def _is_of_a_validator(module: Module, name: str) -> bool:
 def log_errors() -> Mapping[str, str]:
     """The log lines of level error, each with a module that writes it."""
     found = {}
-    for module in modules().values():
-        for call, function in calls(module.tree):
-            if (
-                isinstance(call.func, ast.Attribute)
-                and call.func.attr == "error"
-                and call.args
-                and call.keywords
-            ):
-                for sentence in Reading(module, function).of(call.args[0]):
-                    found[sentence] = module.name
+    for module, call, function in calls():
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "error" and call.args and call.keywords:
+            for sentence in Reading(module, function).of(call.args[0]):
+                found[sentence] = module.name
     return found
 
 
-def calls(tree: ast.AST, function: ast.AST | None = None) -> Iterator[tuple[ast.Call, ast.AST | None]]:
-    """Every call below a node, with the function that it stands in."""
-    for node in ast.iter_child_nodes(tree):
-        inner = node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+def printed() -> tuple[str, ...]:
+    """The lines that commands print to standard error, and the complaints of their parsers."""
+    found: dict[str, None] = {}
+    for module, call, function in calls():
+        if module.name.startswith(("adapter.commands", "adapter.cli")) and _is_complaint(call):
+            for sentence in Reading(module, function).of(call.args[0]):
+                if " " in sentence.removeprefix(NAME):
+                    found[sentence.removeprefix(NAME)] = None
+    return tuple(text for text in found if not text.startswith(NOTICES))
+
+
+NOTICES = ("{", "using ", "starting ", "warning: ")
+"""The beginnings of lines that tell of no failure, or only pass one on."""
+
+NAME = "mcp-adapter: "
+"""The beginning of every line of a command on standard error."""
+
+
+def _is_complaint(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Name(id="print"):
+            return any(ast.unparse(keyword) == "file=sys.stderr" for keyword in call.keywords)
+        case ast.Attribute(value=ast.Name(id="parser"), attr="error"):
+            return True
+    return False
+
+
+@cache
+def calls() -> tuple[tuple[Module, ast.Call, ast.AST | None], ...]:
+    """Every call in the code, in order, with its module and the function that it stands in."""
+    return tuple(each for module in modules().values() for each in calls_of(module))
+
+
+def calls_of(module: Module) -> Iterator[tuple[Module, ast.Call, ast.AST | None]]:
+    """Every call of a module, in order."""
+    waiting: list[tuple[ast.AST, ast.AST | None]] = [(module.tree, None)]
+    while waiting:
+        node, function = waiting.pop()
         if isinstance(node, ast.Call):
-            yield node, function
-        yield from calls(node, inner)
+            yield module, node, function
+        inner = node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        waiting.extend((child, inner) for child in reversed([*ast.iter_child_nodes(node)]))
 
 
 @dataclass(frozen=True)
@@ -159,6 +207,7 @@ class Reading:
 
     module: Module
     function: ast.AST | None
+    depth: int = 0
 
     def of(self, node: ast.expr) -> list[str]:
         """The texts that an expression can be, with placeholders; none for one that another place has written."""
@@ -180,7 +229,23 @@ class Reading:
                 | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="get"))
             ):
                 return self._of_table(name)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(value=ast.Name(id="self"), attr=name)):
+                return self._of_function(name)
         return []
+
+    def _of_function(self, name: str) -> list[str]:
+        """The texts that a function or a method of this module, or an imported function, returns."""
+        source = next((each for each in self._sources(name) if name in each.functions), None)
+        if source is None or self.depth > DEEPEST:
+            return []
+        function = source.functions[name]
+        inner = Reading(source, function, self.depth + 1)
+        returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value]
+        return [text for value in returned for text in inner.of(value)]
+
+    def _sources(self, name: str) -> list[Module]:
+        imported = modules().get(self.module.imported.get(name, ""))
+        return [self.module] if imported is None else [imported, self.module]
 
     def _of_table(self, name: str) -> list[str]:
         tables = [value for value in self._values(name) if isinstance(value, ast.Dict)]
@@ -191,10 +256,10 @@ class Reading:
         local = [
             node.value
             for node in ast.walk(self.function or ast.Module([], []))
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+            if isinstance(node, ast.Assign) and _names(node.targets[0]) == {name}
         ]
         if local:
-            return [value for value in local if name not in ast.unparse(value)]
+            return [value for value in local if name not in _names(value)]
         source = modules_of(self.module, name)
         return [source.values[name]] if source is not None and name in source.values else []
 
@@ -216,6 +281,8 @@ class Reading:
                     return str(_SUMS[type(op)](int(first), int(second)))
             case ast.Name(id=name):
                 return next(map(self._constant, self._values(name)), None)
+            case ast.Call(func=ast.Name(id="Path"), args=[ast.Constant(value=str() as path)]):
+                return path
         return None
 
 
@@ -225,6 +292,11 @@ _SUMS: Mapping[type, Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
     ast.LShift: operator.lshift,
 }
+
+
+def _names(node: ast.AST) -> set[str]:
+    """The names in an expression."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _is_constant(node: ast.expr) -> bool:
@@ -247,11 +319,12 @@ def placeholder(node: ast.expr) -> str:
             return name
         case ast.Subscript(value=value) | ast.Starred(value=value):
             return placeholder(value)
+        case ast.Call(func=ast.Attribute(attr="strerror")):
+            return "reason"
         case ast.Call(func=ast.Attribute(value=value)) if not isinstance(value, ast.Constant):
             return placeholder(value)
         case ast.Call(args=[first, *_]):
             return placeholder(first)
         case ast.BoolOp(values=[first, *_]) | ast.IfExp(body=first) | ast.BinOp(left=first):
             return placeholder(first)
-    names = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
-    return names[-1].strip("_") if names else "…"
+    return min(_names(node), default="…").strip("_")

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.commands.serve.command import RETRY_VARIABLE
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.version import VERSION
+from deploy.sbom import OF_DEVELOPERS
 from tests.dockerfile import Stage, last, let_through, stages
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -102,6 +104,8 @@ def test_the_image_runs_as_nobody_special(services: dict[str, Any], image: list[
         "install -d -m 0755 /etc/mcp-adapter",
     ]
     assert last(image[-1], "STOPSIGNAL") == "SIGTERM"
+    # An orchestrator is to see why a start fails, not that containers end.
+    assert f"{RETRY_VARIABLE}=1" in last(image[-1], "ENV").split()
     command = [*json.loads(last(image[-1], "ENTRYPOINT")), *json.loads(last(image[-1], "CMD"))]
     assert command == ["mcp-adapter", "serve", "--config", "/etc/mcp-adapter/config.yaml"]
     assert "./config.yaml:/etc/mcp-adapter/config.yaml:ro" in services["adapter"]["volumes"]
@@ -142,7 +146,7 @@ def test_the_image_has_every_extra(image: list[Stage]) -> None:
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
     (default,) = [step.rest for stage in image for step in stage.steps if step.rest.startswith("EXTRAS=")]
     installed = default.removeprefix("EXTRAS=").split(",")
-    assert set(installed) == set(project["optional-dependencies"]) - {"dev", "docs"}
+    assert set(installed) == set(project["optional-dependencies"]) - OF_DEVELOPERS
 
 
 def test_the_labels_are_those_of_the_package(image: list[Stage]) -> None:

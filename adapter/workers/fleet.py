@@ -104,13 +104,18 @@ class WorkerProcess:
 
 
 class Fleet:
-    """All workers that run. ``forget`` closes in a child what it has of the supervisor's besides."""
+    """All workers that run.
 
-    def __init__(self, forget: Callable[[], None]) -> None:
+    ``forget`` closes in a child what it has of the supervisor's besides, and ``keep_locks`` lets go in a worker of the
+    locks of all plans but its own: it would hold them after the last worker of another plan has ended.
+    """
+
+    def __init__(self, forget: Callable[[], None], keep_locks: Callable[[ServePlan], None]) -> None:
         self.seats = Seats()
         self.metrics: MetricFiles | None = None
         """The numbers of all workers, as soon as one counts."""
         self._forget = forget
+        self._keep_locks = keep_locks
         self._workers: dict[int, WorkerProcess] = {}
 
     def __repr__(self) -> str:
@@ -137,6 +142,7 @@ class Fleet:
             if pid == 0:
                 own.close()
                 self.forget_all()
+                self._keep_locks(plan)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
                 work = Assignment(number, plan, sockets, self.seats, seat, its, first, folder)
                 _end_as(lambda: become_worker(work))

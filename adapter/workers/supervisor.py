@@ -86,7 +86,7 @@ class WorkerSupervisor:
         self._now = now
         self._inbox = SignalInbox()
         self._selector = selectors.DefaultSelector()
-        self._fleet = Fleet(self._forget)
+        self._fleet = Fleet(self._forget, self._locks.keep)
         self._slots = {number: WorkerSlot() for number in range(1, plan.workers + 1)}
         self._rolling: Rolling | None = None
         self._reading: PlanReading | None = None
@@ -346,6 +346,7 @@ class WorkerSupervisor:
             if worker is not None:
                 self._stop(worker, replaced=True)
         self._rolling = None
+        self._locks.keep(self._plan)
         self._log().info("all workers have been replaced", workers=rolling.plan.workers)
         self._service.ready(f"serving with {rolling.plan.workers} workers")
         if self._roll_again:

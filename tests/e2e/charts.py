@@ -62,10 +62,15 @@ class Rendered:
         spec: Manifest = self.only("Deployment")["spec"]["template"]["spec"]
         return spec
 
+    @property
+    def containers(self) -> list[Manifest]:
+        """The containers of the pods, also those that start before the adapter."""
+        return [*self.pod.get("initContainers", ()), *self.pod["containers"]]
+
     def container(self, name: str = "adapter") -> Manifest:
         """A container of the pods."""
-        (found,) = [each for each in self.pod["containers"] if each["name"] == name]
-        return dict(found)
+        (found,) = [each for each in self.containers if each["name"] == name]
+        return found
 
     def settings_text(self) -> str:
         """The settings file that the pods mount."""

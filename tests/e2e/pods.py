@@ -17,9 +17,9 @@ from tests.e2e.charts import Rendered, rendered
 from tests.e2e.processes import START_TIMEOUT, Running, listens, start
 
 
-def local(base: str, *, place: Path, port: int, upstream: str, sets: Sequence[str] = ()) -> Rendered:
+def local(*stack: str, place: Path, port: int, upstream: str, sets: Sequence[str] = ()) -> Rendered:
     """A shape of one server whose settings have this machine's ports and folders, and that is else as it is shipped."""
-    (server,) = yaml.safe_load(rendered(base).settings_text())["servers"]
+    (server,) = yaml.safe_load(rendered(*stack).settings_text())["servers"]
     server["upstream"]["url"] = upstream
     ours = [
         f"config.core.port={port}",
@@ -27,7 +27,7 @@ def local(base: str, *, place: Path, port: int, upstream: str, sets: Sequence[st
         f"config.servers={json.dumps([server])}",
         f"config.state_persistence.disk.local_path={place}/state/adapter.sqlite3",
     ]
-    return rendered(base, sets=[*ours, *sets])
+    return rendered(*stack, sets=[*ours, *sets])
 
 
 def settings_file(place: Path, release: Rendered) -> Path:

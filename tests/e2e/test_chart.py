@@ -37,7 +37,7 @@ pytestmark = pytest.mark.e2e
 
 SCHEMAS = files("kubernetes_validate") / "kubernetes-json-schema"
 
-KUBERNETES = ("1.27", "1.37")
+KUBERNETES = ("1.29", "1.37")
 """The oldest version that the chart names, and the newest whose schemas there are."""
 
 METRICS = "config.telemetry.prometheus={enabled: true, host: 0.0.0.0, port: 9464}"
@@ -117,13 +117,13 @@ def joined(release: Rendered) -> None:
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     ports = {
         port["name"]
-        for container in pod["containers"]
+        for container in release.containers
         for port in container.get("ports", ())
         if "name" in port
     }
     volumes = {volume["name"] for volume in pod["volumes"]}
     assert len(volumes) == len(pod["volumes"])
-    for container in pod["containers"]:
+    for container in release.containers:
         mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
         assert len(set(mounted)) == len(mounted)
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
@@ -233,7 +233,7 @@ def test_no_container_may_do_more_than_it_needs(stack: tuple[str, ...]) -> None:
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
     assert pod["enableServiceLinks"] is False
-    for container in pod["containers"]:
+    for container in release.containers:
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     adapter = release.container()
@@ -411,6 +411,14 @@ def test_a_server_beside_the_adapter_shares_its_files_and_nothing_else() -> None
     assert files in release.container()["volumeMounts"]
     (state,) = [mount for mount in release.container()["volumeMounts"] if mount.get("subPath") == "state"]
     assert state["mountPath"] == "/var/lib/mcp-adapter"
+
+
+def test_a_server_beside_the_adapter_outlives_it() -> None:
+    """Running calls find their server until the adapter has ended, and spans their collector."""
+    release = rendered("quickstart", "observability")
+    assert [each["name"] for each in release.pod["containers"]] == ["adapter"]
+    beside = {each["name"]: each["restartPolicy"] for each in release.pod["initContainers"]}
+    assert beside == {"collector": "Always", "playwright": "Always"}
 
 
 def test_a_server_beside_the_adapter_as_it_is_asked_for() -> None:

@@ -69,13 +69,10 @@ def test_the_values_on_the_page_render() -> None:
     found = [yaml.safe_load(block) for block in blocks(PAGE, "yaml")]
     assert len(found) == 3
     for values in found:
-        more = ["config.telemetry.prometheus={enabled: true, host: 0.0.0.0, port: 9464}"]
         assignments = [
             f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in values.items()
         ]
-        assert rendered(
-            "standalone-durable", sets=[*assignments, *(more if "serviceMonitor" in values else ())]
-        )
+        assert rendered("standalone-durable", sets=assignments)
 
 
 def test_the_table_has_every_key() -> None:

@@ -37,7 +37,9 @@ def test_the_adapter_takes_the_settings_of_every_shape(stack: tuple[str, ...], t
     assert settings.servers
     assert settings.core.port == release.container()["ports"][0]["containerPort"]
     assert ("browser-facing" in stack) <= settings.core.cors.enabled
-    assert ("observability" in stack) <= settings.telemetry.enabled
+    assert ("observability" in stack) <= (
+        settings.telemetry.enabled and settings.telemetry.prometheus.enabled
+    )
     assert settings.core.shutdown_grace_seconds + 30 <= release.pod["terminationGracePeriodSeconds"]
     for path in written(settings):
         assert on_a_volume(release, path), path
@@ -106,6 +108,36 @@ async def test_check_and_the_probes_find_the_adapter_fine(tmp_path: Path) -> Non
                     assert answer.status == 200, probe
                 async with http.get(url) as answer:
                     assert answer.status == 421, probe
+
+
+async def test_prometheus_finds_the_metrics(tmp_path: Path) -> None:
+    """Where the ServiceMonitor and the annotations send Prometheus, the adapter tells what it has served."""
+    stack = ("standalone-durable", "observability")
+    port, metrics = free_port(), free_port()
+    sets = [f"config.telemetry.prometheus.port={metrics}", "serviceMonitor.enabled=true"]
+    async with server(UPSTREAM, tmp_path) as upstream:
+        release = local(*stack, place=tmp_path, port=port, upstream=upstream.url, sets=sets)
+        (endpoint,) = release.only("ServiceMonitor")["spec"]["endpoints"]
+        (target,) = [each for each in release.container()["ports"] if each["name"] == endpoint["port"]]
+        annotations = release.only("Deployment")["spec"]["template"]["metadata"]["annotations"]
+        assert annotations["prometheus.io/path"] == endpoint["path"]
+        async with (
+            serving(release, tmp_path, port),
+            aiohttp.ClientSession() as http,
+            http.get(f"http://127.0.0.1:{target['containerPort']}{endpoint['path']}") as answer,
+        ):
+            assert answer.status == 200
+            assert "adapter_http_requests_total{" in await answer.text()
+
+
+def test_annotations_and_port_agree() -> None:
+    """The port that pods are annotated with is the one of their metrics."""
+    release = rendered("ha-adapter", "observability")
+    annotations = release.only("Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert {
+        "name": "metrics",
+        "containerPort": int(annotations["prometheus.io/port"]),
+    } in release.container()["ports"]
 
 
 async def test_three_pods_serve_as_one(tmp_path: Path, replicas_programs: None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,6 +36,7 @@ _LOOKS: dict[Kind, Look] = {
     "drift_blocks": "warn",
     "drift": "ok",
 }
+_STATUS = re.compile(r"HTTP \d{3}")
 _WORST: tuple[Look, ...] = ("bad", "warn", "ok")
 
 
@@ -47,6 +49,13 @@ class Note(NamedTuple):
     kind: Kind
     at: float | None = None
     text: str | None = None
+
+    def without_words(self) -> Note:
+        """The note without what the server said: of that the status alone is left."""
+        if self.text is None or self.kind == "breaker":
+            return self
+        status = _STATUS.match(self.text)
+        return self._replace(text=status[0] if status else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +73,19 @@ class Evidence:
     now: float = field(default_factory=time.time)
 
     def told(self, *, details: bool) -> dict[str, Any]:
-        """The condition as JSON. ``details``: with what the server said to callers, who may be others."""
-        notes = [note for note in self._notes(details) if note is not None]
+        """The condition as JSON. ``details``: with the server's own words, which may be for other callers, and with the
+        reasons of failed pings, which may name a command.
+        """
+        found = (self._reach(), self._breaker(), self._adapter(), self._callers(), self._drift())
+        notes = [note for note in found if note is not None]
+        if not details:
+            notes = [note.without_words() for note in notes]
         looks = {_LOOKS[note.kind] for note in notes}
         return {
             "look": next((look for look in _WORST if look in looks), "ok"),
             "notes": [note._asdict() for note in notes],
-            "last_error": self._last_error(),
+            "last_error": self._last_error(details=details),
         }
-
-    def _notes(self, details: bool) -> list[Note | None]:
-        return [self._reach(), self._breaker(), self._adapter(), self._callers(details), self._drift()]
 
     def _reach(self) -> Note | None:
         if self.status == "starting":
@@ -98,14 +109,12 @@ class Evidence:
             return Note("refuses_adapter", failure.at)
         return None
 
-    def _callers(self, details: bool) -> Note | None:
+    def _callers(self) -> Note | None:
         refusal = self.server.refusal
         if refusal is None or not self._is_late(refusal.at):
             return None
-        text = (
-            f"HTTP {refusal.status}: {refusal.text}" if details and refusal.text else f"HTTP {refusal.status}"
-        )
-        return Note("refuses_callers", refusal.at, text)
+        status = f"HTTP {refusal.status}"
+        return Note("refuses_callers", refusal.at, f"{status}: {refusal.text}" if refusal.text else status)
 
     def _drift(self) -> Note | None:
         if not self.pins.drifted:
@@ -117,11 +126,11 @@ class Evidence:
     def _is_late(self, at: float) -> bool:
         return self.now - at < LATELY
 
-    def _last_error(self) -> dict[str, Any] | None:
+    def _last_error(self, *, details: bool) -> dict[str, Any] | None:
         """The last failure of a ping or of an exchange, also of a server that is well again."""
         found = []
         if self.pulse is not None and self.pulse.last_failure is not None:
-            text = shown(self.pulse.last_error or "", LONGEST)
+            text = shown(self.pulse.last_error or "", LONGEST) if details else ""
             found.append({"at": self.pulse.last_failure, "by": "check", "text": text})
         if self.failure is not None:
             found.append({"at": self.failure.at, "by": "call", "text": _sentence(self.failure)})

@@ -19,8 +19,8 @@ MOST_READ = 10_000
 """Rows that are read for one look; of more sessions those are missing that this replica does not use."""
 
 
-LONGEST_CLIENT = 4096
-"""Bytes of ``clientInfo`` that is read."""
+LONGEST_INITIALIZE = 8192
+"""Bytes of an ``initialize`` that is read for its client's name: those of many sessions are held at a time."""
 
 LONGEST_NAME = 80
 """Characters of a client's name, and of its version, that are shown."""
@@ -38,7 +38,7 @@ class ClientName(NamedTuple):
 class SeenSession(NamedTuple):
     """An open session, and when any replica last saw it (Unix seconds).
 
-    ``initialize`` is the body with which its client opened it, None while no row of it is known.
+    ``initialize`` is the body with which its client opened it; None while no row of it is known, and for a long one.
     """
 
     session: Session
@@ -55,7 +55,7 @@ def client_of(initialize: bytes) -> ClientName | None:
     """Read ``clientInfo`` of an ``initialize``, which a stranger wrote: None where there is no name to show."""
     try:
         span = find(initialize, _CLIENT)
-        if span is None or span[1] - span[0] > LONGEST_CLIENT:
+        if span is None:
             return None
         told = orjson.loads(initialize[span[0] : span[1]])
     except (AdapterError, ValueError):
@@ -113,7 +113,15 @@ class OpenSessions:
             # What was seen later is written as the time when it is due.
             last_seen = max(last_seen, row.due - ttl)
         session = Session(
-            row.key, record.server, record.principal, record.upstream, last_seen, record.times.created
+            row.key,
+            record.server,
+            record.principal,
+            record.upstream.id,
+            record.upstream.protocol_version,
+            record.upstream.generation,
+            last_seen,
+            record.times.created,
         )
         session.unnamed = row.key.startswith(UNNAMED)
-        return SeenSession(session, last_seen, record.handshake.initialize)
+        initialize = record.handshake.initialize
+        return SeenSession(session, last_seen, initialize if len(initialize) <= LONGEST_INITIALIZE else None)

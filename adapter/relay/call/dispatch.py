@@ -201,7 +201,7 @@ class Relay:
 
 def _note_refusal(ask: ClientRequest, answer: ClientResponse, session: Session | None) -> None:
     """Have the server know that its upstream refused a caller."""
-    secrets = () if session is None else (session.upstream.id,)
+    secrets = () if session is None else (session.upstream_id,)
     ask.server.refusal = caller_refusal(
         time.time(), answer.status, answer.headers, answer.body, ask.headers, secrets
     )
@@ -223,4 +223,4 @@ def _version_of(session: Session, ask: ClientRequest) -> str:
 
     MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
     """
-    return session.upstream.protocol_version or ask.sender.version or "2025-03-26"
+    return session.protocol_version or ask.sender.version or "2025-03-26"

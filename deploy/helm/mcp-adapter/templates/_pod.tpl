@@ -99,6 +99,8 @@ httpGet:
 {{- define "mcp-adapter.upstreamServer" -}}
 {{- $locked := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) -}}
 name: {{ .server.name }}
+# Starts before the adapter and ends after it, so that running calls can finish.
+restartPolicy: Always
 image: {{ printf "%s:%s" .server.image.repository (.server.image.tag | toString) | quote }}
 imagePullPolicy: {{ .server.image.pullPolicy | default "IfNotPresent" }}
 {{- with .server.startCommand }}

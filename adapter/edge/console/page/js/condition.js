@@ -80,7 +80,7 @@ export function conditionList(server) {
   if (server.met && !server.drift)
     lines.push(['drift', ['Tools changed ', when(server.met.since), ' and changed back: ', toPins(server)]]);
   if (error && !told)
-    lines.push(['error', [error.by === 'check' ? 'Last failed check ' : 'Last failed call ', when(error.at), ': ', said(error.text)]]);
+    lines.push(['error', [error.by === 'check' ? 'Last failed check ' : 'Last failed call ', when(error.at), error.text ? ': ' : '.', said(error.text)]]);
   if (!lines.length) return null;
   return h(
     'ul',
