@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -106,8 +106,8 @@ def build(
     ``core.auth.oauth`` describes. Raises SettingsError for a lock file, a statement or a script that cannot be used,
     and for telemetry that cannot be had.
     """
-    runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks())
     observation = build_observation(settings)
+    runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks(), observation.recorder)
     store = store or build_store(settings)
     fallback = with_fallback(settings, store, runtime.log)
     watched = WatchedStore(store) if fallback is None else WatchedStore(fallback, outage=fallback.reason)
@@ -135,7 +135,9 @@ def build(
     )
     if plans is not None:
         plans.require()
-    branches = _branches(settings, optional, console, files.parts, door.guard)
+    branches = _branches(
+        settings, optional, console, _file_routes(files.parts, door.guard, observation), door.guard
+    )
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
     if fallback is not None:
         fallback.on_return += _read_anew(optional, files.parts)
@@ -150,10 +152,14 @@ def build(
 
 
 def _branches(
-    settings: Settings, optional: OptionalParts, console: ConsoleParts, files: FileParts, guard: Guard
+    settings: Settings,
+    optional: OptionalParts,
+    console: ConsoleParts,
+    files: Sequence[Branch],
+    guard: Guard,
 ) -> list[Branch | LateBranches]:
     """The routes beside mounts and health."""
-    branches: list[Branch | LateBranches] = [*console.late_branches(), *files.branches(guard)]
+    branches: list[Branch | LateBranches] = [*console.late_branches(), *files]
     if optional.replicas is not None and optional.replicas.place is None:
         branches.append(optional.replicas.branch)
     if optional.grants is not None:
@@ -161,6 +167,17 @@ def _branches(
         authenticated = settings.core.auth.enabled
         branches.append(optional.grants.branch(guard, browsers, authenticated=authenticated))
     return branches
+
+
+def _file_routes(files: FileParts, guard: Guard, observation: Observation) -> Sequence[Branch]:
+    """The routes of files, each request to which is a span where spans are recorded."""
+    routes = files.branches(guard)
+    if observation.tracing is None:
+        return routes
+    # Late: few ask for traces.
+    from adapter.edge.files.file_spans import traced
+
+    return tuple(traced(routes, observation.tracing))
 
 
 def _cleanup_tasks(

@@ -172,7 +172,8 @@ def messages(draw: st.DrawFn) -> bytes:
         "id": draw(st.one_of(st.integers(), texts)),
         "method": draw(texts),
     }
-    if params or draw(st.booleans()):
+    with_empty = draw(st.booleans())
+    if params or with_empty:
         message["params"] = params
     members = draw(st.permutations(list(message.items())))
     spaces: tuple[str, str] = draw(st.sampled_from([(",", ":"), (" , ", " : ")]))
