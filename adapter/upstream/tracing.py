@@ -36,6 +36,9 @@ MOST_SORTS = 1024
 CUT = "cut"
 """The error of an exchange that ended before its answer was complete."""
 
+ERROR_SIGN = b'rror"'
+"""The end of the keys by which an answer tells an error; one without them is not looked into."""
+
 NAMED_BY = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 """The methods with a name that may be told, and the attribute for it. Other names are URIs."""
 
@@ -188,11 +191,6 @@ def note_answer(span: OpenSpan, status: int, headers: Headers, body: bytes) -> N
     _note(span, status, error)
 
 
-def may_fail(status: int, body: bytes) -> bool:
-    """Tell whether an answer is worth a look for errors."""
-    return status >= 400 or b'rror"' in body
-
-
 def _note(span: OpenSpan, status: int, error: str | None) -> None:
     if error is not None:
         span.fail(error)
@@ -242,7 +240,7 @@ class TracedUpstream:
         whole = reply.whole
         if whole is None:
             return TracedReply(reply, span, self._end)
-        if may_fail(reply.status, whole):
+        if reply.status >= 400 or ERROR_SIGN in whole:
             note_answer(span, reply.status, reply.headers, whole)
             current.seen = span.seen
         span.ended = time.time_ns()

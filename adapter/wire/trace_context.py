@@ -88,6 +88,13 @@ def with_traceparent(body: bytes, traceparent: str, former: object) -> bytes:
             at += len(_PARAMS) - 1
             member = f'"_meta":{{"traceparent":"{traceparent}"}},'
             return b"".join((body[:at], member.encode("ascii"), body[at:]))
+    elif type(former) is str and len(body) <= LARGEST_EDITED:
+        # A client that writes no more than it has to. The only key of this name is the one that was read.
+        pair = b'%b:"%b"' % (_KEY, former.encode("utf-8", "replace"))
+        at = body.find(pair)
+        if at > 0 and body.count(_KEY) == 1 and body.find(b"\\u") < 0:
+            new = b'%b:"%b"' % (_KEY, traceparent.encode("ascii"))
+            return b"".join((body[:at], new, body[at + len(pair) :]))
     return _with_value(body, traceparent, former)
 
 

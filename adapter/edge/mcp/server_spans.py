@@ -14,11 +14,11 @@ from adapter.relay.exchange import ClientResponse, Flow
 from adapter.upstream.port import Sink
 from adapter.upstream.tracing import (
     CUT,
+    ERROR_SIGN,
     AnswerEnd,
     OpenSpan,
     SpanRecorder,
     SpanSorts,
-    may_fail,
     note_answer,
 )
 from adapter.wire.envelope import RESPONSE, Batch, Envelope, Kind
@@ -46,9 +46,10 @@ class ServerSpans:
         if envelope is None or envelope.kind is RESPONSE:
             return None
         fields = headers.lower
-        outer = fields.get(TRACEPARENT)
+        outer, inner = fields.get(TRACEPARENT), envelope.trace
         around = None if outer is None else read_traceparent(outer)
-        within = read_traceparent(envelope.trace) if type(envelope.trace) is str else None
+        # Many clients say the same in both places.
+        within = around if inner == outer else read_traceparent(inner) if type(inner) is str else None
         version = envelope.meta.version or fields.get("mcp-protocol-version")
         sorts = self._sorts.get((server, "mcp"))
         if sorts is None:
@@ -85,8 +86,12 @@ class ServerSpans:
         if outcome != _COMPLETE:
             error = CUT if outcome in _CUT_BY else outcome if code is None else str(code)
             span.fail(error, outcome)
-        elif answer is not None and type(answer.body) is bytes and may_fail(answer.status, answer.body):
-            note_answer(span, answer.status, answer.headers, answer.body)
+        elif (
+            answer is not None
+            and isinstance(body := answer.body, bytes)
+            and (answer.status >= 400 or ERROR_SIGN in body)
+        ):
+            note_answer(span, answer.status, answer.headers, body)
         self._recorder.end(span)
 
     def _made(self, server: str, entrance: str) -> SpanSorts:

@@ -40,8 +40,8 @@ COSTS = {
     "a call answered by a stream": 153,
     "a call with a static token": 79,
     "a call with an access token": 82,
-    "a call that is passed on and traced": 93,
-    "a call that is passed on and continues a trace": 99,
+    "a call that is passed on and traced": 91,
+    "a call that is passed on and continues a trace": 93,
 }
 """Calls of Python functions for one exchange."""
 
