@@ -49,6 +49,7 @@ from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     from adapter.app.access.grants import GrantParts
+    from adapter.app.measuring.parts import Metering
     from adapter.app.replicas import ReplicaParts
     from adapter.app.tool_plans import Compiled
 
@@ -73,7 +74,9 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """The adapter, built but not yet listening. ``bodies`` are the limits of all bodies that come in."""
+    """The adapter, built but not yet listening. ``bodies`` are the limits of all bodies that come in; ``metering`` is
+    None where nothing is counted.
+    """
 
     settings: Settings
     runtime: Runtime
@@ -82,6 +85,7 @@ class App:
     console: ConsoleParts
     front: Front
     bodies: BodyTerms
+    metering: Metering | None = None
 
     @property
     def sessions(self) -> Sessions:
@@ -121,7 +125,10 @@ def build(
     grants = build_grants(settings, watched, runtime)
     servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}), grants)
     tools.servers.update(servers.by_id)
+    metering = _metering(settings, observation, servers.by_id)
     relay = build_relay(settings, watched, runtime, sessions, servers)
+    if metering is not None:
+        relay = relay._replace(relay=metering.measured(relay.relay))
     files.parts.trail = relay.trail
     verifier = verifier or build_verifier(settings, runtime)
     others = None if replicas is None else replicas.replicas
@@ -138,6 +145,8 @@ def build(
     branches = _branches(
         settings, optional, console, _file_routes(files.parts, door.guard, observation), door.guard
     )
+    if metering is not None:
+        branches += metering.branches(door.guard)
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
     if fallback is not None:
         fallback.on_return += _read_anew(optional, files.parts)
@@ -148,7 +157,17 @@ def build(
     )
     cleanup = Cleanup(cleanup_interval(settings), tasks, runtime.log, build_leases(settings, watched))
     core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas, grants)
-    return App(settings, runtime, observation, core, console, front, build_body_terms(settings))
+    return App(settings, runtime, observation, core, console, front, build_body_terms(settings), metering)
+
+
+def _metering(settings: Settings, observation: Observation, servers: Mapping[str, Server]) -> Metering | None:
+    if observation.registry is None:
+        return None
+    # Late: it loads the library of metrics.
+    from adapter.app.measuring.parts import Metering
+
+    trace = None if observation.telemetry is None else observation.telemetry.requests.exemplar
+    return Metering(settings, observation.registry, servers, trace)
 
 
 def _branches(

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from adapter.edge.mcp.server_spans import ServerSpans
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
+    from adapter.relay.http_api.shared_counts import SharedCounts
     from adapter.relay.replicas.registry import Replicas
     from adapter.telemetry import Telemetry
+    from adapter.telemetry.metric_registry import MetricRegistry
     from adapter.upstream.tracing import SpanRecorder
 
 # --- records ----------------------------------------------------------------------------------------------------
@@ -52,12 +54,15 @@ if TYPE_CHECKING:
 class Observation(NamedTuple):
     """The places where exchanges are recorded; each is None where nothing is recorded there.
 
-    ``calls`` is the access log, ``recent`` the exchanges that the console shows.
+    ``calls`` is the access log, ``recent`` the exchanges that the console shows, ``shared_counts`` those that it counts
+    of other processes, ``registry`` the metrics.
     """
 
     telemetry: Telemetry | None
     calls: log.CallLog | None
     recent: Recent | None
+    registry: MetricRegistry | None = None
+    shared_counts: SharedCounts | None = None
 
     @property
     def tracing(self) -> Tracing | None:
@@ -99,9 +104,17 @@ class Observation(NamedTuple):
 
 def build_observation(settings: Settings) -> Observation:
     """Raises SettingsError for telemetry that cannot be had."""
-    telemetry = _telemetry(settings) if settings.telemetry.enabled else None
+    registry = _registry() if settings.telemetry.measures else None
+    telemetry = _telemetry(settings, registry) if settings.telemetry.enabled else None
     calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
-    return Observation(telemetry, calls, _recent() if settings.console.enabled else None)
+    return Observation(telemetry, calls, _recent() if settings.console.enabled else None, registry)
+
+
+def _registry() -> MetricRegistry:
+    # Late: it loads the library of metrics.
+    from adapter.app.measuring.parts import build_registry
+
+    return build_registry()
 
 
 def _recent() -> Recent:
@@ -111,14 +124,14 @@ def _recent() -> Recent:
     return Recent()
 
 
-def _telemetry(settings: Settings) -> Telemetry | None:
+def _telemetry(settings: Settings, registry: MetricRegistry | None) -> Telemetry | None:
     # Late: spans tell refusals of stages from failures, so all of these are imported for them.
     from adapter.app.tool_plans import fault
     from adapter.rules.results.refusals import public_line
     from adapter.telemetry import TelemetryMissing, open_telemetry
 
     try:
-        return open_telemetry(settings.telemetry, redact=public_line, fault=fault)
+        return open_telemetry(settings.telemetry, redact=public_line, fault=fault, registry=registry)
     except TelemetryMissing as missing:
         problem = Problem(missing.setting, str(missing))
         raise SettingsError([settings.traced(problem)]) from None

@@ -16,7 +16,7 @@ from adapter.app.state import refresh, warn_of_unowned
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.grace import Grace
-from adapter.edge.http.limits import ConnectionLimit, RareWarning
+from adapter.edge.http.limits import ConnectionLimit, Handler, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
 from adapter.errors import StoreUnavailable
@@ -52,10 +52,14 @@ def join_port(app: App, door: SharedSockets) -> Listener:
 
 def _places(app: App, front: Front) -> ConnectionLimit:
     core = app.settings.core
+    handler: Handler = front
+    reserved: Handler = front.serve_reserved
+    if app.metering is not None:
+        handler, reserved = app.metering.requests.around(handler), app.metering.requests.around(reserved)
     full = RareWarning(
         app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
     )
-    return ConnectionLimit(front, limit=core.max_connections, reserved=front.serve_reserved, on_full=full)
+    return ConnectionLimit(handler, limit=core.max_connections, reserved=reserved, on_full=full)
 
 
 @contextlib.asynccontextmanager
@@ -69,16 +73,27 @@ async def running(
     """
     async with awake(app):
         listener = await listen(app)
-        private = _ReplicaListener(app)
+        private, metrics = _ReplicaListener(app), None
         try:
+            metrics = await _open_metrics(app)
             await private.open(listener)
             yield listener.address
         finally:
+            if metrics is not None:
+                metrics.close()
+                await metrics.drop()
             grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
             grace.begin()
             await private.leave()
             listener.close()
             await asyncio.gather(_finish(listener, app.front, grace), private.close(grace))
+
+
+async def _open_metrics(app: App) -> Listener | None:
+    """Open the port of metrics, if they have one of their own. Raises OSError."""
+    if app.metering is None:
+        return None
+    return await app.metering.open_port(build_patience(app.settings), app.bodies)
 
 
 async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
@@ -172,6 +187,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     await core.files.open()
     tasks = core.relay.servers.watch()
     tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
+    if app.metering is not None:
+        tasks.append(asyncio.get_running_loop().create_task(app.metering.gauges.run()))
     if app.settings.core.cleanup_interval_seconds is not None:
         tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))
     try:

@@ -271,6 +271,7 @@ class Front:
         """Answer with the failure. Where an answer has begun, complete it with its last words, or else break it off, so
         that nobody takes it for complete.
         """
+        request.failure = type(error)
         if request.reply.status is None:
             send_failure(request.reply, error, _NOT_RPC, extra)
         elif request.last_words is not None:

@@ -318,6 +318,12 @@ class StageTable:
         return self._plans is not None
 
     @property
+    def named_tools(self) -> frozenset[str]:
+        """The tools that have stages by their names, the adapter's own among them."""
+        calls = (each for each in self._entries if each.method == "tools/call")
+        return frozenset(each.name for each in calls if each.name is not None)
+
+    @property
     def upstream_tools(self) -> frozenset[str]:
         """The tools of the upstream that have stages by their names, so that it has to list them."""
         calls = (each for each in self._entries if each.method == "tools/call" and each.slot != "own")

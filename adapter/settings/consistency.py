@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from adapter.settings.console_oauth import console_oauth_problems
+from adapter.settings.metrics_consistency import metrics_problems
 from adapter.settings.oauth import oauth_problems
 from adapter.settings.pipeline import ConnectorSettings, PresenterSettings
 from adapter.settings.root import Settings
@@ -184,6 +185,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     yield from _repeated_connectors(settings.connectors)
     yield from _console_clashes(settings)
     yield from state_problems(settings)
+    yield from metrics_problems(settings, OWN_ROUTES)
     if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
         paths = {
             f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)

@@ -1,10 +1,10 @@
-"""``telemetry``: export of traces, metrics and logs over OTLP."""
+"""``telemetry``: export of traces, metrics and logs over OTLP, and metrics for Prometheus."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from adapter.settings.section import (
     BlankIsNull,
@@ -12,10 +12,43 @@ from adapter.settings.section import (
     HttpUrl,
     Milliseconds,
     OptionalText,
+    Port,
     Seconds,
     Section,
     Text,
+    UrlPath,
+    is_loopback,
 )
+
+
+class PrometheusSettings(Section):
+    """Metrics for Prometheus to scrape, as Prometheus text or as OpenMetrics."""
+
+    enabled: bool = Field(default=False, description="Serve metrics.")
+    path: UrlPath = Field(default="/metrics", description="Path of the metrics.")
+    port: Port | None = Field(
+        default=None,
+        description="Port that serves metrics and nothing else, without credentials; null means `core.port`, where "
+        "they need a token unless `core.host` is a loopback address.",
+    )
+    host: Text | None = Field(
+        default=None, description="Address of that port; null means 127.0.0.1. Needs `port`."
+    )
+
+    @model_validator(mode="after")
+    def _host_has_a_port(self) -> PrometheusSettings:
+        if self.host is not None and self.port is None:
+            raise ValueError("host is of no use without port")
+        return self
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The address of a port of its own; None where the adapter's port serves metrics too."""
+        return None if self.port is None else (self.host or "127.0.0.1", self.port)
+
+    def needs_credentials(self, core_host: str) -> bool:
+        """Tell whether the metrics are for operators only; ``core_host`` is the address of the adapter."""
+        return self.port is None and not is_loopback(core_host)
 
 
 class TelemetrySettings(Section):
@@ -75,3 +108,11 @@ class TelemetrySettings(Section):
     service_namespace: OptionalText = Field(
         default=None, description="Group of services that this service belongs to."
     )
+    prometheus: PrometheusSettings = Field(
+        default_factory=PrometheusSettings, description="Metrics for Prometheus to scrape."
+    )
+
+    @property
+    def measures(self) -> bool:
+        """Tell whether metrics are counted, to be scraped or exported."""
+        return self.enabled or self.prometheus.enabled

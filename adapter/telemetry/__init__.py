@@ -1,7 +1,9 @@
-"""Spans, metrics and log lines over OTLP.
+"""Spans, metrics and log lines over OTLP, and metrics for Prometheus.
 
-``open_telemetry`` is the entrance; ``signals`` records, ``exporting`` sends. Neither these two nor OpenTelemetry are
-imported unless the settings ask for them.
+``open_telemetry`` is the entrance to OTLP; ``signals`` records, ``exporting`` sends. ``metric_registry`` keeps the
+numbers of the catalogue (``adapter/rules/metrics``), ``exposition`` writes them for a scrape, ``otlp_metrics`` adds
+them to exports, and ``worker_values`` shares them among workers. None of these is imported unless the settings ask for
+it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from adapter.settings.telemetry import TelemetrySettings as Settings
 
 if TYPE_CHECKING:
     from adapter.telemetry.exporting import Exports
+    from adapter.telemetry.metric_registry import MetricRegistry
     from adapter.telemetry.signals import CallMetrics, Fault, Lines, Spans
     from adapter.telemetry.spans import RequestSpans
 
@@ -116,11 +119,17 @@ def require_telemetry(settings: Settings) -> None:
         ) from None
 
 
-def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: Fault) -> Telemetry | None:
+def open_telemetry(
+    settings: Settings,
+    *,
+    redact: Callable[[str], str],
+    fault: Fault,
+    registry: MetricRegistry | None = None,
+) -> Telemetry | None:
     """Build telemetry as the settings have it, exporting from now on; None where it is off.
 
-    ``redact`` removes secrets from a text. ``fault`` returns the exception that makes a span an error, None for a
-    refusal. Raises TelemetryMissing.
+    The metrics of a ``registry`` are exported too. ``redact`` removes secrets from a text. ``fault`` returns the
+    exception that makes a span an error, None for a refusal. Raises TelemetryMissing.
     """
     if not settings.enabled:
         return None
@@ -129,7 +138,7 @@ def open_telemetry(settings: Settings, *, redact: Callable[[str], str], fault: F
     from adapter.telemetry.spans import RequestSpans
 
     try:
-        exports = exporting.exports(settings)
+        exports = exporting.exports(settings, registry)
     except Exception as refused:
         # Exporters read variables of the environment and files that those name, and raise whatever they like.
         raise TelemetryMissing(

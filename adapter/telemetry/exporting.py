@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import math
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
 from opentelemetry.sdk.metrics import MeterProvider
@@ -20,12 +22,16 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from adapter.settings.telemetry import TelemetrySettings as Settings
+from adapter.telemetry.metric_registry import MetricRegistry
+from adapter.telemetry.otlp_metrics import RegistryMetrics
 from adapter.telemetry.signals import VIEWS
 from adapter.telemetry.span_encoding import SpanEncoding
 from adapter.telemetry.span_export import GrpcSender, HttpSender, SpanQueue, SpanSender
+from adapter.telemetry.worker_values import WorkerValues, values_of_this_process
+from adapter.version import VERSION
 
 SCOPE = "mcp-adapter"
-"""What the exported data calls its instrumentation."""
+"""The name of the adapter's instrumentation in what is exported."""
 
 _PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
 
@@ -67,6 +73,21 @@ class Gated:
         return self._exporter.export(batch, **options) if self._gate.open else None
 
 
+class WithRegistry:
+    """An exporter of metrics that adds those of the registry to each export."""
+
+    def __init__(self, exporter: MetricExporter, metrics: RegistryMetrics) -> None:
+        self._exporter: Any = exporter
+        self._metrics = metrics
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)
+
+    def export(self, batch: Any, **options: Any) -> Any:
+        """Return what the exporter returns."""
+        return self._exporter.export(self._metrics.joined(batch), **options)
+
+
 @dataclass(slots=True)
 class Exports:
     """The providers, each with a thread that exports what has gathered. ``logs`` where log lines are shipped.
@@ -101,11 +122,18 @@ class Exports:
             yield self.logs.shutdown
 
 
-def exports(settings: Settings) -> Exports:
-    """Build the providers that the settings ask for; exporting starts with them. None becomes a global one."""
+def exports(settings: Settings, registry: MetricRegistry | None = None) -> Exports:
+    """Build the providers that the settings ask for; exporting starts with them. None becomes a global one.
+
+    The metrics of a ``registry`` leave with those of the meters.
+    """
     gate = ExportGate()
-    resource = _resource(settings)
+    worker = values_of_this_process()
+    resource = _resource(settings, worker)
     spans, metrics = _exporters(settings)
+    if registry is not None:
+        began = time.time_ns() if worker is None else worker.began
+        metrics = cast(MetricExporter, WithRegistry(metrics, RegistryMetrics(registry, began)))
     traces = TracerProvider(resource=resource, shutdown_on_exit=False)
     traces.add_span_processor(
         BatchSpanProcessor(
@@ -130,8 +158,15 @@ def exports(settings: Settings) -> Exports:
         export_timeout_millis=settings.export_timeout_seconds * 1000,
     )
     meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False, views=VIEWS)
+    if registry is not None:
+        # A reader exports nothing while no instrument has a value, and the registry leaves with what it exports.
+        meters.get_meter(SCOPE).create_observable_gauge("adapter.up", [_up], description="1 while it runs.")
     logs = _log_provider(settings, resource, gate) if settings.emit_logs else None
     return Exports(traces, requests, meters, logs, gate)
+
+
+def _up(_: CallbackOptions) -> Iterator[Observation]:
+    yield Observation(1, {"version": VERSION})
 
 
 def load_exporters(settings: Settings) -> None:
@@ -142,8 +177,11 @@ def load_exporters(settings: Settings) -> None:
         from opentelemetry.exporter.otlp.proto.http import trace_exporter as over_http  # noqa: F401  (loaded)
 
 
-def _resource(settings: Settings) -> Resource:
+def _resource(settings: Settings, worker: WorkerValues | None) -> Resource:
     named = {"service.name": settings.service_name}
+    if worker is not None:
+        # Each worker exports its own numbers, and a collector adds up those of different instances only.
+        named["service.instance.id"] = f"{socket.gethostname()}/{worker.folder.name}/{worker.seat}"
     if settings.service_namespace is not None:
         named["service.namespace"] = settings.service_namespace
     return Resource.create(named)

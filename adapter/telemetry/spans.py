@@ -63,6 +63,12 @@ class RequestSpans:
         CURRENT.set(span)
         return span
 
+    @staticmethod
+    def exemplar() -> str | None:
+        """The trace of the request that is answered now, in hexadecimal digits; None where none is recorded."""
+        span = CURRENT.get()
+        return span.trace_id if span is not None and span.sampled else None
+
     def end(self, span: RequestSpan) -> None:
         """End and record a client's request, which is no longer current."""
         CURRENT.set(None)

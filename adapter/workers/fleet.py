@@ -8,17 +8,25 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from adapter.edge.http.seats import EMPTY, SEATS, Seats
+from adapter.startup.failure import Obstacle, decoded
 from adapter.workers.serve_plan import ServePlan
-from adapter.workers.worker import CUT, LEAVE, READY, STOP, Assignment, become_worker
+from adapter.workers.worker import CUT, FAILED, LEAVE, READY, STOP, Assignment, become_worker
+
+if TYPE_CHECKING:
+    from adapter.workers.metric_files import MetricFiles
 
 START_SECONDS = 120.0
 """Time that a worker gets until it serves."""
 
 STOP_SECONDS = 20.0
 """Time beyond the grace that a worker gets to close what it has open."""
+
+
+LONGEST_WORDS = 2**16
+"""Bytes that a worker may say; more is not listened to."""
 
 
 class WorkerProcess:
@@ -37,6 +45,7 @@ class WorkerProcess:
         self.kill_at: float | None = began + START_SECONDS
         self.stopping = False
         self.silent = False
+        self._failure = b""
 
     def __repr__(self) -> str:
         state = "stopping" if self.stopping else "starting" if self.ready_at is None else "serving"
@@ -45,18 +54,26 @@ class WorkerProcess:
     def heard(self, now: float) -> bool:
         """Read what the worker has to say. Returns True when it says for the first time that it serves."""
         try:
-            words = self.channel.recv(64)
+            words = self.channel.recv(LONGEST_WORDS)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             words = b""
         self.silent = not words
+        if self._failure or words.startswith(FAILED):
+            self._failure += words[: LONGEST_WORDS - len(self._failure)]
+            return False
         if READY not in words or self.ready_at is not None:
             return False
         self.ready_at = now
         if not self.stopping:
             self.kill_at = None
         return True
+
+    @property
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """The reasons that the worker has given for its end, if it could not serve."""
+        return decoded(self._failure.removeprefix(FAILED)) if self._failure else ()
 
     def stop(self, kill_at: float, *, replaced: bool = False) -> None:
         """Ask it to stop, and let it live until ``kill_at`` at most. ``replaced``: another serves in its place."""
@@ -87,11 +104,18 @@ class WorkerProcess:
 
 
 class Fleet:
-    """All workers that run. ``forget`` closes in a child what it has of the supervisor's besides."""
+    """All workers that run.
 
-    def __init__(self, forget: Callable[[], None]) -> None:
+    ``forget`` closes in a child what it has of the supervisor's besides, and ``keep_locks`` lets go in a worker of the
+    locks of all plans but its own: it would hold them after the last worker of another plan has ended.
+    """
+
+    def __init__(self, forget: Callable[[], None], keep_locks: Callable[[ServePlan], None]) -> None:
         self.seats = Seats()
+        self.metrics: MetricFiles | None = None
+        """The numbers of all workers, as soon as one counts."""
         self._forget = forget
+        self._keep_locks = keep_locks
         self._workers: dict[int, WorkerProcess] = {}
 
     def __repr__(self) -> str:
@@ -108,6 +132,7 @@ class Fleet:
     ) -> WorkerProcess:
         """Start a worker. The ``first`` of all reports what the settings give reason to warn of."""
         seat = next(each for each in range(SEATS) if each not in {worker.seat for worker in self})
+        folder = str(self._metric_files().folder) if plan.metrics else ""
         own, its = socket.socketpair()
         own.setblocking(False)
         # A signal that comes between the fork and the worker's own handlers is the worker's alone.
@@ -117,15 +142,23 @@ class Fleet:
             if pid == 0:
                 own.close()
                 self.forget_all()
+                self._keep_locks(plan)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-                _end_as(
-                    lambda: become_worker(Assignment(number, plan, sockets, self.seats, seat, its, first))
-                )
+                work = Assignment(number, plan, sockets, self.seats, seat, its, first, folder)
+                _end_as(lambda: become_worker(work))
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         its.close()
         worker = self._workers[pid] = WorkerProcess(number, seat, pid, own, now)
         return worker
+
+    def _metric_files(self) -> MetricFiles:
+        if self.metrics is None:
+            # Late: it loads what makes folders.
+            from adapter.workers.metric_files import MetricFiles
+
+            self.metrics = MetricFiles()
+        return self.metrics
 
     def forget_all(self) -> None:
         """Close what belongs to the supervisor, in a child of it: a worker learns of the supervisor's end by the end of
@@ -147,6 +180,8 @@ class Fleet:
             if worker is not None:
                 found.append((worker, os.waitstatus_to_exitcode(status)))
                 self.seats.put(worker.seat, EMPTY)
+                if self.metrics is not None:
+                    self.metrics.left(worker.seat)
         return found
 
     def overdue(self, now: float) -> list[WorkerProcess]:
@@ -155,6 +190,11 @@ class Fleet:
         for worker in late:
             worker.kill()
         return late
+
+    def close(self) -> None:
+        """Let go of what all workers had in common; none of them runs any more."""
+        if self.metrics is not None:
+            self.metrics.close()
 
     @property
     def next_deadline(self) -> float | None:

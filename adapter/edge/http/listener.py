@@ -59,9 +59,11 @@ class Listener:
         port: int,
         patience: Patience = PATIENCE,
         terms: BodyTerms = TERMS,
+        *,
+        shared: bool = False,
     ) -> Listener:
-        """Listen on that address. A ``handler`` serves any number of connections. Raises OSError when it cannot be
-        bound.
+        """Listen on that address. A ``handler`` serves any number of connections. ``shared``: other processes listen
+        there too. Raises OSError when it cannot be bound.
         """
         places = handler if isinstance(handler, ConnectionLimit) else ConnectionLimit(handler)
         listening = await asyncio.get_running_loop().create_server(
@@ -70,6 +72,7 @@ class Listener:
             port,
             backlog=BACKLOG,
             reuse_address=True,
+            reuse_port=shared,
         )
         _notice_dead_peers(listening.sockets)
         return cls(listening, places)

@@ -122,7 +122,9 @@ class Request:
     ``peer`` is the address at the other end of the connection, a proxy's where there is one; None if it has none.
     """
 
-    __slots__ = ("body", "headers", "last_words", "method", "path", "peer", "reply", "target", "task")
+    __slots__ = (
+        "body", "failure", "headers", "last_words", "method", "path", "peer", "reply", "target", "task",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -145,6 +147,8 @@ class Request:
         """The task that answers it, while it does."""
         self.last_words: Callable[[AdapterError], bytes] | None = None
         """The bytes that complete an answer which has begun and fails; None if no bytes can."""
+        self.failure: type[AdapterError] | None = None
+        """The error that it was answered with, or that ended its answer."""
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path}>"

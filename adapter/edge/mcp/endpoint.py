@@ -64,8 +64,7 @@ class Asker:
 class InboundRequest:
     """One request on its way in, as far as it has been understood: what a failure is rendered from.
 
-    ``listens``: it is a GET. ``outcome`` is the word for what became of it, and ``code`` the number of JSON-RPC for a
-    failure of the adapter's. ``expires``: the Unix time at which the access token of its sender expires, None for any
+    ``listens``: it is a GET. ``expires``: the Unix time at which the access token of its sender expires, None for any
     other sender.
     """
 
@@ -74,7 +73,6 @@ class InboundRequest:
     listens: bool = False
     envelope: Envelope | Batch | None = None
     outcome: str = "ok"
-    code: int | None = None
     expires: float | None = None
 
     @property
@@ -135,10 +133,10 @@ class Endpoint:
             else:
                 await send_pieces(request.reply, answer, answer.body, fields)
         except GrantRequired as error:
-            visit.outcome, visit.code = error.code, error.rpc
+            visit.outcome, request.failure = error.code, GrantRequired
             await self._ask_for_grant(request.reply, ask, error, visit, extra)
         except AdapterError as error:
-            visit.outcome, visit.code = error.code, error.rpc
+            visit.outcome, request.failure = error.code, type(error)
             server.counters.failures += 1
             self._fail(request.reply, error, visit, extra)
         except ClientGone:
@@ -148,15 +146,15 @@ class Endpoint:
             if not self.stopping:
                 visit.outcome = "client_gone"
                 raise
-            visit.outcome = AdapterStopping.code
+            visit.outcome, request.failure = AdapterStopping.code, AdapterStopping
             await self._cut(request.reply, answer, visit, extra)
         except Exception:
-            visit.outcome = "internal"
+            visit.outcome, request.failure = "internal", InternalError
             self.log.exception("a request failed unexpectedly", server=server.id)
             self._fail(request.reply, InternalError(), visit, extra)
         finally:
             if spans is not None and span is not None:
-                spans.end(span, visit.outcome, visit.code, answer)
+                spans.end(span, visit.outcome, answer, request.failure)
             if answer is not None and answer.holds:
                 await answer.close()
 

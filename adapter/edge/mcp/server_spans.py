@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from adapter.edge.http.request import Fields
-from adapter.errors import AdapterStopping
+from adapter.errors import AdapterError, AdapterStopping
 from adapter.relay.exchange import ClientResponse, Flow
 from adapter.upstream.port import Sink
 from adapter.upstream.tracing import (
@@ -77,15 +77,19 @@ class ServerSpans:
         answer.body = pieces.flow(body) if isinstance(body, Flow) else pieces.of(body)
 
     def end(
-        self, span: OpenSpan, outcome: str, code: int | None = None, answer: ClientResponse | None = None
+        self,
+        span: OpenSpan,
+        outcome: str,
+        answer: ClientResponse | None = None,
+        failure: type[AdapterError] | None = None,
     ) -> None:
-        """End a span. ``outcome`` is "ok", or the word for what went wrong, of which ``code`` is the number.
+        """End a span. ``outcome`` is "ok", or the word for what went wrong.
 
-        ``answer`` is what the client got, None where that was no answer of a relay.
+        ``failure`` is the adapter's, if it was one; ``answer`` is what the relay answered, None if nothing.
         """
         if outcome != _COMPLETE:
-            error = CUT if outcome in _CUT_BY else outcome if code is None else str(code)
-            span.fail(error, outcome)
+            error = outcome if failure is None else str(failure.rpc)
+            span.fail(CUT if outcome in _CUT_BY else error, outcome)
         elif (
             answer is not None
             and isinstance(body := answer.body, bytes)

@@ -1,0 +1,123 @@
+"""The metrics of one process: its registry, the counts around its front door, its gauges, and the scrapes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+
+from adapter.app.measuring.gauges import GaugeReading, Gauges
+from adapter.edge.http.access import Guard
+from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.limits import ConnectionLimit, Patience
+from adapter.edge.http.listener import Listener
+from adapter.edge.metrics import MetricsBranch, metrics_branch, metrics_handler
+from adapter.edge.request_metrics import RequestMetrics
+from adapter.relay.call.dispatch import Relay
+from adapter.relay.call.measured import MeasuredRelay, OperationCounts, ToolLabels
+from adapter.relay.server import Server
+from adapter.rules.metrics.catalogue import CALLS_IN_FLIGHT, HTTP_IN_FLIGHT, OPEN_STREAMS
+from adapter.rules.metrics.route_groups import MCP, RouteGroup, RouteGroups
+from adapter.rules.metrics.tool_names import ToolNames
+from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings
+from adapter.telemetry.exposition import scraped
+from adapter.telemetry.metric_registry import MetricRegistry
+from adapter.telemetry.worker_values import values_of_this_process
+from adapter.upstream.measured import MeasuredUpstream
+
+HEALTH = ("/healthz", "/livez", "/readyz")
+TRANSPORTS = {"streamable_http": "tcp", "sse": "tcp", "stdio": "pipe", "hosted": ""}
+"""What OpenTelemetry calls the transports of upstreams; empty for one in this process."""
+
+MOST_SCRAPERS = 32
+"""Connections to a port of its own at the same time."""
+
+
+def build_registry() -> MetricRegistry:
+    """The registry of this process; among workers, its scrapes have the numbers of all."""
+    worker = values_of_this_process()
+    return MetricRegistry(gather=None if worker is None else worker.gathered)
+
+
+class Metering:
+    """``registry`` has the numbers, ``requests`` counts what comes over HTTP, ``gauges`` are read for each scrape."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: MetricRegistry,
+        servers: Mapping[str, Server],
+        trace: Callable[[], str | None] | None = None,
+    ) -> None:
+        self.registry = registry
+        self.requests = RequestMetrics(registry, route_groups(settings, servers))
+        tools = {entry.id: ToolLabels(tool_names(entry, servers[entry.id])) for entry in settings.servers}
+        self.operations = OperationCounts(registry, tools, trace)
+        self.gauges = Gauges(registry, [self._in_flight])
+        for entry in settings.servers:
+            self._measure(entry, servers[entry.id])
+        self._prometheus = settings.telemetry.prometheus
+        self._for_operators = self._prometheus.needs_credentials(settings.core.host)
+        self._writing = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Metering into {self.registry!r}>"
+
+    async def scrape(self, accept: str) -> tuple[str, bytes]:
+        """Write down the numbers in the form that an Accept field asks for: its content type, and the text."""
+        # One at a time: a scrape takes memory, and nobody needs two.
+        async with self._writing:
+            self.gauges.read()
+            return await asyncio.to_thread(scraped, self.registry, accept)
+
+    def _measure(self, entry: ServerSettings, server: Server) -> None:
+        """Count what is sent to a server's upstream."""
+        tool, transport = self.operations.tools[entry.id].label, TRANSPORTS[entry.upstream.transport]
+        server.upstream = MeasuredUpstream(server.upstream, entry.id, self.registry, tool, transport)
+
+    def measured(self, relay: Relay) -> MeasuredRelay:
+        """The relay, with counts of its operations."""
+        return MeasuredRelay.around(relay, self.operations)
+
+    def _in_flight(self) -> Iterator[GaugeReading]:
+        for group, number in self.requests.in_flight.items():
+            yield GaugeReading(HTTP_IN_FLIGHT, number, (group,))
+        for server in self.operations.tools:
+            yield GaugeReading(CALLS_IN_FLIGHT, self.operations.in_flight[server], (server,))
+            yield GaugeReading(OPEN_STREAMS, self.operations.streams[server], (server,))
+
+    def branches(self, guard: Guard) -> tuple[MetricsBranch, ...]:
+        """The route on the adapter's own port, if the metrics are served there."""
+        if not self._prometheus.enabled or self._prometheus.place is not None:
+            return ()
+        needed = guard if self._for_operators else None
+        return (metrics_branch(self._prometheus.path, self.scrape, needed),)
+
+    async def open_port(self, patience: Patience, bodies: BodyTerms) -> Listener | None:
+        """Open the port that serves metrics and nothing else, if there is to be one. Raises OSError."""
+        if not self._prometheus.enabled or self._prometheus.place is None:
+            return None
+        handler = metrics_handler(self._prometheus.path, self.scrape)
+        places = ConnectionLimit(handler, limit=MOST_SCRAPERS, reserve=0)
+        host, port = self._prometheus.place
+        # Each worker opens it, and whichever the kernel chooses answers for all.
+        shared = values_of_this_process() is not None
+        return await Listener.open(places, host, port, patience, bodies, shared=shared)
+
+
+def tool_names(entry: ServerSettings, server: Server) -> ToolNames:
+    """The names of tools that the settings of a server tell; names with wildcards are none."""
+    named = server.stages.named_tools | {tool.name for tool in entry.tools.define} | entry.stages.keys()
+    return ToolNames(sorted(name for name in named if not set(name) & set("*?[")))
+
+
+def route_groups(settings: Settings, servers: Mapping[str, Server]) -> RouteGroups:
+    """The groups of all routes that these settings open."""
+    exact = {server.mount.rstrip("/"): RouteGroup(MCP, server.id) for server in servers.values()}
+    exact |= dict.fromkeys(HEALTH, RouteGroup("health"))
+    prefixes = {"/artifacts": "artifact", settings.core.upload_path: "upload", "/.well-known": "well_known"}
+    if settings.console.enabled:
+        prefixes[settings.console.path] = "console"
+    if settings.telemetry.prometheus.enabled:
+        exact[settings.telemetry.prometheus.path] = RouteGroup("metrics")
+    return RouteGroups(exact, prefixes, frozenset(servers))

@@ -1,0 +1,57 @@
+"""The route of metrics: a scrape for operators on the adapter's port, or for everybody on a port of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from adapter.edge.http.access import Guard
+from adapter.edge.http.request import Branch, Names, Request
+from adapter.edge.http.response import SERVER
+from adapter.rules.access.host_and_origin_check import NOSNIFF
+from adapter.rules.access.resources import ANY
+
+_METHODS = ("GET", "HEAD")
+_FIELDS = [("Cache-Control", "no-store"), NOSNIFF]
+
+Scraping = Callable[[str], Awaitable[tuple[str, bytes]]]
+"""Writes the numbers down, in the form that an Accept field asks for: its content type, and the text."""
+
+
+@dataclass(frozen=True)
+class MetricsBranch(Branch):
+    """Serves ``prefix`` itself and nothing below it."""
+
+    def names(self, request: Request) -> Names | None:
+        """See Branch."""
+        return () if request.path == self.prefix else None
+
+
+def metrics_branch(path: str, scrape: Scraping, guard: Guard | None) -> MetricsBranch:
+    """The branch of the adapter's own port; with ``guard`` a scraper needs a token."""
+
+    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
+        if guard is not None:
+            guard.identify(request.headers, ANY)
+        await _answer(request, scrape, extra)
+
+    return MetricsBranch(path, 0, _METHODS, (), serve)
+
+
+def metrics_handler(path: str, scrape: Scraping) -> Callable[[Request], Awaitable[None]]:
+    """The handler of a port that serves metrics and nothing else."""
+
+    async def serve(request: Request) -> None:
+        if request.path != path:
+            request.reply.send(404, [("Content-Type", "text/plain"), NOSNIFF], f"{SERVER}: {path}\n".encode())
+        elif request.method not in _METHODS:
+            request.reply.send(405, [("Allow", ", ".join(_METHODS)), NOSNIFF])
+        else:
+            await _answer(request, scrape, [])
+
+    return serve
+
+
+async def _answer(request: Request, scrape: Scraping, extra: list[tuple[str, str]]) -> None:
+    content_type, body = await scrape(request.headers.get("Accept", ""))
+    request.reply.send(200, [("Content-Type", content_type), *_FIELDS, *extra], body)

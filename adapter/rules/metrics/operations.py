@@ -1,0 +1,111 @@
+"""Labels of MCP operations: few values, whatever clients and servers say."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from adapter.errors import AdapterError, BadJson
+from adapter.rules.calls.audit_record import outcome_of
+from adapter.rules.metrics.catalogue import OTHER
+from adapter.wire.envelope import parse
+from adapter.wire.sse import SseReader
+
+_METHODS = frozenset(
+    {
+        *("completion/complete", "elicitation/create", "initialize", "logging/setLevel", "ping"),
+        *("notifications/cancelled", "notifications/initialized", "notifications/message"),
+        *("notifications/progress", "notifications/roots/list_changed", "prompts/get", "prompts/list"),
+        *("resources/list", "resources/read", "resources/subscribe", "resources/templates/list"),
+        *("resources/unsubscribe", "roots/list", "sampling/createMessage", "server/discover"),
+        *("subscriptions/listen", "tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "tasks/update"),
+        *("tools/call", "tools/list"),
+    }
+)
+_VERSIONS = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"})
+_CODES = frozenset(
+    {-32700, -32600, -32601, -32602, -32603, -32042, -32001, -32002, -32003, -32004, *range(-32024, -32009)}
+)
+"""Codes of JSON-RPC, of MCP and of the adapter."""
+
+_MAY_FAIL = re.compile(rb'"error"|"isError"[ \t\r\n]*:[ \t\r\n]*true')
+
+LOOKED_INTO = 1 << 20
+"""Bytes of an answer that are looked into; a larger one counts as a result."""
+
+
+class OperationOutcome(NamedTuple):
+    """The end of an operation. ``label`` is that of tool calls; ``error_type`` and ``status_code`` are those of
+    OpenTelemetry's conventions, empty where nothing failed.
+    """
+
+    label: str
+    error_type: str = ""
+    status_code: str = ""
+
+
+OK = OperationOutcome("ok")
+TOOL_ERROR = OperationOutcome("tool_error", "tool_error")
+CLIENT_GONE = OperationOutcome("client_gone", "cancelled")
+UNANSWERED = OperationOutcome("unanswered", "unanswered")
+"""The stream ended, and its client may ask for the answer on another one."""
+
+
+def outcome_of_error(error: type[AdapterError]) -> OperationOutcome:
+    """The outcome of what the adapter itself refused, or could not do."""
+    return OperationOutcome(error.code, str(error.rpc), str(error.rpc))
+
+
+def outcome_of_status(status: int) -> OperationOutcome:
+    """The outcome of an answer over HTTP that holds no JSON-RPC response."""
+    return OK if status < 400 else OperationOutcome(f"http_{status // 100}xx", str(status))
+
+
+def failed_in(chunk: bytes) -> OperationOutcome | None:
+    """The failure that a chunk of an answer tells, a whole body or whole events; None if it tells none.
+
+    A failure that is cut in two is not seen, as the chunks of most answers are not.
+    """
+    if len(chunk) > LOOKED_INTO or _MAY_FAIL.search(chunk) is None:
+        return None
+    events = [event.data for event in SseReader(LOOKED_INTO).feed(chunk) if event.data]
+    outcomes = [outcome_in(data) for data in events or [chunk]]
+    return next((each for each in outcomes if each not in (None, OK)), None)
+
+
+def outcome_in(data: bytes) -> OperationOutcome | None:
+    """The outcome that a message, or the only response of a batch, tells; None if it is no response.
+
+    Most answers are results without an error, which is seen without reading them.
+    """
+    if len(data) > LOOKED_INTO or _MAY_FAIL.search(data) is None:
+        return OK if b'"result"' in data or len(data) > LOOKED_INTO else None
+    try:
+        message = parse(data)
+    except BadJson:
+        return None
+    messages = message if isinstance(message, list) else [message]
+    outcomes = [
+        _of_message(each) for each in messages if isinstance(each, dict) and each.keys() & {"result", "error"}
+    ]
+    return next((each for each in outcomes if each is not OK), OK) if outcomes else None
+
+
+def _of_message(message: dict[str, object]) -> OperationOutcome:
+    kind, code = outcome_of(message)
+    if kind == "tool_error":
+        return TOOL_ERROR
+    if kind == "error":
+        shown = str(code) if code in _CODES else OTHER
+        return OperationOutcome("rpc_error", shown, shown)
+    return OK
+
+
+def method_name(method: str) -> str:
+    """The label of an MCP method; of another one the fallback of OpenTelemetry's conventions."""
+    return method if method in _METHODS else "_OTHER"
+
+
+def version_label(version: str | None) -> str:
+    """The label of a protocol version; empty for one that is not known."""
+    return version if version in _VERSIONS and version is not None else ""

@@ -1,0 +1,24 @@
+"""The port through which rooms count: numbers by metric and labels."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from adapter.rules.metrics.metric import Metric
+
+
+class MetricSink(Protocol):
+    """Counts. A room holds one, or None where nothing is counted.
+
+    Labels are given in the order of ``metric.labels``. Each has few values: never an argument, token, session id,
+    principal or path, nor a name that a stranger may invent.
+    """
+
+    def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
+        """Add to a counter."""
+
+    def observe(self, metric: Metric, value: float, *labels: str, trace: str | None = None) -> None:
+        """Add a value to a histogram. ``trace`` is the id of the trace that it belongs to, in hexadecimal digits."""
+
+    def put(self, metric: Metric, value: float, *labels: str) -> None:
+        """Set a gauge."""

@@ -1,0 +1,111 @@
+"""The numbers of this process, by metric and labels, on prometheus_client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics_core import Metric as Family
+
+from adapter.rules.metrics.catalogue import CATALOGUE, OTHER
+from adapter.rules.metrics.metric import Metric
+
+MOST_SERIES = 10_000
+"""Sets of labels of one metric. Above, all labels are ``other``: a defect in a label must not fill the memory."""
+
+LONGEST_LABEL = 128
+"""Characters of a label."""
+
+
+class MetricRegistry:
+    """A MetricSink. ``metrics`` are those that may be counted.
+
+    ``gather`` returns the families of all processes whose numbers are shown; None: this process is the only one.
+    """
+
+    def __init__(
+        self,
+        metrics: Iterable[Metric] = CATALOGUE,
+        gather: Callable[[], Iterable[Family]] | None = None,
+    ) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.metrics: Mapping[str, Metric] = {_family_name(each): each for each in metrics}
+        self._parents: dict[Metric, Any] = {each: self._made(each) for each in self.metrics.values()}
+        self._series: dict[Metric, dict[tuple[str, ...], Any]] = {each: {} for each in self._parents}
+        self._gather = gather
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<MetricRegistry: {sum(map(len, self._series.values()))} series>"
+
+    def _made(self, metric: Metric) -> Any:
+        kind: Any = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}[metric.kind]
+        options: dict[str, Any] = {"buckets": metric.buckets} if metric.kind == "histogram" else {}
+        if metric.kind == "gauge":
+            options["multiprocess_mode"] = f"live{metric.merged}"
+        return kind(metric.name, metric.meaning, metric.labels, registry=self.registry, **options)
+
+    # --- counting ---------------------------------------------------------------------------------------------
+
+    def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
+        """See MetricSink."""
+        series = self._series[metric].get(labels)
+        (series or self._begun(metric, labels)).inc(by)
+
+    def observe(self, metric: Metric, value: float, *labels: str, trace: str | None = None) -> None:
+        """See MetricSink."""
+        series = self._series[metric].get(labels) or self._begun(metric, labels)
+        if trace is None:
+            series.observe(value)
+        else:
+            series.observe(value, {"trace_id": trace})
+
+    def put(self, metric: Metric, value: float, *labels: str) -> None:
+        """See MetricSink."""
+        (self._series[metric].get(labels) or self._begun(metric, labels)).set(value)
+
+    def _begun(self, metric: Metric, labels: tuple[str, ...]) -> Any:
+        """The series of labels that are counted for the first time."""
+        known = self._series[metric]
+        if len(known) >= MOST_SERIES:
+            labels = (OTHER,) * len(labels)
+        if labels not in known:
+            parent = self._parents[metric]
+            with self._lock:
+                known[labels] = parent.labels(*map(_short, labels)) if labels else parent
+        return known[labels]
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Family]:
+        """Return the families as they are shown: those of all processes, without the times at which series began."""
+        for family in self.registry.collect() if self._gather is None else self._gather():
+            yield _without_times(family)
+
+    def own(self) -> Iterator[tuple[Metric, Family]]:
+        """Return what this process counted, each with its entry of the catalogue."""
+        for family in self.registry.collect():
+            metric = self.metrics.get(family.name)
+            if metric is not None:
+                yield metric, _without_times(family)
+
+
+def _short(label: str) -> str:
+    # A scrape is UTF-8, and a name may hold half of a character.
+    return label[:LONGEST_LABEL].encode("utf-8", "replace").decode()
+
+
+def _family_name(metric: Metric) -> str:
+    return metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
+
+
+def _without_times(family: Family) -> Family:
+    """A family without its samples ``_created``, which double the number of series."""
+    kept = [sample for sample in family.samples if not sample.name.endswith("_created")]
+    if len(kept) == len(family.samples):
+        return family
+    shown = Family(family.name, family.documentation, family.type, family.unit)
+    shown.samples = kept
+    return shown

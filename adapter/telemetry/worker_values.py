@@ -1,0 +1,60 @@
+"""Numbers of workers: each keeps its own in files that the others read, so that every scrape has those of all.
+
+The files are those of prometheus_client's multiprocess mode: memory that is mapped, so that what a worker counted stays
+when it is killed. A file belongs to a seat, not to a process: the worker that takes the seat next counts on in it. So a
+counter never falls, and as many files exist as workers ever ran at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from prometheus_client import values
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.multiprocess import MultiProcessCollector
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable in which the library looks for the folder of all files."""
+
+BEGAN = "began"
+"""A file in the folder, as old as the numbers are."""
+
+
+class WorkerValues(NamedTuple):
+    """The place of a worker's numbers: the folder of all workers, and its own seat."""
+
+    folder: Path
+    seat: int
+
+    @property
+    def began(self) -> int:
+        """The time since which all workers count, in nanoseconds of Unix time."""
+        return (self.folder / BEGAN).stat().st_mtime_ns
+
+    def gathered(self) -> Iterable[Family]:
+        """Read the numbers of all workers, those of ended ones included, but for their gauges."""
+        found: Iterable[Family] = MultiProcessCollector(None, str(self.folder)).collect()
+        return found
+
+
+_of_this_process: WorkerValues | None = None
+
+
+def keep_in_files(folder: Path, seat: int) -> None:
+    """Have this process keep its numbers in the folder; to be called before the first number is counted.
+
+    No other process has the seat at the same time.
+    """
+    global _of_this_process
+    # The library itself has one choice for the whole process.
+    os.environ[FOLDER_VARIABLE] = str(folder)
+    values.ValueClass = values.MultiProcessValue(lambda: seat)
+    _of_this_process = WorkerValues(folder, seat)
+
+
+def values_of_this_process() -> WorkerValues | None:
+    """The place of this process's numbers; None where they are in its memory alone."""
+    return _of_this_process

@@ -1,0 +1,70 @@
+"""The route of metrics, on the adapter's port and on one of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.edge.conftest import StartAdapter, StartUpstream, done
+from tests.edge.raw import RawClient
+from tests.ports import free_port
+
+ON = {"prometheus": {"enabled": True}}
+
+
+async def get(
+    client: RawClient, path: str = "/metrics", method: str = "GET", **fields: str
+) -> tuple[int, bytes]:
+    """Status and body of one request."""
+    head, body = await client.request(method, b"", path, **fields)
+    return head.status, body
+
+
+async def test_metrics_are_served_on_this_machine(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """To everybody there, in the form that is asked for, and to no page of another host."""
+    async with upstream(done) as up, adapter(up, telemetry=ON) as front, front.client() as client:
+        head, body = await client.request("GET", path="/metrics")
+        assert head["content-type"].startswith("text/plain; version=0.0.4")
+        assert head["cache-control"] == "no-store"
+        assert b"adapter_build_info{" in body
+        head, body = await client.request("GET", path="/metrics", accept="application/openmetrics-text")
+        assert head["content-type"].startswith("application/openmetrics-text") and body.endswith(b"# EOF\n")
+        assert (await get(client, method="POST"))[0] == 405
+        assert (await get(client, "/metrics/below"))[0] == 404
+        assert (await get(client, origin="https://elsewhere.example"))[0] == 403
+        assert (await get(client, host="elsewhere.example"))[0] == 421
+
+
+async def test_metrics_that_are_off_are_not_there(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """As any other path that nobody serves."""
+    async with upstream(done) as up, adapter(up) as front, front.client() as client:
+        assert (await get(client))[0] == 404
+        assert front.app.metering is None
+
+
+@pytest.mark.parametrize(("token", "status"), [(None, 401), ("wrong", 401), ("secret-of-an-operator", 200)])
+async def test_strangers_need_a_token(
+    upstream: StartUpstream, adapter: StartAdapter, token: str | None, status: int
+) -> None:
+    """Where others than this machine reach the port."""
+    core = {
+        "host": "0.0.0.0",
+        "allowed_hosts": ["127.0.0.1"],
+        "auth": {"enabled": True, "token": "secret-of-an-operator"},
+    }
+    fields = {} if token is None else {"authorization": f"Bearer {token}"}
+    async with upstream(done) as up, adapter(up, core=core, telemetry=ON) as front, front.client() as client:
+        assert (await get(client, **fields))[0] == status
+
+
+async def test_a_port_of_its_own_serves_nothing_else(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """And the adapter's port has no metrics then."""
+    port = free_port()
+    telemetry = {"prometheus": {"enabled": True, "port": port, "path": "/numbers"}}
+    async with upstream(done) as up, adapter(up, telemetry=telemetry) as front, front.client() as client:
+        assert (await get(client, "/numbers"))[0] == 404
+        async with RawClient(port) as scraper:
+            status, body = await get(scraper, "/numbers")
+            assert status == 200 and b"adapter_build_info{" in body
+            assert (await get(scraper, "/healthz"))[0] == 404
+            assert (await get(scraper, "/mcp", method="POST"))[0] == 404
+            assert (await get(scraper, "/numbers", method="DELETE"))[0] == 405

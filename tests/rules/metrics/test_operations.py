@@ -1,0 +1,92 @@
+"""Labels of MCP operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import LimitReached
+from adapter.rules.metrics.operations import (
+    CLIENT_GONE,
+    LOOKED_INTO,
+    OK,
+    TOOL_ERROR,
+    OperationOutcome,
+    failed_in,
+    method_name,
+    outcome_in,
+    outcome_of_error,
+    outcome_of_status,
+    version_label,
+)
+
+
+def message(**members: Any) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": 1, **members})
+
+
+UNKNOWN_TOOL = OperationOutcome("rpc_error", "-32602", "-32602")
+
+
+@pytest.mark.parametrize(
+    ("data", "outcome"),
+    [
+        (message(result={"content": []}), OK),
+        (message(result={"content": [], "isError": False}), OK),
+        (message(result={"content": [], "isError": True}), TOOL_ERROR),
+        (message(result={"structuredContent": {"isError": True}}), OK),
+        (message(result={"text": '"error" "isError": true'}), OK),
+        (message(error={"code": -32602, "message": "Unknown tool"}), UNKNOWN_TOOL),
+        (message(error={"code": 4711, "message": "?"}), OperationOutcome("rpc_error", "other", "other")),
+        (message(error="?"), OperationOutcome("rpc_error", "other", "other")),
+        (b"[" + message(result={}) + b"," + message(error={"code": -32602}) + b"]", UNKNOWN_TOOL),
+        (message(method="notifications/progress"), None),
+        (message(method="notifications/message", params={"error": 1}), None),
+        (b'{"error": ', None),
+        (b"", None),
+        (b"x" * (LOOKED_INTO + 1), OK),
+    ],
+)
+def test_a_response_tells_its_outcome(data: bytes, outcome: OperationOutcome | None) -> None:
+    """What is only quoted in a result is none, and a message that is no response has none."""
+    assert outcome_in(data) == outcome
+
+
+@pytest.mark.parametrize("separator", [b"\n\n", b"\r\n\r\n"])
+def test_a_failure_is_seen_in_a_chunk(separator: bytes) -> None:
+    """Of a body, or of events; a result is no failure."""
+    failure, done = message(error={"code": -32602}), message(result={})
+    assert failed_in(failure) == UNKNOWN_TOOL
+    assert failed_in(b"data: " + done + separator + b"data: " + failure + separator) == UNKNOWN_TOOL
+    assert failed_in(done) is None
+    assert failed_in(message(result={"error": 1})) is None
+    assert failed_in(b"x" * (LOOKED_INTO + 1)) is None
+
+
+@given(st.binary())
+def test_anything_may_come(data: bytes) -> None:
+    """Nothing is raised, and no label holds what a server sent."""
+    for found in (outcome_in(b'"error"' + data), failed_in(b'"error"' + data)):
+        assert found is None or found in (OK, TOOL_ERROR) or found.label == "rpc_error"
+
+
+@given(st.text(), st.text())
+def test_labels_are_few(method: str, version: str) -> None:
+    """A stranger's method and version make no new label."""
+    assert method_name(method) in (method, "_OTHER")
+    assert method_name("tools/" + method) in ("tools/call", "tools/list", "_OTHER")
+    assert version_label(version) == "" and version_label(None) == ""
+    assert version_label("2025-11-25") == "2025-11-25"
+
+
+def test_errors_and_statuses() -> None:
+    """The adapter's errors by their codes, others by the class of their status."""
+    assert outcome_of_error(LimitReached).label == LimitReached.code
+    assert outcome_of_error(LimitReached).status_code == str(LimitReached.rpc)
+    assert outcome_of_status(204) is OK
+    assert outcome_of_status(404) == OperationOutcome("http_4xx", "404")
+    assert CLIENT_GONE.error_type == "cancelled"

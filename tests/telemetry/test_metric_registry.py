@@ -1,0 +1,61 @@
+"""The numbers of a process."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from adapter.rules.metrics.catalogue import HTTP_REQUESTS, OTHER
+from adapter.rules.metrics.metric import counter, gauge, histogram
+from adapter.telemetry.exposition import scraped
+from adapter.telemetry.metric_registry import LONGEST_LABEL, MOST_SERIES, MetricRegistry
+
+CALLS = counter("calls_total", "tool", meaning="Calls.")
+TIME = histogram("time_seconds", "tool", meaning="Time.")
+OPEN = gauge("open", meaning="Open.")
+
+
+def samples(registry: MetricRegistry) -> dict[tuple[str, ...], float]:
+    text = scraped(registry, "").body.decode()
+    return {
+        (each.name, *(value for _, value in sorted(each.labels.items()))): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+
+
+def test_numbers_are_kept_by_labels() -> None:
+    """A counter grows, a gauge is what it was set to, and a histogram has its count and sum."""
+    registry = MetricRegistry((CALLS, TIME, OPEN))
+    registry.count(CALLS, "a")
+    registry.count(CALLS, "a", by=2)
+    registry.count(CALLS, "b")
+    registry.observe(TIME, 0.02, "a")
+    registry.put(OPEN, 7)
+    registry.put(OPEN, 5)
+    found = samples(registry)
+    assert found["calls_total", "a"] == 3 and found["calls_total", "b"] == 1
+    assert found["time_seconds_count", "a"] == 1 and found["time_seconds_sum", "a"] == 0.02
+    assert found["open",] == 5
+    assert not any(name.endswith("_created") for name, *_ in found)
+    assert repr(registry) == "<MetricRegistry: 4 series>"
+
+
+def test_labels_have_a_bound() -> None:
+    """Neither their number nor their length fills the memory, and half of a character stops no scrape."""
+    registry = MetricRegistry((CALLS,))
+    for number in range(MOST_SERIES + 10):
+        registry.count(CALLS, str(number))
+    registry.count(CALLS, "x" * 1000)
+    assert samples(registry)["calls_total", OTHER] == 11
+    registry = MetricRegistry((CALLS,))
+    registry.count(CALLS, "x" * 1000)
+    registry.count(CALLS, "\udc80")
+    assert set(samples(registry)) == {("calls_total", "x" * LONGEST_LABEL), ("calls_total", "?")}
+
+
+def test_the_catalogue_is_what_is_counted() -> None:
+    """Each entry is there from the start, and has no series before it is counted."""
+    registry = MetricRegistry()
+    registry.count(HTTP_REQUESTS, "", "GET", "health", "2xx")
+    assert b"# HELP adapter_upstream_ping_total" in scraped(registry, "").body
+    assert samples(registry)["adapter_http_requests_total", "GET", "health", "", "2xx"] == 1

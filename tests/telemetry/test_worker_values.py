@@ -1,0 +1,62 @@
+"""Numbers of several processes, in one folder."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from adapter.telemetry.worker_values import keep_in_files, values_of_this_process
+
+folder, seat, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+keep_in_files(folder, seat)
+from adapter.rules.metrics.catalogue import BREAKER_STATE, HTTP_DURATION, HTTP_IN_FLIGHT, HTTP_REQUESTS
+from adapter.telemetry.exposition import scraped
+from adapter.telemetry.metric_registry import MetricRegistry
+
+worker = values_of_this_process()
+registry = MetricRegistry(gather=worker.gathered)
+for _ in range(number):
+    registry.count(HTTP_REQUESTS, "shop", "GET", "mcp", "2xx")
+    registry.observe(HTTP_DURATION, 0.5, "shop", "GET", "mcp", "2xx", trace="ab" * 16)
+registry.put(HTTP_IN_FLIGHT, number, "mcp")
+registry.put(BREAKER_STATE, seat, "shop")
+assert worker.began > 0
+sys.stdout.write(scraped(registry, "").body.decode())
+sys.stdout.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+async def counted(folder: Path, seat: int, number: int) -> dict[str, float]:
+    """What a worker shows that counts up to that number and is killed then."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, str(folder), str(seat), str(number)), stdout=asyncio.subprocess.PIPE
+    )
+    text, _ = await process.communicate()
+    families = text_string_to_metric_families(text.decode())
+    return {
+        each.name: each.value for family in families for each in family.samples if "le" not in each.labels
+    }
+
+
+async def test_counters_go_on_after_a_worker_was_killed(tmp_path: Path) -> None:
+    """Also in the seat of the killed one, and no file is left over; gauges are summed, or the largest is shown."""
+    (tmp_path / "began").touch()
+    first = await counted(tmp_path, 0, 3)
+    assert first["adapter_http_requests_total"] == 3
+    second = await counted(tmp_path, 1, 4)
+    assert second["adapter_http_requests_total"] == 7
+    files = sorted(tmp_path.iterdir())
+    third = await counted(tmp_path, 0, 5)
+    assert third["adapter_http_requests_total"] == 12
+    assert third["adapter_http_request_duration_seconds_count"] == 12
+    assert third["adapter_http_request_duration_seconds_sum"] == 6
+    assert third["adapter_http_requests_in_flight"] == 5 + 4
+    assert third["adapter_upstream_circuit_breaker_state"] == 1
+    assert sorted(tmp_path.iterdir()) == files
