@@ -64,7 +64,7 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     apis = _apis(settings, around, sessions, callers, belongings, recent)
     records = ExchangeRecords(guard, observation.calls, recent)
     described = _document(settings, files, grants=around.access.grants is not None)
-    routes = ServerRoutes(path, apis, described, records, observation.tracing)
+    routes = ServerRoutes(path, apis, described, records, observation.server_spans())
 
     async def look(request: Request, server: str) -> None:
         await sessions[server].tools(viewers.of(request))

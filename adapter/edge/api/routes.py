@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge import openapi
 from adapter.edge.api.catalogue_routes import ANSWERS, CALL_FIELD, NAMED, TAB, CatalogueRoute
@@ -37,9 +36,12 @@ from adapter.edge.openapi import (
     ref,
 )
 from adapter.edge.router import ExchangeRecords
-from adapter.pipeline.tracing import Tracing
 from adapter.rules.calls.tool_api import HttpOutcome, refused
 from adapter.rules.text.unicode import shown
+
+if TYPE_CHECKING:
+    # Late: few ask for traces.
+    from adapter.edge.mcp.server_spans import ServerSpans
 
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""
@@ -258,7 +260,7 @@ class ServerApi:
 class ServerRoutes:
     """Serves ``apis`` (by server id) below ``path``, and ``document``.
 
-    ``records`` gets the line of each call, and ``tracing`` its span, as those over MCP do.
+    ``records`` gets the line of each call, and ``spans`` its span, as those over MCP do.
     """
 
     def __init__(
@@ -267,13 +269,13 @@ class ServerRoutes:
         apis: Mapping[str, ServerApi],
         document: bytes,
         records: ExchangeRecords,
-        tracing: Tracing | None = None,
+        spans: ServerSpans | None = None,
     ) -> None:
         self._path = path
         self._apis = apis
         self._document = document
         self._records = records
-        self._tracing = tracing
+        self._spans = spans
 
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried in this order behind those of the console's data."""
@@ -317,21 +319,18 @@ class ServerRoutes:
         began = time.monotonic()
         # What nobody took any more has no status of its own; 499 is what proxies write for it.
         outcome, status = "client_gone", 499
+        spans = self._spans if names[0] in self._apis else None
+        span = None if spans is None else spans.begin_call(request.headers, names[0], names[1])
         try:
-            with self._spanned(request, names):
-                answered = await self._serve(route, request, names, extra)
+            answered = await self._serve(route, request, names, extra)
             # The status of an event stream is that of its beginning, whatever came of the call.
             status = answered.status if isinstance(answered, HttpOutcome) else request.reply.status or 499
             outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
         finally:
+            if spans is not None and span is not None:
+                spans.end(span, outcome if outcome in ("ok", "client_gone") else str(status))
             if names[0] in self._apis:
                 self._tell(request, names, (outcome, status), time.monotonic() - began)
-
-    def _spanned(self, request: Request, names: Names) -> AbstractContextManager[object]:
-        if self._tracing is None:
-            return nullcontext()
-        attributes = {"tool.name": shown(names[1], LONGEST_NAME), "server.id": names[0], "entrance": "http"}
-        return self._tracing.call_span("mcp.tool.call", attributes, request.headers)
 
     def _tell(self, request: Request, names: Names, came: tuple[str, int], seconds: float) -> None:
         outcome, status = came
