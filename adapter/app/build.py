@@ -112,7 +112,7 @@ def build(
     """
     runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks())
     observation = build_observation(settings)
-    store = store or build_store(settings)
+    store = _counted(store or build_store(settings), observation)
     fallback = with_fallback(settings, store, runtime.log)
     watched = WatchedStore(store) if fallback is None else WatchedStore(fallback, outage=fallback.reason)
     checks = SharedChecks(settings.validation, runtime.log)
@@ -129,6 +129,7 @@ def build(
     relay = build_relay(settings, watched, runtime, sessions, servers)
     if metering is not None:
         relay = relay._replace(relay=metering.measured(relay.relay))
+        metering.observe_files(files.parts, settings)
     files.parts.trail = relay.trail
     verifier = verifier or build_verifier(settings, runtime)
     others = None if replicas is None else replicas.replicas
@@ -155,7 +156,19 @@ def build(
     )
     cleanup = Cleanup(cleanup_interval(settings), tasks, runtime.log, build_leases(settings, watched))
     core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas, grants)
-    return App(settings, runtime, observation, core, console, front, build_body_terms(settings), metering)
+    bodies = build_body_terms(settings)
+    if metering is not None:
+        metering.attach(core, bodies.buffers, fallback)
+    return App(settings, runtime, observation, core, console, front, bodies, metering)
+
+
+def _counted(store: Store, observation: Observation) -> Store:
+    if observation.registry is None:
+        return store
+    # Late: most stores are not counted.
+    from adapter.state.measured import MeasuredStore
+
+    return MeasuredStore(store, observation.registry)
 
 
 def _metering(settings: Settings, observation: Observation, servers: Mapping[str, Server]) -> Metering | None:

@@ -70,6 +70,7 @@ def build_routes(parts: FileParts, guard: Guard) -> Sequence[Branch]:
 
         uploads.record = partial(parts.trail.file, UPLOADED)
         downloads.record = partial(parts.trail.file, DOWNLOADED)
+    uploads.count = parts.on_upload
     routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
     return [*routes, downloads.artifacts()] if settings.core.allow_artifacts_download else routes
 

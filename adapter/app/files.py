@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from adapter.relay.files.artifact_view import FileAccess
     from adapter.relay.files.file_registry import FileRegistry
     from adapter.relay.files.rounds import Rounds
+    from adapter.rules.files.file_records import RecordFile
 
 LINK_TTL = 600.0
 """Seconds for which a link to a file is good where the file itself has no time to live."""
@@ -56,6 +57,8 @@ class FileParts:
             clock=clock,
         )
         self.trail: AuditTrail | None = None
+        self.on_upload: RecordFile | None = None
+        """Is told of each file that was uploaded; None where nobody counts."""
         self.active = any(entry.adapters for entry in settings.servers)
         self.sessions = sessions.sessions
         self._store = store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -79,6 +80,10 @@ class ReplicaParts:
 
     def __repr__(self) -> str:
         return f"<ReplicaParts: {self.replicas!r}>"
+
+    def watch(self, forwarded: Callable[[str, str], None]) -> None:
+        """Tell of the server of each request that was forwarded, and of the result."""
+        self._forwarding.on_end = forwarded
 
     def owned(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream with its sessions in all replicas, where they live in processes; any other as it is."""

@@ -59,7 +59,10 @@ def _places(app: App, front: Front) -> ConnectionLimit:
     full = RareWarning(
         app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
     )
-    return ConnectionLimit(handler, limit=core.max_connections, reserved=reserved, on_full=full)
+    places = ConnectionLimit(handler, limit=core.max_connections, reserved=reserved, on_full=full)
+    if app.metering is not None:
+        app.metering.watch(places)
+    return places
 
 
 @contextlib.asynccontextmanager
@@ -162,6 +165,8 @@ async def _recorded(app: App) -> AsyncIterator[None]:
         yield
     finally:
         log.ship_to(None)
+        if app.metering is not None:
+            app.metering.gauges.read()
         if not await telemetry.close():
             app.runtime.log.warning(
                 "not all that was recorded could be exported", setting="telemetry.endpoint"

@@ -346,6 +346,8 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
     while True:
         await asyncio.sleep(STORE_INTERVAL)
         failure = await app.core.store.failure()
+        if app.metering is not None and (failure is not None) != failed:
+            app.metering.note_store("unavailable" if failure is not None else "recovered")
         if failure is not None and app.settings.state_persistence.unavailable_policy == "exit":
             app.runtime.log.error("the state store failed; leaving", why=str(failure))
             return _resolve(stop, 1)

@@ -225,10 +225,11 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         half_open_probes=ping.half_open_probe_allowance,
         start_cooldown=START_COOLDOWN,
     )
+    made = UPSTREAMS[upstream.transport](settings, entry, parts)
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=parts.authorized(settings, entry, UPSTREAMS[upstream.transport](settings, entry, parts)),
+        upstream=parts.authorized(settings, entry, made),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -238,6 +239,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,
     )
+    server.connections = made if isinstance(made, HttpUpstream) else None
     server.apart = upstream.auth.per_caller
     if parts.grants is not None:
         parts.grants.stand_before(server)

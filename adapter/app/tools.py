@@ -221,8 +221,11 @@ class ToolParts:
         )
 
     async def _revoke(self, server: str, key: str, reason: str) -> None:
-        record = await self._sessions.sessions.revoke(key, reason)
+        sessions = self._sessions.sessions
+        record = await sessions.revoke(key, reason)
         if record is not None:
+            if sessions.on_event is not None:
+                sessions.on_event(server, "revoked")
             self._runtime.background.run(self._close_upstream(self.servers[server], record))
 
     async def _close_upstream(self, server: RelayServer, record: SessionRecord) -> None:

@@ -187,7 +187,7 @@ class Health:
 
     def _wiring(self, details: bool) -> dict[str, Any]:
         """The servers that list every tool which has stages of its own, and beside them what is not known."""
-        by_server = {server.id: _is_wired(server) for server in self.servers}
+        by_server = {server.id: server.wiring.is_ready for server in self.servers}
         shown: dict[str, Any] = {"status_by_server": by_server, "ready": all(by_server.values())}
         unknown = {server.id: why for server in self.servers if (why := _unknown(server))}
         if unknown:
@@ -198,14 +198,6 @@ class Health:
         if details and missing:
             shown["missing_by_server"] = missing
         return shown
-
-
-def _is_wired(server: Server) -> bool:
-    """Tell whether the server's configured tools are there. One that shows its list to clients only counts as well, for
-    nothing can be wrong as far as anybody knows; one whose list has not been read yet does not.
-    """
-    wiring = server.wiring
-    return not wiring.missing and (wiring.missing is not None or wiring.refused)
 
 
 def _unknown(server: Server) -> str | None:

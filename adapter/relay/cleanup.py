@@ -40,6 +40,8 @@ class Cleanup:
     tasks: tuple[CleanupTask, ...]
     log: FilteringBoundLogger
     lease_of: Callable[[str], Lease] | None = None
+    on_end: Callable[[str, bool], None] | None = field(default=None, init=False)
+    """Is told of the name of a part that ended, and True if it succeeded; None where nobody counts."""
     _leases: dict[str, Lease] = field(default_factory=dict, init=False)
     _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
@@ -107,8 +109,10 @@ class Cleanup:
 
     async def _do(self, task: CleanupTask) -> None:
         STORE_ONLY.set(True)
+        succeeded = False
         try:
             await task.work()
+            succeeded = True
         except AdapterError as error:
             self.log.warning("the cleanup could not finish its round", task=task.name, why=str(error))
         except Exception:
@@ -116,6 +120,8 @@ class Cleanup:
             self.log.exception("the cleanup's round failed unexpectedly", task=task.name)
         finally:
             del self._under_way[task.name]
+            if self.on_end is not None:
+                self.on_end(task.name, succeeded)
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:

@@ -13,7 +13,7 @@ from adapter.relay.stages import StageTable
 from adapter.relay.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
-from adapter.upstream.port import ProcessUse, Upstream
+from adapter.upstream.port import ConnectionWatch, ProcessUse, Upstream
 from adapter.wire.envelope import NOTIFICATION, Batch, Envelope
 
 
@@ -82,6 +82,8 @@ class Server:
     shares: bool = field(default=False, init=False)
     apart: bool = field(default=False, init=False)
     process_use: Callable[[], ProcessUse | None] = field(default=_no_processes, init=False)
+    connections: ConnectionWatch | None = field(default=None, init=False)
+    """The connections of an upstream over HTTP; None for any other."""
     refusal: CallerRefusal | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:

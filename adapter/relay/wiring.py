@@ -6,7 +6,7 @@ A server that is pinged is looked at by its health monitor, every other one by a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,6 +57,8 @@ class Wiring:
     configured: frozenset[str] = frozenset()
     missing: frozenset[str] | None = field(init=False)
     refused: bool = False
+    on_look: Callable[[str], None] | None = field(default=None, init=False)
+    """Is told of the result of each look; None where nobody counts."""
     stale: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -67,6 +69,13 @@ class Wiring:
     def settled(self) -> bool:
         """Tell whether all tools were there at the last look, and the server has not begun anew since."""
         return self.missing == frozenset() and not self.stale.is_set()
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether the configured tools are there. A server that shows its list to clients only counts as well, for
+        nothing can be wrong as far as anybody knows; one whose list has not been read yet does not.
+        """
+        return not self.missing and (self.missing is not None or self.refused)
 
     def changed(self) -> None:
         """Look again: the server began anew, so it may be another version."""
@@ -87,11 +96,15 @@ class Wiring:
                 self.missing = await _missing(session, self.configured) if session.is_open else None
         except BaseException as error:
             self.stale.set()
+            if self.on_look is not None:
+                self.on_look("failed")
             if isinstance(error, TimeoutError):
                 sentence = f"The upstream server did not list its tools within {within:g} s."
                 raise UpstreamSilent(sentence) from None
             raise
         self.refused = self.missing is None
+        if self.on_look is not None:
+            self.on_look("refused" if self.refused else "missing" if self.missing else "ready")
         return self.missing != before and bool(self.missing or before)
 
     def log_missing(self, server: str, log: FilteringBoundLogger) -> None:

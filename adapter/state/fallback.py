@@ -59,6 +59,8 @@ class FallbackStore:
         self.listeners.append(self)
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         self.outage: Outage | None = None
+        self.on_step: Callable[[str, str], None] | None = None
+        """Is told that it goes on in memory, or has returned, and of when that began; None where nobody counts."""
         self._store = store
         self._log = log
         self._rows = rows or RememberedRows()
@@ -245,6 +247,8 @@ class FallbackStore:
         where = "by_state_store" if self._was_open else "during_startup"
         self.outage = Outage(self._now(), str(error), f"fallback_memory_activated_{where}")
         self._rows.is_away = True
+        if self.on_step is not None:
+            self.on_step("fallback_activated", "runtime" if self._was_open else "startup")
         self._log.error(
             "the state store failed; going on in memory",
             why=str(error),
@@ -280,6 +284,8 @@ class FallbackStore:
         self.outage = None
         seconds = round(self._now() - outage.since, 1)
         self._log.warning("the state store is back", after=seconds, lost=dict(lost))
+        if self.on_step is not None:
+            self.on_step("fallback_ended", "startup" if first else "runtime")
         # Until all was read, also where the store fails again in the middle of that.
         self._is_unread = self._is_unread or first or bool(lost)
         if self._is_unread:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -17,6 +18,20 @@ MOST_SERIES = 10_000
 
 LONGEST_LABEL = 128
 """Characters of a label."""
+
+
+class BatchHistogram(Histogram):
+    """A histogram that takes many values at once."""
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Add values, with one write for each bucket that gets any."""
+        counts = [0] * len(self._upper_bounds)
+        for value in values:
+            counts[bisect_left(self._upper_bounds, value)] += 1
+        for bucket, count in zip(self._buckets, counts, strict=True):
+            if count:
+                bucket.inc(count)
+        self._sum.inc(sum(values))
 
 
 class MetricRegistry:
@@ -41,7 +56,7 @@ class MetricRegistry:
         return f"<MetricRegistry: {sum(map(len, self._series.values()))} series>"
 
     def _made(self, metric: Metric) -> Any:
-        kind: Any = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}[metric.kind]
+        kind: Any = {"counter": Counter, "gauge": Gauge, "histogram": BatchHistogram}[metric.kind]
         options: dict[str, Any] = {"buckets": metric.buckets} if metric.kind == "histogram" else {}
         if metric.kind == "gauge":
             options["multiprocess_mode"] = f"live{metric.merged}"
@@ -61,6 +76,10 @@ class MetricRegistry:
             series.observe(value)
         else:
             series.observe(value, {"trace_id": trace})
+
+    def observe_all(self, metric: Metric, values: Sequence[float], *labels: str) -> None:
+        """See MetricSink."""
+        (self._series[metric].get(labels) or self._begun(metric, labels)).observe_all(values)
 
     def put(self, metric: Metric, value: float, *labels: str) -> None:
         """See MetricSink."""

@@ -21,7 +21,7 @@ from adapter.rules.access.headers import SharedFields
 from adapter.upstream.connection import Connection, NoAnswerError, NotSentError
 from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import LONG_CALL, Pool, closed
-from adapter.upstream.port import CALL, STREAM, UpstreamReply, UpstreamRequest, unreachable
+from adapter.upstream.port import CALL, STREAM, ConnectionUse, UpstreamReply, UpstreamRequest, unreachable
 from adapter.wire.repeated_head import content_length
 from adapter.wire.signed_urls import is_query
 
@@ -185,6 +185,16 @@ class HttpUpstream:
 
     def __repr__(self) -> str:
         return f"<HttpUpstream '{self._endpoint}': {self._pool.active} active, {self._pool.idle} idle>"
+
+    @property
+    def use(self) -> ConnectionUse:
+        """The connections of now, and those that were used since the start."""
+        pool = self._pool
+        return ConnectionUse(pool.active, pool.idle, pool.opened, pool.kept)
+
+    def watch(self, waited: Callable[[float, bool], None]) -> None:
+        """Tell of the seconds that each exchange waited for a connection, with True if it got one."""
+        self._calls.on_wait = self._pings.on_wait = waited
 
     def toward(self, url: str) -> HttpUpstream:
         """The same upstream at another URL, over the same connections and within the same limits.

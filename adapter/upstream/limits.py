@@ -35,13 +35,15 @@ class ExchangeLimit(Generic[C]):
     ``noun``, what there are too many of, and ``setting``, which limits them.
     """
 
-    __slots__ = ("_noun", "_patience", "_setting", "limit", "queue", "taken")
+    __slots__ = ("_noun", "_patience", "_setting", "limit", "on_wait", "queue", "taken")
 
     def __init__(self, limit: int, *, patience: float, noun: str, setting: str) -> None:
         self.limit = limit
         self.taken = 0
         self.queue: deque[asyncio.Future[C | None]] = deque()
         self._patience = patience
+        self.on_wait: Callable[[float, bool], None] | None = None
+        """Is told how many seconds an exchange waited, and True if it got a place; None where nobody counts."""
         self._noun = noun
         self._setting = setting
 
@@ -56,17 +58,24 @@ class ExchangeLimit(Generic[C]):
         """
         if not self._patience:
             raise self._full()
-        turn: asyncio.Future[C | None] = asyncio.get_running_loop().create_future()
+        loop, given = asyncio.get_running_loop(), False
+        turn: asyncio.Future[C | None] = loop.create_future()
+        began = loop.time()
         self.queue.append(turn)
         try:
             async with asyncio.timeout(self._patience):
-                return await turn
+                connection = await turn
+            given = True
+            return connection
         except TimeoutError as error:
             self._decline(turn, give_back)
             raise self._full() from error
         except BaseException:
             self._decline(turn, give_back)
             raise
+        finally:
+            if self.on_wait is not None:
+                self.on_wait(loop.time() - began, given)
 
     def give(self, connection: C | None) -> bool:
         """Hand a free place, with its connection or without one, to the longest waiter; False if none waits."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from adapter.errors import AdapterError
 from adapter.rules.metrics.catalogue import CLIENT_OPERATION
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
+    OK,
     OperationOutcome,
     failed_in,
     method_name,
     outcome_of_status,
-    version_label,
 )
 from adapter.rules.metrics.port import MetricSink
 from adapter.upstream.port import (
@@ -24,11 +24,16 @@ from adapter.upstream.port import (
     Upstream,
     UpstreamReply,
     UpstreamRequest,
-    header,
     pour,
 )
-from adapter.wire.envelope import Batch, parse
+from adapter.wire.envelope import Batch, Envelope, parse
 from adapter.wire.spans import find
+
+FAILING = b'rror"'
+"""A part of every answer that tells an error: the end of the names ``error`` and ``isError``."""
+
+MOST_WAITING = 512
+"""Operations that wait to be counted: together they cost a fraction of what they would cost one by one."""
 
 ToolLabel = Callable[[str | None, OperationOutcome], str]
 """The label of a tool by its name and the outcome of a call of it."""
@@ -47,6 +52,7 @@ class MeasuredUpstream:
         self._sink = sink
         self._tool = tool
         self._transport = transport
+        self._waiting: list[tuple[Sequence[tuple[str, str | None]], float, OperationOutcome]] = []
 
     def __repr__(self) -> str:
         return f"<MeasuredUpstream of {self._upstream!r}>"
@@ -55,70 +61,80 @@ class MeasuredUpstream:
         """See Upstream."""
         if request.method != "POST":
             return await self._upstream.send(request, read_timeout)
-        operation = _Sent(self, request)
+        envelope, began = request.envelope, time.perf_counter()
+        messages: Sequence[tuple[str, str | None]]
+        messages = ((envelope.method, envelope.name),) if type(envelope) is Envelope else _messages(request)
         try:
             reply = await self._upstream.send(request, read_timeout)
         except AdapterError as error:
-            operation.end(OperationOutcome(error.code, error.code))
+            self.end(messages, began, OperationOutcome(error.code, error.code))
             raise
         except asyncio.CancelledError:
-            operation.end(CLIENT_GONE)
+            self.end(messages, began, CLIENT_GONE)
             raise
-        if reply.whole is not None:
-            operation.end(failed_in(reply.whole) or outcome_of_status(reply.status))
-            return reply
-        return MeasuredReply(reply, operation)
+        whole = reply.whole
+        if whole is None:
+            return MeasuredReply(reply, _Sent(self, messages, began))
+        if FAILING not in whole and reply.status < 400:
+            self.end(messages, began, OK)
+        else:
+            self.end(messages, began, failed_in(whole) or outcome_of_status(reply.status))
+        return reply
 
     async def close(self) -> None:
         """See Upstream."""
         await self._upstream.close()
 
-    def count(
-        self,
-        operations: list[tuple[str, str | None]],
-        version: str,
-        seconds: float,
-        outcome: OperationOutcome,
+    def end(
+        self, messages: Sequence[tuple[str, str | None]], began: float, outcome: OperationOutcome
     ) -> None:
-        """Count operations with these methods and names, all of one message."""
-        for method, name in operations:
-            tool = self._tool(name, outcome) if method == "tools/call" else ""
-            labels = (
-                method_name(method),
-                tool,
-                outcome.error_type,
-                outcome.status_code,
-                version,
-                self._transport,
-            )
-            self._sink.observe(CLIENT_OPERATION, seconds, self._server, *labels)
+        """Note that messages with these methods and names, which left at that moment, were answered."""
+        self._waiting.append((messages, time.perf_counter() - began, outcome))
+        if len(self._waiting) >= MOST_WAITING:
+            self.flush()
 
-    def operations(self, request: UpstreamRequest) -> list[tuple[str, str | None]]:
-        """Method and name of each message in a request; none for a response."""
-        envelope = request.envelope
-        if envelope is None:
-            # One of the adapter's own, which are short and know no tool.
-            span = find(request.body, ("method",))
-            method = parse(request.body[slice(*span)]) if span is not None else ""
-            return [(method, None)] if isinstance(method, str) and method else []
-        members = envelope.members if isinstance(envelope, Batch) else (envelope,)
-        return [(each.method, each.name) for each in members if each.method]
+    def flush(self) -> None:
+        """Count what waits."""
+        waiting, self._waiting = self._waiting, []
+        times: dict[tuple[str, ...], list[float]] = {}
+        for messages, seconds, outcome in waiting:
+            for method, name in messages:
+                if not method:
+                    # A response to the server, which is no operation of the adapter's.
+                    continue
+                tool = self._tool(name, outcome) if method == "tools/call" else ""
+                ended = (outcome.error_type, outcome.status_code)
+                times.setdefault((method_name(method), tool, *ended), []).append(seconds)
+        for labels, all_seconds in times.items():
+            self._sink.observe_all(CLIENT_OPERATION, all_seconds, self._server, *labels, "", self._transport)
+
+
+def _messages(request: UpstreamRequest) -> list[tuple[str, str | None]]:
+    """Method and name of each message in a request; none for a response."""
+    if isinstance(request.envelope, Batch):
+        return [(each.method, each.name) for each in request.envelope.members if each.method]
+    # One of the adapter's own, which are short and know no tool.
+    span = find(request.body, ("method",))
+    method = parse(request.body[slice(*span)]) if span is not None else ""
+    return [(method, None)] if isinstance(method, str) and method else []
 
 
 class _Sent:
     """A message on its way to an upstream. It ends once, however often that is said."""
 
-    __slots__ = ("_began", "_operations", "_owner", "_version")
+    __slots__ = ("_began", "_messages", "_owner")
 
-    def __init__(self, owner: MeasuredUpstream, request: UpstreamRequest) -> None:
+    def __init__(
+        self, owner: MeasuredUpstream, messages: Sequence[tuple[str, str | None]], began: float
+    ) -> None:
         self._owner = owner
-        self._operations = owner.operations(request)
-        self._version = version_label(header(request.headers, "mcp-protocol-version"))
-        self._began = time.perf_counter()
+        self._messages = messages
+        self._began = began
 
     def end(self, outcome: OperationOutcome) -> None:
-        operations, self._operations = self._operations, []
-        self._owner.count(operations, self._version, time.perf_counter() - self._began, outcome)
+        messages, self._messages = self._messages, ()
+        if messages:
+            self._owner.end(messages, self._began, outcome)
 
 
 class MeasuredReply(Pouring):

@@ -47,6 +47,10 @@ class Pool:
         self._alive: set[Connection] = set()
         self._idle: dict[Connection, None] = {}
         """Those that wait for work, the one used last at the end."""
+        self.opened = 0
+        """Connections that were opened."""
+        self.kept = 0
+        """Exchanges that found a connection of an earlier one."""
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
         self._empty: asyncio.Future[None] | None = None
@@ -73,6 +77,7 @@ class Pool:
         if places.taken < places.limit:
             places.taken += 1
         elif (given := await places.turn(self._put_back)) is not None:
+            self.kept += 1
             return given
         if fresh and self._idle:
             oldest = next(iter(self._idle))
@@ -87,6 +92,7 @@ class Pool:
             now = connection.loop.time()
             if connection.usable(now):
                 places.taken += 1
+                self.kept += 1
                 connection.places, connection.taken_at = places, now
                 return connection
             connection.abort()
@@ -120,6 +126,7 @@ class Pool:
             raise unreachable("it closed the connection as soon as it was open")
         connection.places, connection.taken_at = places, connection.loop.time()
         self._alive.add(connection)
+        self.opened += 1
         if self._closed:
             connection.abort()
             raise closed()

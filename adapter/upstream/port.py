@@ -227,6 +227,27 @@ class Upstream(Protocol):
         """Drop every connection, idle or busy."""
 
 
+class ConnectionUse(NamedTuple):
+    """The connections of one server that are ``busy`` and ``idle``; how many were ``opened`` since the start, and how
+    many exchanges were on one that was ``kept``.
+    """
+
+    busy: int
+    idle: int
+    opened: int
+    kept: int
+
+
+class ConnectionWatch(Protocol):
+    """Tells of the connections to a server."""
+
+    @property
+    def use(self) -> ConnectionUse: ...
+
+    def watch(self, waited: Callable[[float, bool], None]) -> None:
+        """Tell of the seconds that each exchange waited for a connection, with True if it got one."""
+
+
 class ProcessUse(NamedTuple):
     """``running`` processes of one server, also those that are being started or stopped, of at most ``most``."""
 

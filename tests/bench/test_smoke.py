@@ -268,3 +268,15 @@ def test_access_tokens_are_measured(tmp_path: Path) -> None:
     found = orjson.loads(measured.read_bytes())
     assert len(found["rounds"]) == 2
     assert all(cost > 0 for each in found["rounds"] for cost in each.values())
+
+
+@pytest.mark.e2e
+def test_metrics_are_measured(tmp_path: Path) -> None:
+    """A quick run prints the ratio, and writes its rounds."""
+    measured = tmp_path / "measured.json"
+
+    ran = run_bench("tests.bench.metrics", "--quick", "--json", str(measured))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "with metrics to without:" in ran.stdout
+    assert len(orjson.loads(measured.read_bytes())["rounds"]) == 2

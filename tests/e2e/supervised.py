@@ -99,7 +99,12 @@ class Supervised:
 
 @asynccontextmanager
 async def supervised(
-    place: Path, *, workers: int = 2, server: dict[str, Any] | None = None, **core: Any
+    place: Path,
+    *,
+    workers: int = 2,
+    server: dict[str, Any] | None = None,
+    telemetry: dict[str, Any] | None = None,
+    **core: Any,
 ) -> AsyncIterator[Supervised]:
     """Yields when all workers serve, in front of the upstream or of ``server``, an entry of ``servers``."""
     script = Scripted()
@@ -108,7 +113,8 @@ async def supervised(
     core = {"workers": workers, "upstream_ping": {"enabled": False}, **core}
     try:
         entry = {"id": "upstream", "mount_path": "/mcp", **(server or {"upstream": {"url": up.url}})}
-        async with adapter(place, up.url, core=core, servers=[entry]) as front:
+        more: dict[str, Any] = {} if telemetry is None else {"telemetry": telemetry}
+        async with adapter(place, up.url, core=core, servers=[entry], **more) as front:
             found = Supervised(front, up, script)
             await found.serving(workers)
             yield found

@@ -3,21 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from adapter.rules.metrics.catalogue import BUILD_INFO, LOOP_LAG
+from adapter.app.files import FileParts
+from adapter.app.replicas import ReplicaParts
+from adapter.edge.http.buffers import RequestBuffers
+from adapter.errors import StoreUnavailable
+from adapter.oauth.grants.grant_store import TABLE as GRANT_TABLE
+from adapter.relay.server import Server
+from adapter.relay.sessions.session_map import Sessions
+from adapter.rules.calls.circuit_breaker import BreakerState
+from adapter.rules.metrics.catalogue import (
+    BREAKER_STATE,
+    BUFFER_LIMIT,
+    BUFFERED,
+    BUILD_INFO,
+    FILE_BYTES,
+    FILE_BYTES_LIMIT,
+    FILES,
+    GRANTS,
+    LOOP_LAG,
+    REPLICAS,
+    SESSIONS,
+    UPSTREAM_CONNECTIONS,
+    UPSTREAM_CONNECTIONS_USED,
+    WIRING_NOT_READY,
+)
 from adapter.rules.metrics.metric import Metric
 from adapter.rules.metrics.port import MetricSink
+from adapter.state.port import Store
 from adapter.version import VERSION
 
 INTERVAL = 1.0
-"""Seconds between two readings: what exports and the scrapes of other workers are given is no older."""
+"""Seconds between two readings: what is exported, and what other workers show, is no older."""
+
+SLOW_INTERVAL = 30.0
+"""Seconds between two readings of what has to be asked of the state store."""
+
+BREAKER_VALUES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
 class GaugeReading(NamedTuple):
-    """A value of a gauge."""
+    """A value of a gauge, or the total of a counter that somebody else counts."""
 
     metric: Metric
     value: float
@@ -27,32 +57,118 @@ class GaugeReading(NamedTuple):
 Readings = Callable[[], Iterator[GaugeReading]]
 """Reads some gauges; called in the event loop, and does not wait."""
 
+SlowReading = Callable[[], Awaitable[GaugeReading]]
+"""Reads a gauge by asking the state store. Raises StoreUnavailable."""
+
 
 class Gauges:
-    """Reads all ``sources`` into ``sink``, from time to time and before a scrape."""
+    """Reads all ``sources`` into ``sink``, from time to time and before a scrape; ``slow`` ones less often."""
 
-    def __init__(self, sink: MetricSink, sources: list[Readings]) -> None:
-        self.sources = [*sources, _build]
+    def __init__(self, sink: MetricSink) -> None:
+        self.sources: list[Readings] = [_build]
+        self.slow: list[SlowReading] = []
+        self.flushes: list[Callable[[], None]] = []
+        """Count what waits to be counted, so that a reading has all of it."""
         self._sink = sink
+        self._totals: dict[tuple[Metric, tuple[str, ...]], float] = {}
 
     def __repr__(self) -> str:
         return f"<Gauges of {len(self.sources)} sources>"
 
     def read(self) -> None:
         """Read all of them now."""
+        for flush in self.flushes:
+            flush()
         for source in self.sources:
-            for metric, value, labels in source():
-                self._sink.put(metric, value, *labels)
+            for reading in source():
+                self._take(reading)
+
+    def _take(self, reading: GaugeReading) -> None:
+        metric, value, labels = reading
+        if metric.kind == "gauge":
+            self._sink.put(metric, value, *labels)
+            return
+        before = self._totals.get((metric, labels), 0.0)
+        if value > before:
+            self._totals[metric, labels] = value
+            self._sink.count(metric, *labels, by=value - before)
 
     async def run(self) -> None:
         """Read every INTERVAL seconds until cancelled, and note how late the event loop is."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + INTERVAL
-            await asyncio.sleep(INTERVAL)
-            self._sink.observe(LOOP_LAG, max(0.0, loop.time() - due))
-            self.read()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._run_slow())
+            loop = asyncio.get_running_loop()
+            while True:
+                due = loop.time() + INTERVAL
+                await asyncio.sleep(INTERVAL)
+                self._sink.observe(LOOP_LAG, max(0.0, loop.time() - due))
+                self.read()
+
+    async def _run_slow(self) -> None:
+        while self.slow:
+            for source in self.slow:
+                with contextlib.suppress(StoreUnavailable):
+                    self._take(await source())
+            await asyncio.sleep(SLOW_INTERVAL)
 
 
 def _build() -> Iterator[GaugeReading]:
     yield GaugeReading(BUILD_INFO, 1, (VERSION, platform.python_version()))
+
+
+def of_servers(servers: Iterable[Server]) -> Readings:
+    """The breakers, connections and wiring of servers."""
+    watched = tuple(servers)
+
+    def read() -> Iterator[GaugeReading]:
+        for server in watched:
+            if server.breaker is not None:
+                yield GaugeReading(BREAKER_STATE, BREAKER_VALUES[server.breaker.state], (server.id,))
+            if server.connections is not None:
+                use = server.connections.use
+                yield GaugeReading(UPSTREAM_CONNECTIONS, use.busy, (server.id, "busy"))
+                yield GaugeReading(UPSTREAM_CONNECTIONS, use.idle, (server.id, "idle"))
+                yield GaugeReading(UPSTREAM_CONNECTIONS_USED, use.opened, (server.id, "new"))
+                yield GaugeReading(UPSTREAM_CONNECTIONS_USED, use.kept, (server.id, "kept"))
+        yield GaugeReading(WIRING_NOT_READY, sum(not server.wiring.is_ready for server in watched))
+
+    return read
+
+
+def of_buffers(buffers: RequestBuffers) -> Readings:
+    """The memory of request bodies."""
+
+    def read() -> Iterator[GaugeReading]:
+        yield GaugeReading(BUFFERED, buffers.used)
+        yield GaugeReading(BUFFER_LIMIT, buffers.limit)
+
+    return read
+
+
+def of_files(files: FileParts) -> Readings:
+    """The number and the bytes of files, where any are kept."""
+
+    def read() -> Iterator[GaugeReading]:
+        if files.active:
+            yield GaugeReading(FILES, files.registry.files)
+            yield GaugeReading(FILE_BYTES, files.registry.total)
+            limit = files.settings.storage.max_size
+            if limit is not None:
+                yield GaugeReading(FILE_BYTES_LIMIT, limit)
+
+    return read
+
+
+def of_sessions(sessions: Sessions) -> Iterator[GaugeReading]:
+    """The sessions that this process knows."""
+    yield GaugeReading(SESSIONS, sessions.active)
+
+
+def of_replicas(parts: ReplicaParts) -> Iterator[GaugeReading]:
+    """The replicas that this one sees."""
+    yield GaugeReading(REPLICAS, len(parts.replicas.others()))
+
+
+async def count_grants(store: Store) -> GaugeReading:
+    """Count the grants of people. Raises StoreUnavailable."""
+    return GaugeReading(GRANTS, await store.count(GRANT_TABLE))

@@ -4,26 +4,57 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
-from adapter.app.measuring.gauges import GaugeReading, Gauges
+from adapter.app.files import FileParts
+from adapter.app.measuring.gauges import (
+    GaugeReading,
+    Gauges,
+    count_grants,
+    of_buffers,
+    of_files,
+    of_replicas,
+    of_servers,
+    of_sessions,
+)
+from adapter.app.measuring.observers import (
+    observe_files,
+    observe_replicas,
+    observe_servers,
+    observe_sessions,
+    observe_state,
+)
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.limits import ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.metrics import MetricsBranch, metrics_branch, metrics_handler
 from adapter.edge.request_metrics import RequestMetrics
 from adapter.relay.call.dispatch import Relay
-from adapter.relay.call.measured import MeasuredRelay, OperationCounts, ToolLabels
+from adapter.relay.call.measured import MeasuredRelay, OperationCounts, ServerOperations, ToolLabels
 from adapter.relay.server import Server
-from adapter.rules.metrics.catalogue import CALLS_IN_FLIGHT, HTTP_IN_FLIGHT, OPEN_STREAMS
+from adapter.rules.metrics.catalogue import (
+    CALLS_IN_FLIGHT,
+    HTTP_CONNECTIONS,
+    HTTP_IN_FLIGHT,
+    OPEN_STREAMS,
+    PERSISTENCE,
+)
 from adapter.rules.metrics.route_groups import MCP, RouteGroup, RouteGroups
 from adapter.rules.metrics.tool_names import ToolNames
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
+from adapter.state.fallback import FallbackStore
 from adapter.telemetry.exposition import scraped
 from adapter.telemetry.metric_registry import MetricRegistry
 from adapter.telemetry.worker_values import values_of_this_process
 from adapter.upstream.measured import MeasuredUpstream
+
+if TYPE_CHECKING:
+    # It imports this module, where metrics are on.
+    from adapter.app.build import Core
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 TRANSPORTS = {"streamable_http": "tcp", "sse": "tcp", "stdio": "pipe", "hosted": ""}
@@ -51,9 +82,16 @@ class Metering:
     ) -> None:
         self.registry = registry
         self.requests = RequestMetrics(registry, route_groups(settings, servers))
-        tools = {entry.id: ToolLabels(tool_names(entry, servers[entry.id])) for entry in settings.servers}
-        self.operations = OperationCounts(registry, tools, trace)
-        self.gauges = Gauges(registry, [self._in_flight])
+        counted = {
+            entry.id: ServerOperations(entry.id, ToolLabels(tool_names(entry, servers[entry.id])))
+            for entry in settings.servers
+        }
+        artifacts = f"{settings.artifacts.uri_scheme}sessions/"
+        self.operations = OperationCounts(registry, counted, artifacts, trace)
+        self.gauges = Gauges(registry)
+        self.gauges.sources.append(self._in_flight)
+        self.gauges.flushes += [self.requests.flush, self.operations.flush]
+        self._places: list[ConnectionLimit] = []
         for entry in settings.servers:
             self._measure(entry, servers[entry.id])
         self._prometheus = settings.telemetry.prometheus
@@ -72,19 +110,52 @@ class Metering:
 
     def _measure(self, entry: ServerSettings, server: Server) -> None:
         """Count what is sent to a server's upstream."""
-        tool, transport = self.operations.tools[entry.id].label, TRANSPORTS[entry.upstream.transport]
-        server.upstream = MeasuredUpstream(server.upstream, entry.id, self.registry, tool, transport)
+        tool, transport = self.operations.servers[entry.id].tools.label, TRANSPORTS[entry.upstream.transport]
+        measured = MeasuredUpstream(server.upstream, entry.id, self.registry, tool, transport)
+        server.upstream = measured
+        self.gauges.flushes.append(measured.flush)
+
+    def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
+        """Have everything counted that the parts behind the edge do, and read their gauges."""
+        sink, servers = self.registry, core.relay.servers
+        observe_servers(sink, servers.by_id.values(), servers.monitors)
+        observe_sessions(sink, core.relay.sessions.sessions)
+        observe_state(sink, fallback, core.cleanup)
+        self.gauges.sources += [
+            of_servers(servers.by_id.values()),
+            of_buffers(buffers),
+            of_files(core.files),
+            partial(of_sessions, core.relay.sessions.sessions),
+        ]
+        if core.replicas is not None:
+            observe_replicas(sink, core.replicas)
+            self.gauges.sources.append(partial(of_replicas, core.replicas))
+        if core.grants is not None:
+            self.gauges.slow.append(partial(count_grants, core.store))
+
+    def observe_files(self, files: FileParts, settings: Settings) -> None:
+        """Have uploads and upload URLs counted; to be called before the routes of files are built."""
+        observe_files(self.registry, files, settings.state_persistence.type)
 
     def measured(self, relay: Relay) -> MeasuredRelay:
         """The relay, with counts of its operations."""
         return MeasuredRelay.around(relay, self.operations)
 
+    def note_store(self, action: str) -> None:
+        """Count that the state store failed, or works again."""
+        self.registry.count(PERSISTENCE, action, "runtime")
+
+    def watch(self, places: ConnectionLimit) -> None:
+        """Count the connections of a listener."""
+        self._places.append(places)
+
     def _in_flight(self) -> Iterator[GaugeReading]:
-        for group, number in self.requests.in_flight.items():
+        yield GaugeReading(HTTP_CONNECTIONS, sum(map(len, self._places)))
+        for group, number in self.requests.in_flight():
             yield GaugeReading(HTTP_IN_FLIGHT, number, (group,))
-        for server in self.operations.tools:
-            yield GaugeReading(CALLS_IN_FLIGHT, self.operations.in_flight[server], (server,))
-            yield GaugeReading(OPEN_STREAMS, self.operations.streams[server], (server,))
+        for server in self.operations.servers.values():
+            yield GaugeReading(CALLS_IN_FLIGHT, server.active, (server.id,))
+            yield GaugeReading(OPEN_STREAMS, server.streams, (server.id,))
 
     def branches(self, guard: Guard) -> tuple[MetricsBranch, ...]:
         """The route on the adapter's own port, if the metrics are served there."""

@@ -14,6 +14,9 @@ from functools import partial
 from typing import NamedTuple
 
 from adapter.edge import openapi
+from adapter.edge.api.catalogue_routes import ANSWERS, CALL_FIELD, NAMED, TAB, CatalogueRoute
+from adapter.edge.api.catalogue_routes import ROUTES as CATALOGUE_ROUTES
+from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import RESOURCE, Previews
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.request import Branch, Names, Request, names_behind
@@ -25,7 +28,6 @@ from adapter.edge.openapi import (
     TEXT,
     YES,
     Operation,
-    RequestShape,
     Says,
     Schema,
     Takes,
@@ -62,6 +64,9 @@ class ToolRoute(NamedTuple):
     def methods(self) -> tuple[str, ...]:
         """The methods of the route; GET includes HEAD."""
         return ("GET", "HEAD") if self.operation.method == "GET" else (self.operation.method,)
+
+
+AnyRoute = ToolRoute | CatalogueRoute
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +142,7 @@ _BODY = {
     415: json("A web page sent a body that is not JSON.", _ERROR),
 }
 _TOOL_NAMED = {"name": "The tool's name, percent-encoded."}
-_TAB = RequestShape(
-    "X-Adapter-Session",
-    "header",
-    "Selects one of several sessions of a caller: up to 64 letters, digits, - and _.",
-    schema={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-)
-
-CALL_FIELD = "X-Adapter-Call"
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CALL = RequestShape(
-    CALL_FIELD,
-    "header",
-    "Names this call, so that its caller finds it among the exchanges: up to 64 letters, digits, - and _.",
-    schema={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-)
 
 CALL = Operation(
     "POST",
@@ -173,7 +164,15 @@ CALL = Operation(
         403: json("Execution is disabled, or the token has too few scopes.", _ERROR),
         500: json("The tool failed (see its result), or the tools could not be listed.", _FAILED),
     },
-    Takes((_TAB, _CALL), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
+    Takes((TAB, ANSWERS, NAMED), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
+)
+_GOING_ON = object_of({"arguments": ANY_OBJECT}, {"inputResponses": ANY_OBJECT, "requestState": TEXT})
+CONTINUE = replace(
+    CALL,
+    path="/tools/{name}/continue",
+    id="continueCall",
+    summary="Goes on with a call that asked for input; the body has the arguments and the answers.",
+    takes=Takes((TAB, ANSWERS, NAMED), {"application/json": _GOING_ON}, _TOOL_NAMED),
 )
 VALIDATE = Operation(
     "POST",
@@ -190,7 +189,7 @@ VALIDATE = Operation(
         401: json("The token is missing or wrong.", _ERROR),
         429: json("Too many large checks are waiting.", _ERROR),
     },
-    Takes((_TAB,), {"application/json": {}}, _TOOL_NAMED),
+    Takes((TAB,), {"application/json": {}}, _TOOL_NAMED),
 )
 LIST = Operation(
     "GET",
@@ -199,7 +198,7 @@ LIST = Operation(
     TAG,
     "All tools.",
     {200: json("The tools.", list_of(ref("Tool"))), **_FAILED_TO_LOOK, **_NO_SERVER},
-    Takes((_TAB,)),
+    Takes((TAB,)),
 )
 SHOW = Operation(
     "GET",
@@ -208,7 +207,7 @@ SHOW = Operation(
     TAG,
     "One tool with the schema of its arguments.",
     {200: json("The tool.", ref("ToolDetail")), **_FAILED_TO_LOOK, **_UNKNOWN},
-    Takes((_TAB,), named=_TOOL_NAMED),
+    Takes((TAB,), named=_TOOL_NAMED),
 )
 META = Operation(
     "GET",
@@ -228,6 +227,9 @@ ROUTES = (
     ToolRoute(SHOW, lambda api, request, name, extra: api.show_tool(request, name, extra)),
 )
 """In the order in which they are tried."""
+
+GO_ON = ToolRoute(CONTINUE, lambda api, request, name, extra: api.call(request, name, extra, going_on=True))
+"""The route of calls that asked for input, which a host's own tools do not."""
 
 
 DOCUMENT = Operation(
@@ -250,6 +252,7 @@ class ServerApi:
 
     tools: ToolApi
     previews: Previews
+    catalogue: ServerCatalogue
 
 
 class ServerRoutes:
@@ -275,22 +278,21 @@ class ServerRoutes:
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried in this order behind those of the console's data."""
         tools = (
-            PatternBranch(
-                self._path,
-                0,
-                route.methods,
-                _EXPOSED,
-                partial(self._serve_call if route.operation is CALL else self._serve, route),
-                ("{server}", *route.parts),
-            )
-            for route in ROUTES
+            self._branch(route, self._serve_call if route.operation in (CALL, CONTINUE) else self._serve)
+            for route in (*ROUTES[:1], GO_ON, *ROUTES[1:])
         )
+        catalogue = (self._branch(route, self._serve_catalogue) for route in CATALOGUE_ROUTES)
         read = ("GET", "HEAD")
         return (
+            *catalogue,
             *tools,
             PatternBranch(self._path, 0, read, _EXPOSED, self._serve_preview, ("{server}", "resources")),
             PatternBranch(self._path, 0, read, (), self._show_document, ("openapi.json",)),
         )
+
+    def _branch(self, route: AnyRoute, serve: Callable[..., Awaitable[object]]) -> PatternBranch:
+        parts = ("{server}", *route.parts)
+        return PatternBranch(self._path, 0, route.methods, _EXPOSED, partial(serve, route), parts)
 
     async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> object:
         server, *rest = names
@@ -299,6 +301,16 @@ class ServerRoutes:
             send(request, refused(404, f"Server not found: {server}"), extra)
             return None
         return await route.serve(api.tools, request, rest[0] if rest else "", extra)
+
+    async def _serve_catalogue(
+        self, route: CatalogueRoute, request: Request, names: Names, extra: Extra
+    ) -> None:
+        server, *rest = names
+        api = self._apis.get(server)
+        if api is None:
+            send(request, refused(404, f"Server not found: {server}"), extra)
+            return
+        await route.serve(api.catalogue, request, rest[0] if rest else "", extra)
 
     async def _serve_call(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
         self._records.begin()
@@ -360,7 +372,12 @@ def document(
         replace(route, takes=route.takes._replace(named={**_SERVER, **route.takes.named})).below(
             f"{path.rstrip('/')}/{{server}}"
         )
-        for route in (*(route.operation for route in ROUTES), RESOURCE)
+        for route in (
+            *(route.operation for route in ROUTES),
+            CONTINUE,
+            *(route.operation for route in CATALOGUE_ROUTES),
+            RESOURCE,
+        )
     ]
     return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)
 

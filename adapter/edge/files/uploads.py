@@ -82,6 +82,8 @@ class UploadRoute:
         self._limits = limits
         self._scheme = scheme
         self.record: RecordFile | None = None
+        self.count: RecordFile | None = None
+        """Is told of each file that was kept; None where nobody counts."""
         _keep_freed_memory()
 
     def branch(self, upload_path: str) -> Branch:
@@ -102,9 +104,10 @@ class UploadRoute:
             records = await batch.keep(form.digests, spend)
         finally:
             await batch.discard()
-        if self.record is not None:
-            for each in records:
-                await self.record(each)
+        for told in (self.count, self.record):
+            if told is not None:
+                for each in records:
+                    await told(each)
         fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *extra]
         request.reply.send(200, fields, orjson.dumps(self._answer(server, scope, records)))
 

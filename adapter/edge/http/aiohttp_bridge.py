@@ -57,6 +57,7 @@ class ForeignReply:
 
     def __init__(self) -> None:
         self.status: int | None = None
+        self.sent = 0
         self._fields: list[tuple[str, str]] = []
         self._length: int | None = None
         self._whole = False

@@ -48,6 +48,11 @@ class RequestBuffers:
         return f"<RequestBuffers: {self.used} of {self._limit} bytes, {len(self._waiting)} waiting>"
 
     @property
+    def limit(self) -> int:
+        """Bytes above which readers wait."""
+        return self._limit
+
+    @property
     def full(self) -> bool:
         """True when no more should be read now."""
         return self.used > self._limit

@@ -115,6 +115,10 @@ class Reply(Protocol):
     def status(self) -> int | None:
         """The status that was sent, None before."""
 
+    @property
+    def sent(self) -> int:
+        """Bytes of the body that were given to it."""
+
 
 class Request:
     """``path`` is percent-decoded, without its query; ``target`` is as it was sent.

@@ -145,7 +145,7 @@ class HttpAnswer:
     """
 
     __slots__ = (
-        "_bare", "_body", "_chunked", "_connection", "_due", "_left", "_modern", "complete", "keep", "status",
+        "_bare", "_body", "_chunked", "_connection", "_due", "_left", "_modern", "complete", "keep", "sent", "status",
     )  # fmt: skip
 
     def __init__(
@@ -158,6 +158,7 @@ class HttpAnswer:
     ) -> None:
         self.status: int | None = None
         self.complete = False
+        self.sent = 0
         self.keep = keep
         self._connection = connection
         self._modern = modern
@@ -177,6 +178,7 @@ class HttpAnswer:
         else:
             data = b"".join((head, content_length(len(body)), body))
         self._connection.write(data)
+        self.sent = len(body)
         self.complete = True
 
     def begin(self, status: int, fields: list[tuple[str, str]], length: int | None) -> None:
@@ -203,6 +205,7 @@ class HttpAnswer:
         """See Reply."""
         # An empty chunk would be the last one.
         if chunk and not self._bare:
+            self.sent += len(chunk)
             if self._left is not None:
                 self._left -= len(chunk)
             data = b"%x\r\n%s\r\n" % (len(chunk), chunk) if self._chunked else chunk
@@ -230,6 +233,7 @@ class HttpAnswer:
         self._send_due()
         if not self._bare:
             await self._connection.send_file(file, offset, length)
+            self.sent += length
             self._left -= length
 
     def end(self) -> None:
@@ -350,9 +354,13 @@ class CallStream:
         self._request.last_words = _cut
         self.begun = True
 
-    async def tell(self, progress: dict[str, Any]) -> None:
+    async def __call__(self, progress: dict[str, Any]) -> None:
         """Send how far the call is. Raises ClientGone."""
         await self._request.reply.write(b"event: progress\ndata: %s\n\n" % dump(progress))
+
+    async def event(self, name: str, data: dict[str, Any]) -> None:
+        """Send another event of the call; ``name`` is one of the adapter's own. Raises ClientGone."""
+        await self._request.reply.write(b"event: %s\ndata: %s\n\n" % (name.encode(), dump(data)))
 
     async def end(self, answered: HttpOutcome) -> None:
         """Send the outcome of the call. Raises ClientGone."""

@@ -173,6 +173,8 @@ class Relay:
         """
         session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
         self.sessions.begin_end(session)
+        if self.sessions.on_event is not None:
+            self.sessions.on_event(session.server, "ended")
         # Begun, it is finished, also when the client does not wait for it.
         return await run_beside(self._end(ask, session, within))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import NamedTuple
@@ -14,7 +13,14 @@ from adapter.errors import AdapterError, InternalError
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow, both
 from adapter.relay.flow import Along
-from adapter.rules.metrics.catalogue import SERVER_OPERATION, TOOL_CALL_DURATION, TOOL_CALLS
+from adapter.rules.metrics.catalogue import (
+    ARTIFACT_BYTES,
+    ARTIFACT_DOWNLOADS,
+    ARTIFACT_DURATION,
+    SERVER_OPERATION,
+    TOOL_CALL_DURATION,
+    TOOL_CALLS,
+)
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
     LOOKED_INTO,
@@ -33,7 +39,13 @@ from adapter.upstream.port import Sink, header
 from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.sse import SseReader
 
-CALL, LIST, LISTEN = "tools/call", "tools/list", "subscriptions/listen"
+CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "resources/read"
+
+FAILING = b'rror"'
+"""A part of every answer that tells an error: the end of the names ``error`` and ``isError``."""
+
+MOST_WAITING = 512
+"""Operations that wait to be counted: together they cost a fraction of what they would cost one by one."""
 
 LONGEST_LIST = 256 << 10
 """Bytes of a list of tools from which names are learned."""
@@ -67,63 +79,94 @@ class ToolLabels:
         return self.names.label(name)
 
 
+class ServerOperations:
+    """The operations of one server: ``active`` ones, ``streams`` without an end, and the labels of its ``tools``."""
+
+    __slots__ = ("active", "id", "streams", "tools")
+
+    def __init__(self, server: str, tools: ToolLabels) -> None:
+        self.id = server
+        self.tools = tools
+        self.active = 0
+        self.streams = 0
+
+    def __repr__(self) -> str:
+        return f"<ServerOperations of {self.id!r}: {self.active} active>"
+
+
 class MeasuredOperation(NamedTuple):
     """A message of a client that is being answered. ``requests`` are the method and name of each of its members.
 
     ``began`` is a moment of the performance counter.
     """
 
-    server: str
-    requests: list[tuple[str, str | None]]
-    version: str
+    server: ServerOperations
+    requests: Sequence[tuple[str, str | None]]
+    version: str | None
     trace: str | None
     began: float
 
 
 class OperationCounts:
-    """Counts into ``sink``. ``tools`` are those of each server. ``trace`` returns the id of the current trace, None
-    outside of any; it is None where no traces are recorded.
-
-    ``in_flight`` has the messages that are being answered and ``streams`` those without an end, by server.
+    """Counts into ``sink``; what waits to be counted is counted by ``flush``. ``servers`` has those of each server.
+    URIs of artifacts begin with ``artifacts``. ``trace`` returns the id of the current trace, None outside of any; it
+    is None where no traces are recorded.
     """
 
     def __init__(
         self,
         sink: MetricSink,
-        tools: Mapping[str, ToolLabels],
+        servers: Mapping[str, ServerOperations],
+        artifacts: str,
         trace: Callable[[], str | None] | None = None,
     ) -> None:
-        self.in_flight: Counter[str] = Counter()
-        self.streams: Counter[str] = Counter()
-        self.tools = tools
-        self._trace = trace
+        self.servers = servers
+        self.trace = trace
+        self.waiting: list[tuple[MeasuredOperation, float, OperationOutcome, int]] = []
+        self._artifacts = artifacts
         self._sink = sink
 
     def __repr__(self) -> str:
-        return f"<OperationCounts: {self.in_flight.total()} in flight>"
+        return f"<OperationCounts: {len(self.waiting)} waiting>"
 
-    def begin(self, ask: ClientRequest) -> MeasuredOperation:
-        """Note what a client sent. Its message is not kept."""
-        server = ask.server.id
-        self.in_flight[server] += 1
-        trace = None if self._trace is None else self._trace()
-        version = version_label(ask.sender.version)
-        return MeasuredOperation(server, _requests(ask), version, trace, time.perf_counter())
+    def end(self, operation: MeasuredOperation, outcome: OperationOutcome, size: int = 0) -> None:
+        """Note an operation that is over; its answer had so many bytes."""
+        operation.server.active -= 1
+        self.waiting.append((operation, time.perf_counter() - operation.began, outcome, size))
+        if len(self.waiting) >= MOST_WAITING:
+            self.flush()
 
-    def end(self, operation: MeasuredOperation, outcome: OperationOutcome) -> None:
-        """Count an operation that is over."""
-        server, requests, version, trace, began = operation
-        seconds = time.perf_counter() - began
-        self.in_flight[server] -= 1
-        for method, name in requests:
-            tool = ""
-            if method == CALL:
-                tool = self.tools[server].label(name, outcome)
-                self._sink.count(TOOL_CALLS, server, tool, outcome.label)
-                self._sink.observe(TOOL_CALL_DURATION, seconds, server, tool, outcome.label, trace=trace)
-            if method and method != LISTEN:
-                labels = (method_name(method), tool, outcome.error_type, outcome.status_code, version, "tcp")
-                self._sink.observe(SERVER_OPERATION, seconds, server, *labels, trace=trace)
+    def flush(self) -> None:
+        """Count what waits."""
+        calls: dict[tuple[str, str, str], list[float]] = {}
+        times: dict[tuple[str, ...], list[float]] = {}
+        waiting, self.waiting[:] = self.waiting[:], []
+        for (server, requests, version, trace, _), seconds, outcome, size in waiting:
+            for method, name in requests:
+                tool = ""
+                if method == CALL:
+                    tool = server.tools.label(name, outcome)
+                    call = (server.id, tool, outcome.label)
+                    if trace is None:
+                        calls.setdefault(call, []).append(seconds)
+                    else:
+                        self._sink.count(TOOL_CALLS, *call)
+                        self._sink.observe(TOOL_CALL_DURATION, seconds, *call, trace=trace)
+                elif method == READ and name is not None and name.startswith(self._artifacts):
+                    self._count_read(server.id, outcome, seconds, size)
+                if method and method != LISTEN:
+                    ended = (outcome.error_type, outcome.status_code, version_label(version), "tcp")
+                    times.setdefault((server.id, method_name(method), tool, *ended), []).append(seconds)
+        for call, all_seconds in calls.items():
+            self._sink.count(TOOL_CALLS, *call, by=len(all_seconds))
+            self._sink.observe_all(TOOL_CALL_DURATION, all_seconds, *call)
+        for labels, all_seconds in times.items():
+            self._sink.observe_all(SERVER_OPERATION, all_seconds, *labels)
+
+    def _count_read(self, server: str, outcome: OperationOutcome, seconds: float, size: int) -> None:
+        self._sink.count(ARTIFACT_DOWNLOADS, server, outcome.label)
+        self._sink.observe(ARTIFACT_DURATION, seconds, server, outcome.label)
+        self._sink.count(ARTIFACT_BYTES, server, by=size)
 
 
 @dataclass(slots=True)
@@ -142,10 +185,15 @@ class MeasuredRelay(Relay):
 
     async def handle(self, ask: ClientRequest) -> ClientResponse:
         """See Relay."""
-        counts = self.counts
-        if ask.envelope is None:
-            return self._listening(ask, await self.inner.handle(ask))
-        operation = counts.begin(ask)
+        envelope, counts = ask.envelope, self.counts
+        server = counts.servers[ask.server.id]
+        if envelope is None:
+            return _listening(server, ask, await self.inner.handle(ask))
+        requests: Sequence[tuple[str, str | None]]
+        requests = _requests(envelope) if isinstance(envelope, Batch) else ((envelope.method, envelope.name),)
+        trace = None if counts.trace is None else counts.trace()
+        server.active += 1
+        operation = MeasuredOperation(server, requests, ask.sender.version, trace, time.perf_counter())
         try:
             answer = await self.inner.handle(ask)
         except AdapterError as error:
@@ -157,33 +205,42 @@ class MeasuredRelay(Relay):
         except Exception:
             counts.end(operation, outcome_of_error(InternalError))
             raise
-        operation = _named_again(ask, operation)
-        streams = (header(answer.headers, "content-type") or "").lower().startswith("text/event-stream")
-        if isinstance(answer.body, bytes):
-            counts.end(operation, self._whole(operation, answer.status, answer.body, streams=streams))
+        if ask.envelope is not envelope:
+            operation = _named_again(ask, operation)
+        body = answer.body
+        if type(body) is not bytes:
+            answer = _followed(counts, operation, answer)
+            return _listening(server, ask, answer) if requests[0][0] == LISTEN else answer
+        if FAILING not in body and answer.status < 400 and requests[0][0] != LIST:
+            counts.end(operation, OK, len(body))
         else:
-            answer = _followed(counts, operation, answer, streams=streams)
-        return self._listening(ask, answer) if operation.requests[0][0] == LISTEN else answer
-
-    def _listening(self, ask: ClientRequest, answer: ClientResponse) -> ClientResponse:
-        """An answer that is a stream without an end, counted while it is open."""
-        if ask.method != "DELETE" and not isinstance(answer.body, bytes):
-            server = ask.server.id
-            self.counts.streams[server] += 1
-            answer.release = both(answer.release, partial(self._closed, server))
+            counts.end(operation, _whole(operation, answer, body), len(body))
         return answer
 
-    def _closed(self, server: str) -> None:
-        self.counts.streams[server] -= 1
 
-    def _whole(
-        self, operation: MeasuredOperation, status: int, body: bytes, *, streams: bool
-    ) -> OperationOutcome:
-        """The outcome that an answer tells which is there as a whole."""
-        if operation.requests[0][0] == LIST and status == 200:
-            self.counts.tools[operation.server].listed(body, streams=streams)
-        messages = _data_of(SseReader(LOOKED_INTO, skip=True), body) if streams else [body]
-        return _first_outcome(messages) or outcome_of_status(status)
+def _listening(server: ServerOperations, ask: ClientRequest, answer: ClientResponse) -> ClientResponse:
+    """An answer that is a stream without an end, counted while it is open."""
+    if ask.method != "DELETE" and not isinstance(answer.body, bytes):
+        server.streams += 1
+        answer.release = both(answer.release, partial(_closed, server))
+    return answer
+
+
+def _closed(server: ServerOperations) -> None:
+    server.streams -= 1
+
+
+def _streams(answer: ClientResponse) -> bool:
+    return (header(answer.headers, "content-type") or "").lower().startswith("text/event-stream")
+
+
+def _whole(operation: MeasuredOperation, answer: ClientResponse, body: bytes) -> OperationOutcome:
+    """The outcome that an answer tells which is there as a whole."""
+    streams = _streams(answer)
+    if operation.requests[0][0] == LIST and answer.status == 200:
+        operation.server.tools.listed(body, streams=streams)
+    messages = _data_of(SseReader(LOOKED_INTO, skip=True), body) if streams else [body]
+    return _first_outcome(messages) or outcome_of_status(answer.status)
 
 
 class _Answer:
@@ -205,10 +262,10 @@ class _Answer:
 
     def look(self, chunk: bytes) -> None:
         """See a piece of it."""
+        self._size += len(chunk)
         if self._reader is not None:
             self._outcome = _first_outcome(_data_of(self._reader, chunk)) or self._outcome
             return
-        self._size += len(chunk)
         if self._size <= LOOKED_INTO:
             self._held.append(chunk)
         else:
@@ -228,7 +285,7 @@ class _Answer:
         if not self._ended:
             self._ended = True
             self._held.clear()
-            self._counts.end(self._operation, outcome)
+            self._counts.end(self._operation, outcome, self._size)
 
     def leave(self) -> None:
         """Note that nobody reads on, which may be for an answer that was seen."""
@@ -236,11 +293,11 @@ class _Answer:
 
 
 def _followed(
-    counts: OperationCounts, operation: MeasuredOperation, answer: ClientResponse, *, streams: bool
+    counts: OperationCounts, operation: MeasuredOperation, answer: ClientResponse
 ) -> ClientResponse:
     """An answer whose pieces are looked at as they leave."""
     assert not isinstance(answer.body, bytes), "an answer that is whole is not followed"
-    seen, pieces = _Answer(counts, operation, answer.status, streams=streams), answer.body
+    seen, pieces = _Answer(counts, operation, answer.status, streams=_streams(answer)), answer.body
     if isinstance(pieces, Flow):
         answer.body = Flow(partial(_seen, pieces, seen), partial(_poured, pieces, seen))
     else:
@@ -271,17 +328,15 @@ async def _poured(pieces: Flow, seen: _Answer, sink: Sink) -> None:
     seen.complete()
 
 
-def _requests(ask: ClientRequest) -> list[tuple[str, str | None]]:
-    """Method and name of each message in what a client sent; "" for a response."""
-    if isinstance(ask.envelope, Batch):
-        return [(each.method, each.name) for each in ask.envelope.members]
-    return [] if ask.envelope is None else [(ask.envelope.method, ask.envelope.name)]
+def _requests(batch: Batch) -> list[tuple[str, str | None]]:
+    """Method and name of each message in a batch; "" for a response."""
+    return [(each.method, each.name) for each in batch.members]
 
 
 def _named_again(ask: ClientRequest, operation: MeasuredOperation) -> MeasuredOperation:
     """The operation with the tool that code mode has put in the place of its own."""
-    envelope, (first, *_) = ask.envelope, operation.requests
-    if isinstance(envelope, Envelope) and first != (envelope.method, envelope.name):
+    envelope = ask.envelope
+    if isinstance(envelope, Envelope):
         return operation._replace(requests=[(envelope.method, envelope.name)])
     return operation
 

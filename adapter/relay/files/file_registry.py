@@ -106,6 +106,15 @@ class FileRegistry:
     def __repr__(self) -> str:
         return f"<FileRegistry: {self._ledger!r}>"
 
+    def watch(self, evicted: Callable[[FileRecord], None], waited: Callable[[float, bool], None]) -> None:
+        """Tell of each file that goes to make room, and of the seconds that each upload waited, True if it came in."""
+        self._transactions.on_evicted, self._queue.on_wait = evicted, waited
+
+    @property
+    def files(self) -> int:
+        """The number of files that are known here."""
+        return self._ledger.files
+
     @property
     def total(self) -> int:
         """Bytes of all files that are known here."""

@@ -67,6 +67,8 @@ class FileTransactions:
         self._index = index
         self._log = log
         self._gone = gone
+        self.on_evicted: Callable[[FileRecord], None] | None = None
+        """Is told of each file that goes to make room; None where nobody counts."""
 
     def __repr__(self) -> str:
         return f"<FileTransactions: {self._scopes!r}>"
@@ -136,6 +138,8 @@ class FileTransactions:
             for victim in victims:
                 self._index.ledger.settle(victim.key)
                 self._gone(victim)
+                if self.on_evicted is not None:
+                    self.on_evicted(victim)
                 await self._places.remove(victim.place)
         finally:
             forget()

@@ -47,6 +47,9 @@ class Credentials:
         self._ttl = ttl
         self._clock = clock
         self._prolonged: Counter[str] = Counter()
+        self.on_use: Callable[[str, str, str, str], None] | None = None
+        """Is told what is counted (``credential`` or ``nonce``), the server, the operation and its result; None where
+        nobody counts."""
 
     def __repr__(self) -> str:
         return f"<Credentials: good for {self._ttl:g} s>"
@@ -70,12 +73,19 @@ class Credentials:
         """The query of an upload URL, and the Unix time at which it expires."""
         expires = math.ceil(self._clock() + self._ttl)
         credential = UploadCredential(server, scope_id, expires, secrets.token_hex(16))
+        if self.on_use is not None:
+            self.on_use("credential", server, "issue", "ok")
         return upload_query(self._key, credential), float(expires)
 
     async def check(self, server: str, query: Mapping[str, str]) -> UploadCredential:
         """The credential in an upload URL's query. Raises CredentialRefused, also when it is spent already."""
         credential = read_upload_query(self._key, server, query, self._clock())
-        if credential is None or await self._store.get(TABLE, credential.nonce) is not None:
+        used = credential is not None and await self._store.get(TABLE, credential.nonce) is not None
+        if self.on_use is not None:
+            self.on_use("credential", server, "validate", "refused" if used or credential is None else "ok")
+            if credential is not None:
+                self.on_use("nonce", server, "check", "used" if used else "ok")
+        if credential is None or used:
             raise CredentialRefused()
         return credential
 
@@ -89,10 +99,16 @@ class Credentials:
                 TABLE, credential.nonce, b"", expected=ABSENT, due=credential.expires + _KEPT
             )
         except Conflict:
+            if self.on_use is not None:
+                self.on_use("nonce", credential.server, "spend", "used")
             raise CredentialRefused() from None
+        if self.on_use is not None:
+            self.on_use("nonce", credential.server, "spend", "ok")
 
         async def unspend() -> None:
             await self._store.delete(TABLE, credential.nonce)
+            if self.on_use is not None:
+                self.on_use("nonce", credential.server, "give_back", "ok")
 
         return unspend
 

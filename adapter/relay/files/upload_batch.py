@@ -47,6 +47,8 @@ class UploadQueue:
         self._capacity = capacity
         self._wait = wait
         self._doors: dict[str, _Door] = {}
+        self.on_wait: Callable[[float, bool], None] | None = None
+        """Is told how many seconds a batch waited, and True if it came in; None where nobody counts."""
 
     def __repr__(self) -> str:
         waiting = sum(len(door.waiting) for door in self._doors.values())
@@ -67,11 +69,13 @@ class UploadQueue:
         return self._leaving(scope_id, door, size)
 
     async def _queue(self, scope_id: str, door: _Door, size: int) -> None:
-        place = size, asyncio.get_running_loop().create_future()
+        loop, entered = asyncio.get_running_loop(), False
+        place, began = (size, loop.create_future()), loop.time()
         door.waiting.append(place)
         try:
             async with asyncio.timeout(self._wait):
                 await place[1]
+            entered = True
         except BaseException as failure:
             if place in door.waiting:
                 door.waiting.remove(place)
@@ -86,6 +90,9 @@ class UploadQueue:
                     retry_after=_RETRY_AFTER,
                 ) from None
             raise
+        finally:
+            if self.on_wait is not None:
+                self.on_wait(loop.time() - began, entered)
 
     def _leaving(self, scope_id: str, door: _Door, size: int) -> Callable[[], None]:
         inside = True

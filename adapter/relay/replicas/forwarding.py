@@ -99,6 +99,8 @@ class Forwarding:
         log: FilteringBoundLogger,
     ) -> None:
         self.key = b""
+        self.on_end: Callable[[str, str], None] | None = None
+        """Is told of the server of a request that was forwarded, and of the result; None where nobody counts."""
         self._replicas = replicas
         self._store = store
         self._connect = connect
@@ -138,12 +140,16 @@ class Forwarding:
                 break
             if reply is not None:
                 self._failing.discard(owner)
+                if self.on_end is not None:
+                    self.on_end(server, "ok")
                 return reply
             record = await self._replicas.find(owner, afresh=True)
         else:
             self._tell_once(
                 owner, "another replica refuses what is forwarded to it", setting="core.replica.address"
             )
+        if self.on_end is not None:
+            self.on_end(server, "lost")
         return WholeReply(404, [JSON], failure(SessionUnknown(), b"null"))
 
     async def close(self) -> None:

@@ -132,6 +132,8 @@ class HealthMonitor:
         self._probe = Probe(server, settings.timeout)
         self._clock = clock
         self._log = log
+        self.on_ping: Callable[[str, float], None] | None = None
+        """Is told of the result of a ping, and of the seconds that it took; None where nobody counts."""
         self._logged_state = BreakerState.CLOSED
         self._looking: asyncio.Task[None] | None = None
         self._pause = START_PAUSE
@@ -155,12 +157,16 @@ class HealthMonitor:
             await self._guarded(self._probe.ping())
         except AdapterError as error:
             self._failed(error, loop.time())
+            if self.on_ping is not None:
+                self.on_ping("failure", loop.time() - began)
         except asyncio.CancelledError:
             if breaker is not None:
                 breaker.probe_abandoned()
             raise
         else:
             self._succeeded(began, loop.time())
+            if self.on_ping is not None:
+                self.on_ping("success", loop.time() - began)
         self.first.set()
         # Not each try in between: a server that stays away would fill the log.
         if breaker is not None and breaker.state not in (self._logged_state, BreakerState.HALF_OPEN):

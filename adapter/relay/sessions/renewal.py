@@ -228,6 +228,9 @@ class Renewal:
         if not remapped:
             return
         ask.server.counters.reinitialized += 1
+        if self._sessions.on_event is not None:
+            revived = record.state is SessionState.IDLE
+            self._sessions.on_event(ask.server.id, "revived" if revived else "renewed")
         self._log.info(
             "upstream session renewed",
             server=ask.server.id,

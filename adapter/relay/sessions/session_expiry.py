@@ -111,6 +111,8 @@ class SessionExpiry:
             self._sessions.cache.drop(row.key)
             if slots is not None:
                 await slots.give_back(row.key, slot)
+            if self._sessions.on_event is not None:
+                self._sessions.on_event(due.server, "idle")
 
     async def forget(self, row: Row) -> None:
         """Delete a session whose time is over and whose upstream session is closed, unless it was revived since ``row``

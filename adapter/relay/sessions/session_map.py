@@ -75,6 +75,7 @@ class Sessions:
         if limits.max_active is not None:
             self.slots = SessionSlots(store, limits.max_active, TABLE, clock)
         self.on_end: list[Callable[[str], Awaitable[None]]] = []
+        self.on_event: Callable[[str, str], None] | None = None  # server, event; None where nobody counts
         self._store = store
         self._clock = clock
         self._ending: set[str] = set()

@@ -201,6 +201,8 @@ class SessionOpener:
                 record = self._record(ask, envelope, upstream)
                 ask.server.issues_ids = upstream_session is not None
                 headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record, place)))
+                if self._sessions.on_event is not None:
+                    self._sessions.on_event(record.server, "created")
                 await self.principal_sessions.remember(record)
             else:
                 await abandon(ask, upstream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -43,15 +44,24 @@ class _Key(NamedTuple):
 
 
 class CatalogueJudge:
-    """Judges the scopes of one server by their pins. All that it learns is in the cache of the server's catalogue."""
+    """Judges the scopes of one server by their pins. All that it learns is in the cache of the server's catalogue.
+
+    ``on_drift`` is called for each drift that operators are told of.
+    """
 
     def __init__(
-        self, baselines: Baselines, lists: ToolLists, reader: CatalogueReader, log: FilteringBoundLogger
+        self,
+        baselines: Baselines,
+        lists: ToolLists,
+        reader: CatalogueReader,
+        log: FilteringBoundLogger,
+        on_drift: Callable[[], None],
     ) -> None:
         self._baselines = baselines
         self._lists = lists
         self._reader = reader
         self._log = log
+        self._on_drift = on_drift
         self._cache = baselines.cache
         self._is_off = baselines.pinning.mode == "off"
         self._verdicts = LastUsed[_Key, Verdict](VERDICTS, KEPT_BYTES, verdict_weight)
@@ -194,3 +204,4 @@ class CatalogueJudge:
             self._logged.add(key)
             server, mode = self._baselines.server, self._baselines.pinning.mode
             self._log.warning("tools changed", server=server, mode=mode, drift=as_data(drift))
+            self._on_drift()

@@ -87,12 +87,14 @@ class ToolGuard:
         self._watches = pinning.mode != "off" or by_content
         self._cache = baselines.cache
         self._reader = CatalogueReader(lists, self._cache, runtime.background, definitions)
-        self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log)
+        self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log, self._found_drift)
         self._variants: OrderedDict[str, bool] = OrderedDict()
         self._viewing: set[str] = set()
         self._deferred = DeferredPins(self._view_quietly, baselines, runtime.background)
         self._retry_at = float("-inf")
         self.sees: Sees | None = None
+        self.on_drift: Callable[[str, str], None] | None = None
+        """Is told of the mode of pinning and of what was done about drift; None where nobody counts."""
 
     def __repr__(self) -> str:
         return f"<ToolGuard of {self._baselines.server!r}: {self._pinning.mode}, {self._judge}>"
@@ -194,6 +196,10 @@ class ToolGuard:
         finally:
             self._viewing.discard(call.scope.id)
 
+    def _found_drift(self) -> None:
+        if self.on_drift is not None:
+            self.on_drift(self._pinning.mode, "found")
+
     def _refuses(self, name: str) -> bool:
         if self._lists.unread and self._lists.refuses(name):
             return True
@@ -216,6 +222,8 @@ class ToolGuard:
         ends = ends and await self._baselines.begins_anew_with_session(call)
         if ends and call.origin.session is not None:
             await self._revoke(call.origin.session, sentence(found))
+        if self.on_drift is not None:
+            self.on_drift(self._pinning.mode, "session_ended" if ends else "refused")
         advice = "Send initialize again to start from them." if ends else "An operator has to accept them."
         return CatalogueDrifted(f"{sentence(found)} {advice}", data={"drift": as_data(found)})
 

@@ -77,6 +77,11 @@ class Ledger:
     # --- what is there ----------------------------------------------------------------------------------------
 
     @property
+    def files(self) -> int:
+        """The number of files that are counted."""
+        return len(self._scope_of)
+
+    @property
     def total(self) -> int:
         """Bytes of all entries."""
         return self._total

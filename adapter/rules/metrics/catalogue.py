@@ -129,6 +129,137 @@ BREAKER_STATE = gauge(
     merged="max",
 )
 
+UPSTREAM_CONNECTIONS = gauge(
+    "adapter_upstream_connections",
+    *("server_id", "state"),
+    meaning="Connections to an upstream over HTTP: `busy` or `idle`.",
+)
+UPSTREAM_CONNECTIONS_USED = counter(
+    "adapter_upstream_connections_used_total",
+    *("server_id", "kind"),
+    meaning="Requests to an upstream over HTTP, by their connection: `new`, or `kept` from an earlier one.",
+)
+WIRING_RUNS = counter(
+    "adapter_adapter_wiring_runs_total",
+    *("server_id", "result"),
+    meaning="Looks for the tools that are configured for a server: `ready`, `missing` (it lacks some), `refused` "
+    "(it shows the adapter no list) or `failed`.",
+)
+WIRING_NOT_READY = gauge(
+    "adapter_adapter_wiring_not_ready_servers",
+    meaning="Servers that lack configured tools, or have not shown their list yet.",
+    merged="max",
+)
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+UPLOAD_BATCHES = counter("adapter_upload_batches_total", "server_id", meaning="Uploads that were kept.")
+UPLOAD_FILES = counter("adapter_upload_files_total", "server_id", meaning="Files in these uploads.")
+UPLOAD_BYTES = counter("adapter_upload_bytes_total", "server_id", meaning="Bytes of these files.", unit="By")
+UPLOAD_FAILURES = counter(
+    "adapter_upload_failures_total",
+    *("server_id", "reason"),
+    meaning="Uploads that were refused or failed; `reason` is the code of the error.",
+)
+UPLOAD_CREDENTIALS = counter(
+    "adapter_upload_credentials_total",
+    *("server_id", "operation", "result"),
+    meaning="Signed upload URLs: `issue` and `validate`, `ok` or `refused`.",
+)
+NONCES = counter(
+    "adapter_nonce_operations_total",
+    *("server_id", "operation", "result", "backend"),
+    meaning="One-time use of upload URLs: `check`, `spend` and `give_back`, `ok` or `used`.",
+)
+ARTIFACT_DOWNLOADS = counter(
+    "adapter_artifact_downloads_total",
+    *("server_id", "result"),
+    meaning="Downloads of files over HTTP, and reads of artifacts as resources: `ok`, or the code of the error.",
+)
+ARTIFACT_BYTES = counter(
+    "adapter_artifact_download_bytes_total",
+    "server_id",
+    meaning="Bytes of the bodies of these answers.",
+    unit="By",
+)
+ARTIFACT_DURATION = histogram(
+    "adapter_artifact_download_duration_seconds",
+    *("server_id", "result"),
+    meaning="Time until the last byte of such an answer.",
+)
+FILE_BYTES = gauge("adapter_file_bytes", meaning="Bytes of all files that this process knows.", unit="By")
+FILES = gauge("adapter_files", meaning="Files that this process knows.")
+FILE_BYTES_LIMIT = gauge(
+    "adapter_file_bytes_limit",
+    meaning="`storage.max_size`; 0 without that setting.",
+    unit="By",
+    merged="max",
+)
+EVICTIONS = counter(
+    "adapter_file_evictions_total", "kind", meaning="Files that were removed to make room for newer ones."
+)
+
+# --- sessions, state and cleanup --------------------------------------------------------------------------------
+
+SESSION_EVENTS = counter(
+    "adapter_sessions_lifecycle_total",
+    *("server_id", "event"),
+    meaning="Sessions that were `created`, `renewed` at their upstream, `idle`, `revived` after that, `ended` by "
+    "their client, or `revoked` because of drift.",
+)
+SESSIONS = gauge("adapter_sessions_open", meaning="Open sessions that were used lately.")
+DRIFT = counter(
+    "adapter_tool_definition_drift_total",
+    *("server_id", "mode", "action"),
+    meaning="Drift of tool definitions: `found`, a call or list `refused` for it, or a `session_ended` by it.",
+)
+CLEANUP_CYCLES = counter(
+    "adapter_cleanup_cycles_total",
+    *("task", "outcome"),
+    meaning="Parts of cleanup rounds that ended: `success` or `failure`.",
+)
+CLEANUP_REMOVED = counter(
+    "adapter_cleanup_removed_records_total",
+    "bucket",
+    meaning="Rows that the cleanup removed from the state store, by table.",
+)
+PERSISTENCE = counter(
+    "adapter_persistence_policy_transitions_total",
+    *("action", "source"),
+    meaning="Steps of `state_persistence.unavailable_policy`: `fallback_activated` and `fallback_ended`, or "
+    "`unavailable` and `recovered` with another policy; `source` is `startup` or `runtime`.",
+)
+STORE_DURATION = histogram(
+    "adapter_state_store_duration_seconds",
+    *("operation", "result"),
+    meaning="Time of one operation of the state store; `result` is `ok`, `conflict` or `unavailable`.",
+)
+REPLICAS = gauge("adapter_replicas", meaning="Other replicas that this one sees.", merged="max")
+FORWARDED = counter(
+    "adapter_forwarded_requests_total",
+    *("server_id", "result"),
+    meaning="Requests that were forwarded to the replica that owns their session: `ok`, or `lost` where it has gone.",
+)
+GRANTS = gauge(
+    "adapter_grants", meaning="Grants of people for upstreams, those of all replicas.", merged="max"
+)
+
+# --- queues and buffers -----------------------------------------------------------------------------------------
+
+QUEUE_WAITS = histogram(
+    "adapter_queue_wait_seconds",
+    *("queue", "result"),
+    meaning="Time in a queue: `upload`, or `upstream` for a connection; `result` is `ok` or `refused`.",
+)
+BUFFERED = gauge(
+    "adapter_request_buffer_bytes", meaning="Bytes of request bodies that are held in memory.", unit="By"
+)
+BUFFER_LIMIT = gauge(
+    "adapter_request_buffer_limit_bytes",
+    meaning="Bytes above which readers of bodies wait: `core.max_buffered_bytes` of each worker.",
+    unit="By",
+)
+
 # --- the process ------------------------------------------------------------------------------------------------
 
 LOOP_LAG = histogram(

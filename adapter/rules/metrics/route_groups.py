@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from adapter.rules.metrics.catalogue import OTHER
 
-MCP, CONSOLE, API = "mcp", "console", "api"
+MCP, UPLOAD, ARTIFACT, CONSOLE, API = "mcp", "upload", "artifact", "console", "api"
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -29,18 +29,18 @@ class RouteGroups:
     def __init__(
         self, exact: Mapping[str, RouteGroup], prefixes: Mapping[str, str], servers: frozenset[str]
     ) -> None:
-        self._exact = exact
+        self.exact = exact
         self._prefixes = tuple(sorted(prefixes.items(), key=lambda each: -len(each[0])))
         self._servers = servers
 
     def __repr__(self) -> str:
-        return f"<RouteGroups: {len(self._exact)} paths, {len(self._prefixes)} prefixes>"
+        return f"<RouteGroups: {len(self.exact)} paths, {len(self._prefixes)} prefixes>"
 
     def of(self, path: str) -> RouteGroup:
         """The group of a path."""
-        found = self._exact.get(path)
+        found = self.exact.get(path)
         if found is None:
-            found = self._exact.get(path.rstrip("/")) or self._below(path)
+            found = self.exact.get(path.rstrip("/")) or self._below(path)
         return found
 
     def _below(self, path: str) -> RouteGroup:
