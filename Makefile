@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint faults soak bench bench-record bench-compare conformance reference screenshots vendor clean
+.PHONY: run test lint faults soak bench bench-record bench-compare conformance reference site screenshots vendor \
+  dist sbom constraints image clean
 
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
@@ -31,10 +32,15 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-reference: $(VENV)/.ready  ## writes docs/settings.md from the settings models, and the tables of docs/pipeline.md and docs/telemetry.md
+reference: $(VENV)/.ready  ## writes what is generated in docs/: settings, the tables of the pipeline, failures, metrics
 	$(BIN)/mcp-adapter config reference > docs/settings.md
 	$(BIN)/python -m tests.traceability
 	$(BIN)/python -m tests.metrics_table
+	$(BIN)/python -m tests.troubleshooting
+	$(BIN)/python -m tests.llms
+
+site: $(VENV)/.dev  ## the documentation as a static site, in build/site
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs . build/site
 
 conformance: $(VENV)/.dev  ## the public conformance suite, direct and through the adapter, both eras: --replicas --workers
 	$(BIN)/python -m tests.e2e.conformance $(ARGS)
@@ -59,6 +65,20 @@ screenshots: $(VENV)/.dev  ## writes docs/images/*.png: the console in front of 
 
 vendor:  ## copies what the console ships of others out of pinned npm packages
 	adapter/edge/console/page/vendor/refresh.sh
+
+dist: $(VENV)/.dev  ## dist/: the sdist and its wheel, with REPOSITORY_URL as the place of the sources, and the SBOM
+	$(BIN)/python -m build --outdir dist .
+	$(MAKE) sbom
+
+sbom: $(VENV)/.dev  ## dist/sbom.cdx.json: packages and vendored libraries, as CycloneDX
+	mkdir -p dist
+	$(BIN)/python -m deploy.sbom > dist/sbom.cdx.json
+
+constraints:  ## writes deploy/constraints.txt: the newest versions of all packages in the image
+	deploy/constraints.sh > deploy/constraints.new && mv deploy/constraints.new deploy/constraints.txt
+
+image: $(VENV)/.dev  ## does what deploy/Dockerfile says without a container engine, as root on Linux: --extras
+	$(BIN)/python -m tests.image .cache/image-base $(ARGS)
 
 clean:
 	rm -rf $(VENV) .venvs .cache build dist

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
 from adapter.commands.client_flags import add_client_commands
 from adapter.commands.command_parser import CommandParser, Commands
@@ -19,10 +16,6 @@ from adapter.commands.pins_flags import add_pins
 from adapter.commands.settings_flags import add_settings_flags, load_settings
 from adapter.commands.wrap.flags import add_wrap
 from adapter.version import VERSION
-
-if TYPE_CHECKING:
-    from adapter.settings.file.reading import ReadSettings
-    from adapter.workers.serve_plan import ServePlan
 
 OK, BAD_SETTINGS, INTERRUPTED = 0, 2, 130
 
@@ -141,96 +134,23 @@ def _add_serve(commands: Commands) -> None:
         action="store_true",
         help="restart when the settings file or a script below its folder changes",
     )
+    serve.add_argument(
+        "--retry-start",
+        action="store_true",
+        help="stay up when the start fails, with failing readiness and the reason in /healthz, and try again "
+        "(also: MCP_ADAPTER_RETRY_START=1)",
+    )
+    # The number of starts that have failed before this one.
+    serve.add_argument("--failed-starts", type=int, default=0, help=argparse.SUPPRESS)
     # What the command starts itself as where there are workers: the process is the same, its memory is not.
     serve.add_argument("--supervise", action="store_true", help=argparse.SUPPRESS)
     serve.set_defaults(action=_serve)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    if arguments.watch:
-        from adapter.commands.check import checked_settings
-        from adapter.commands.watch import watch
+    from adapter.commands.serve.command import run
 
-        return watch(arguments, checked_settings)
-    if arguments.supervise:
-        return _supervise(arguments)
-    # Code is no garbage, and the collector would look through it a hundred times: 5 % of the start. `serve` enables it.
-    gc.disable()
-    from adapter.settings.file.reading import SettingsReading
-
-    reading = SettingsReading(lambda: _read(arguments))
-    from adapter.app.serve import serve
-
-    read = reading.result()
-    if read.settings.core.workers != 1:
-        from adapter.settings.cores import worker_count
-
-        if worker_count(read.settings.core.workers) > 1:
-            _become_supervisor(arguments)
-    return serve(*read)
-
-
-def _become_supervisor(arguments: argparse.Namespace) -> NoReturn:
-    """Replace the program of this process by one that has not imported what serving needs."""
-    from adapter.commands.settings_flags import settings_file
-
-    argv = [*arguments.argv, "--supervise"]
-    if arguments.config is None and (found := settings_file()) is not None:
-        # It has been said already which one that is.
-        argv += ["--config", str(found)]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # The supervisor takes it up; until then it would end the process.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # A program that was found by its path does not look for its modules in the working directory.
-    safe = [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
-    os.execv(sys.executable, [sys.executable, *safe, "-m", "adapter", *argv])  # noqa: S606 - ourselves
-
-
-def _supervise(arguments: argparse.Namespace) -> int:
-    from adapter.workers.serve_plan import PlanRefused
-    from adapter.workers.supervisor import supervise
-
-    try:
-        return supervise(
-            lambda: _serve_plan(arguments, starts=True), lambda: _serve_plan(arguments, starts=False)
-        )
-    except PlanRefused as refused:
-        if refused.sentence:
-            print(f"mcp-adapter: {refused.sentence}", file=sys.stderr)
-        return refused.status
-
-
-def _serve_plan(arguments: argparse.Namespace, *, starts: bool) -> ServePlan:
-    """The plan of workers that start, or of those that take the place of others: these must not fail for what can be
-    known before. Called in a child process. Raises PlanRefused.
-    """
-    from adapter import log
-    from adapter.app.serve import is_refreshed, may_start, starts_programs
-    from adapter.settings.section import SettingsError
-    from adapter.workers.serve_plan import PlanRefused, plan_of
-
-    try:
-        if not starts:
-            from adapter.commands.check import checked_settings
-
-            checked_settings(arguments)
-        read = _read(arguments)
-    except SettingsError as refused:
-        raise PlanRefused(f"the settings cannot be used:\n{refused}", BAD_SETTINGS) from None
-    log.configure(read.settings.core.log_level)
-    if starts and not (may_start(read.settings) and is_refreshed(read.settings)):
-        raise PlanRefused("", 1)
-    return plan_of(read, programs=starts_programs(read.settings))
-
-
-def _read(arguments: argparse.Namespace) -> ReadSettings:
-    """The settings for a process that serves, with their warnings."""
-    settings = load_settings(arguments)
-    from adapter.settings.cautions import cautions
-    from adapter.settings.file.reading import ReadSettings
-
-    return ReadSettings(settings, tuple(cautions(settings)))
+    return run(arguments)
 
 
 def _add_check(commands: Commands) -> None:

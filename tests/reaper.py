@@ -2,8 +2,10 @@
 
 ``python -m tests.reaper RUN FOLDER`` waits until its standard input ends. Only the first process of the run has the
 other end of that pipe, so the input ends when that process ends for any reason. Then the reaper kills every process
-that has the name of the run in its environment, with all descendants, and removes the folder of the run. It needs
-``/proc`` and kills nothing on systems without it.
+that has the name of the run in its environment or works in the folder of the run, with all descendants, and removes the
+folder. It needs ``/proc`` and kills nothing on systems without it.
+
+The folder is for database servers: those that show what they do in the list of processes overwrite their environment.
 """
 
 from __future__ import annotations
@@ -54,8 +56,12 @@ def folder() -> Path:
     return Path(os.environ.get(FOLDER, tempfile.gettempdir()))
 
 
-def processes_of(run: str) -> set[int]:
-    """The ids of all processes with ``run`` in their environment, and of their descendants."""
+KEEPS_ENVIRONMENT = ("--set-proc-title", "no")
+"""Options of a Redis server that works elsewhere than in the folder of the run."""
+
+
+def processes_of(run: str, place: Path) -> set[int]:
+    """The ids of all processes with ``run`` in their environment or working in ``place``, and of their descendants."""
     mark = f"{RUN}={run}".encode()
     children: dict[int, list[int]] = {}
     found: list[int] = []
@@ -65,7 +71,8 @@ def processes_of(run: str) -> set[int]:
             if stat[0] == b"Z":
                 continue
             children.setdefault(int(stat[1]), []).append(pid)
-            if mark in (path / "environ").read_bytes().split(b"\0"):
+            at = (path / "cwd").readlink()
+            if at.is_relative_to(place) or mark in (path / "environ").read_bytes().split(b"\0"):
                 found.append(pid)
     family: set[int] = set()
     while found:
@@ -75,10 +82,10 @@ def processes_of(run: str) -> set[int]:
     return family
 
 
-def reap(run: str) -> None:
-    """Kill all processes of ``run`` until none is left, or until ``PATIENCE`` is over."""
+def reap(run: str, place: Path) -> None:
+    """Kill all processes of ``run``, whose folder is ``place``, until none is left, or until ``PATIENCE`` is over."""
     deadline = time.monotonic() + PATIENCE
-    while (family := processes_of(run)) and time.monotonic() < deadline:
+    while (family := processes_of(run, place)) and time.monotonic() < deadline:
         for pid in family:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -87,5 +94,5 @@ def reap(run: str) -> None:
 
 if __name__ == "__main__":
     sys.stdin.buffer.read()
-    reap(sys.argv[1])
+    reap(sys.argv[1], Path(sys.argv[2]))
     shutil.rmtree(sys.argv[2], ignore_errors=True)

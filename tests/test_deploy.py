@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import re
+import shlex
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,12 +15,17 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.commands.serve.command import RETRY_VARIABLE
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
+from adapter.version import VERSION
+from deploy.sbom import OF_DEVELOPERS
+from tests.dockerfile import Stage, last, let_through, stages
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
+IGNORED = (DEPLOY.parent / ".dockerignore").read_text()
 
 
 @pytest.fixture
@@ -79,19 +89,100 @@ def test_only_loopback_is_published(services: dict[str, Any], settings: Settings
     assert "ports" not in services["playwright"]
 
 
-def test_the_image_runs_as_nobody_special(services: dict[str, Any]) -> None:
-    """The last stage has its own user, a health check on /livez, and serves the mounted configuration."""
-    lines = (DEPLOY / "Dockerfile").read_text()
-    last_stage = lines.rpartition("\nFROM ")[2]
-    assert re.search(r"^USER adapter$", last_stage, re.MULTILINE)
-    assert re.search(r"^HEALTHCHECK .*\n.*:8932/livez", last_stage, re.MULTILINE)
-    assert '["serve", "--config", "/etc/mcp-adapter/config.yaml"]' in last_stage
+@pytest.fixture
+def image() -> list[Stage]:
+    return stages((DEPLOY / "Dockerfile").read_text())
+
+
+def test_the_image_runs_as_nobody_special(services: dict[str, Any], image: list[Stage]) -> None:
+    """The last stage has its own user, by the number that Kubernetes can judge, and owns nothing but the volumes."""
+    user = last(image[-1], "USER")
+    made = " ".join(next(step.rest for step in image[-1].steps if step.word == "RUN").split())
+    assert user == "1000:1000" and "useradd --uid 1000 --gid 1000" in made
+    assert re.findall(r"install -d [^&]+", made) == [
+        "install -d -o 1000 -g 1000 -m 0750 /data /var/lib/mcp-adapter ",
+        "install -d -m 0755 /etc/mcp-adapter",
+    ]
+    assert last(image[-1], "STOPSIGNAL") == "SIGTERM"
+    # An orchestrator is to see why a start fails, not that containers end.
+    assert f"{RETRY_VARIABLE}=1" in last(image[-1], "ENV").split()
+    command = [*json.loads(last(image[-1], "ENTRYPOINT")), *json.loads(last(image[-1], "CMD"))]
+    assert command == ["mcp-adapter", "serve", "--config", "/etc/mcp-adapter/config.yaml"]
     assert "./config.yaml:/etc/mcp-adapter/config.yaml:ro" in services["adapter"]["volumes"]
     assert (DEPLOY.parent / services["adapter"]["build"]["dockerfile"]).exists()
 
 
-def test_the_image_has_every_extra() -> None:
+async def test_the_health_check_of_the_image_tells(image: list[Stage]) -> None:
+    """It succeeds where /livez is 200 on the port of the environment, and fails where it is not or nobody listens."""
+    command = json.loads(last(image[-1], "HEALTHCHECK").partition("CMD ")[2])
+    told = iter((200, 503))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = (await reader.readuntil(b"\r\n\r\n")).partition(b" HTTP")[0]
+        status = next(told) if asked == b"GET /livez" else 404
+        writer.write(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    statuses = []
+    for _ in range(2):
+        statuses.append(await _status(command, port))
+    server.close()
+    await server.wait_closed()
+    assert [*statuses, await _status(command, port)] == [0, 1, 1]
+
+
+async def _status(command: list[str], port: int) -> int | None:
+    proxied = {"http_proxy": "http://127.0.0.1:9", "ADAPTER_CORE__PORT": str(port)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command[1:], env={**os.environ, **proxied}, stderr=asyncio.subprocess.DEVNULL
+    )
+    return await asyncio.wait_for(process.wait(), 20)
+
+
+def test_the_image_has_every_extra(image: list[Stage]) -> None:
     """What the documentation says of databases and telemetry holds in the image: it lacks no extra of the package."""
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
-    (installed,) = re.findall(r"pip install .*\[(.+)\]", (DEPLOY / "Dockerfile").read_text())
-    assert set(installed.split(",")) == set(project["optional-dependencies"]) - {"dev"}
+    (default,) = [step.rest for stage in image for step in stage.steps if step.rest.startswith("EXTRAS=")]
+    installed = default.removeprefix("EXTRAS=").split(",")
+    assert set(installed) == set(project["optional-dependencies"]) - OF_DEVELOPERS
+
+
+def test_the_labels_are_those_of_the_package(image: list[Stage]) -> None:
+    """Licence, description and version of the image are those of the package."""
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    labels = dict(each.split("=", 1) for each in shlex.split(last(image[-1], "LABEL")))
+    told = {name.removeprefix("org.opencontainers.image."): text for name, text in labels.items()}
+    assert (told["licenses"], told["description"]) == (project["license"], project["description"])
+    assert f"VERSION={VERSION}" in [step.rest for step in image[-1].steps if step.word == "ARG"]
+    assert told["version"] == "${VERSION}"
+
+
+def test_a_build_is_sent_what_it_copies_and_no_more(image: list[Stage]) -> None:
+    """Every COPY from the context finds its source; secrets, histories and environments stay where they are."""
+    root = DEPLOY.parent
+    files = [str(path.relative_to(root)) for path in (root / "adapter").rglob("*") if path.is_file()]
+    files += [
+        *(path.name for path in root.iterdir() if path.is_file()),
+        "deploy/constraints.txt",
+        "config.yaml",
+    ]
+    sent = let_through(
+        [*files, ".env", ".git/config", ".venv/bin/python", "deploy/.env", "data/secret"], IGNORED
+    )
+    copied = [step.rest.split()[:-1] for stage in image for step in stage.steps if step.word == "COPY"]
+    sources = [source for each in copied if not each[0].startswith("--from") for source in each]
+    for source in sources:
+        assert [name for name in sent if name == source or name.startswith(f"{source}/")], source
+    assert [name for name in sent if not any(f"{name}/".startswith(f"{source}/") for source in sources)] == []
+    assert [name for name in sent if name.endswith(".pyc")] == []
+
+
+@pytest.mark.parametrize(
+    ("ignored", "passing"),
+    [("", ["a", "b/c", "b/d/c"]), ("*\n!b\n**/d", ["b/c"]), ("# all\nb", ["a"]), ("b/c", ["a", "b/d/c"])],
+)
+def test_ignored_files_are_found_as_an_engine_does(ignored: str, passing: list[str]) -> None:
+    """The last pattern that fits a file or a folder above it decides."""
+    assert let_through(["a", "b/c", "b/d/c"], ignored) == passing

@@ -16,16 +16,18 @@ IO = {"upstream", "files", "state", "hosted"}
 ABOVE_SETTINGS = {"settings", "log", "telemetry"}
 PURE = CORE | {"text"}
 SHARED = {"pipeline"} | CORE
-BELOW_APP = {"edge", "relay", "oauth", "version"} | IO | SHARED | ABOVE_SETTINGS
+BELOW_APP = {"startup", "edge", "relay", "oauth", "version"} | IO | SHARED | ABOVE_SETTINGS
 
 MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli", "commands", "demo", "workers", "app"} | BELOW_APP,
     "cli": {"commands", "demo", "workers", "app"} | BELOW_APP,
-    "commands": {"app"} | BELOW_APP,
+    "commands": {"app", "workers"} | BELOW_APP,
     "demo": {"app", "api"} | BELOW_APP,
     # A supervisor above, which imports nothing below but its port and its log; a worker imports the app.
     "workers": {"app"} | BELOW_APP,
     "app": BELOW_APP,
+    # Answers in the place of an app that could not be started.
+    "startup": {"edge"} | CORE,
     "edge": {"relay", "oauth"} | IO | SHARED,
     # Asks authorization servers over HTTP, and keeps what they grant.
     "oauth": {"upstream", "state"} | SHARED,

@@ -101,13 +101,16 @@ class ConsoleParts:
 
 def build_console(settings: Settings, observation: Observation, around: ConsoleSurroundings) -> ConsoleParts:
     """Build the console, where it is on. A hook that cannot be loaded is noted as a problem of the plans."""
-    console = ConsoleParts(settings, observation, around)
     store, replicas = around.door.health.store, around.door.health.replicas
     if observation.recent is not None and replicas is not None:
         # Late, as the console. Not with it: other replicas may watch while nobody looks here.
+        from adapter.relay.http_api.shared_counts import SharedCounts
         from adapter.relay.http_api.shared_exchanges import SharedExchanges
 
         SharedExchanges(observation.recent, store, around.runtime.background, replicas.id)
+        shared = SharedCounts(observation.recent, store, replicas.id)
+        observation = observation._replace(shared_counts=shared)
+    console = ConsoleParts(settings, observation, around)
     if settings.console.auth_hook is not None:
         console.build()
     return console

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from adapter.app.console import BuiltConsole, ConsoleSurroundings
-from adapter.app.edge import Observation
+from adapter.app.edge import Door, Observation
 from adapter.app.files import FileStages
 from adapter.app.relay import RelayParts, Runtime
 from adapter.edge.api.auth_hook import AuthHook
@@ -18,7 +18,9 @@ from adapter.edge.api.routes import ServerApi, ServerRoutes, document
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console import operations as console_operations
-from adapter.edge.console.data import ConsoleData, ConsoleFacts
+from adapter.edge.console.activity import Activity
+from adapter.edge.console.connect import Connections
+from adapter.edge.console.data import ConsoleData, ConsoleFacts, ConsoleTopics
 from adapter.edge.console.page_files import PageFiles, pages
 from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus
@@ -30,6 +32,7 @@ from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.resources import CONSOLE
+from adapter.rules.clients.mcp_clients import USUAL_VARIABLE
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
@@ -62,15 +65,17 @@ def build_branches(settings: Settings, observation: Observation, around: Console
         await sessions[server].tools(viewers.of(request))
 
     grants = _grants(settings, around)
-    data = ConsoleData(
-        _facts(settings, None if sign_in is None else sign_in.roles),
-        guard,
-        ServerStatus(door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}),
+    topics = ConsoleTopics(
+        ServerStatus(
+            door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}, recent
+        ),
         _belongings(settings, relay, files, door.health.store),
         recent,
-        look,
+        Activity(recent, observation.shared_counts, door.health.replicas),
+        _connections(settings, door),
         grants,
     )
+    data = ConsoleData(_facts(settings, None if sign_in is None else sign_in.roles), guard, topics, look)
     revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, relay.servers.by_id, PageFiles())
     signing_in = () if sign_in is None else sign_in.routes.branches()
@@ -174,6 +179,16 @@ def _facts(settings: Settings, roles: RoleTerms | None) -> ConsoleFacts:
         version=VERSION,
         configuration=configuration(settings),
         roles=roles,
+    )
+
+
+def _connections(settings: Settings, door: Door) -> Connections:
+    auth = settings.core.auth
+    return Connections(
+        {entry.id: entry.mount_path for entry in settings.servers},
+        door.bases,
+        USUAL_VARIABLE if auth.enabled and auth.has_static_tokens else None,
+        signs_in=auth.enabled and auth.oauth is not None,
     )
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from adapter.app.access.grants import GrantParts
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
+    from adapter.relay.http_api.shared_counts import SharedCounts
     from adapter.relay.replicas.registry import Replicas
     from adapter.telemetry import Telemetry
     from adapter.telemetry.metric_registry import MetricRegistry
@@ -51,13 +52,15 @@ if TYPE_CHECKING:
 class Observation(NamedTuple):
     """The places where exchanges are recorded; each is None where nothing is recorded there.
 
-    ``calls`` is the access log, ``recent`` the exchanges that the console shows, ``registry`` the metrics.
+    ``calls`` is the access log, ``recent`` the exchanges that the console shows, ``shared_counts`` those that it counts
+    of other processes, ``registry`` the metrics.
     """
 
     telemetry: Telemetry | None
     calls: log.CallLog | None
     recent: Recent | None
     registry: MetricRegistry | None = None
+    shared_counts: SharedCounts | None = None
 
     @property
     def tracing(self) -> Tracing | None:

@@ -29,7 +29,7 @@ from adapter.relay.files.artifact_resources import (
 )
 from adapter.relay.files.artifact_view import ArtifactShowing
 from adapter.relay.files.file_registry import FileLimits, FileRegistry
-from adapter.relay.files.rounds import RoundStage
+from adapter.relay.files.round_stage import RoundStage
 from adapter.relay.files.upload_batch import BatchLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow

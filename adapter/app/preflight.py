@@ -17,15 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter.settings.root import Settings
+from adapter.startup.failure import Obstacle
 from adapter.state.lock_file import lock_path
-
-
-class Obstacle(NamedTuple):
-    """A reason why the adapter cannot start: ``event`` in a few words, ``why`` in one sentence with what to do."""
-
-    event: str
-    why: str
-    setting: str
 
 
 class Unusable(NamedTuple):

@@ -185,5 +185,5 @@ def build_session_tasks(
         tasks.append(CleanupTask("session slots", sessions.sessions.slots.tidy))
     if sessions.shared_notifications is not None:
         tasks.append(CleanupTask("leases", lambda: tidy_leases(store, runtime.clock())))
-        tasks.append(CleanupTask("notices", sessions.shared_notifications.tidy))
+        tasks.append(CleanupTask("notices", sessions.shared_notifications.claims.tidy))
     return tasks

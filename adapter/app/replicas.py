@@ -13,12 +13,14 @@ from adapter.errors import UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
 from adapter.relay.replicas.forwarding import Forwarding
 from adapter.relay.replicas.home import Home
-from adapter.relay.replicas.owned_upstream import OwnedUpstream
+from adapter.relay.replicas.owned_upstream import OwnedUpstream, PortableUpstream
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTerms, replica_id
+from adapter.relay.replicas.session_words import SharedSessionWords
 from adapter.settings.root import Settings
 from adapter.settings.settings_digest import settings_digest
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
+from adapter.upstream.local.portable import PortableSessions
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Upstream
 from adapter.version import VERSION
@@ -72,6 +74,7 @@ class ReplicaParts:
         self.replicas.on_displaced.append(self._displaced)
         self._forwarding = Forwarding(self.replicas, store, self._connect, runtime.background, runtime.log)
         self.home = Home(self.replicas, self._local, runtime.background, runtime.log)
+        self._words = SharedSessionWords(store, self.replicas, runtime.background, runtime.clock, runtime.log)
         self.branch: Branch = replica_branch(self.home)
         store.listeners.append(self.home)
 
@@ -87,8 +90,13 @@ class ReplicaParts:
         if not isinstance(upstream, LocalUpstream):
             return upstream
         self._local[server] = upstream
-        upstream.server.sessions.owner = self.replicas.id
-        return OwnedUpstream(server, upstream, self.replicas, self._forwarding, self.home.left)
+        sessions = upstream.server.sessions
+        sessions.owner = self.replicas.id
+        owned = OwnedUpstream(server, upstream, self.replicas, self._forwarding, self.home.left)
+        if not isinstance(sessions, PortableSessions):
+            return owned
+        sessions.words = self._words.of(server, sessions)
+        return PortableUpstream(server, owned, self.replicas, self._forwarding)
 
     async def join(self, bound: tuple[str, int] | None) -> None:
         """Let the others know that they find this replica where it is bound. Raises StoreUnavailable.
@@ -99,9 +107,9 @@ class ReplicaParts:
         address = advertised(self._address, bound, alone=self._alone)
         if address is not None:
             await self.replicas.join(address)
-        elif self._local:
+        elif any(not isinstance(each.server.sessions, PortableSessions) for each in self._local.values()):
             self._log.warning(
-                "sessions of processes and of hosted tools cannot be used through other replicas: there is no "
+                "sessions of processes cannot be used through other replicas: there is no "
                 "address at which they find this one",
                 setting="core.replica.address",
             )
@@ -135,9 +143,7 @@ class ReplicaParts:
 
     def _displaced(self) -> None:
         for upstream in self._local.values():
-            for session in upstream.server.sessions.all():
-                session.end()
-            upstream.server.sessions.owner = self.replicas.id
+            upstream.server.sessions.displaced(self.replicas.id)
 
 
 # --- addresses --------------------------------------------------------------------------------------------------

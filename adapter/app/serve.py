@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import resource
 import signal
@@ -17,7 +18,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.build import App, build
-from adapter.app.preflight import Obstacle, obstacles, warnings
+from adapter.app.preflight import obstacles, warnings
 from adapter.app.run import open_port, running
 from adapter.app.state import refresh
 from adapter.edge.http.grace import Grace
@@ -28,6 +29,8 @@ from adapter.settings.core import Core
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.startup.failure import Obstacle, StartFailed
+from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateLock, StateTaken
 
 DESCRIPTORS_OF_A_PROCESS = 3
@@ -131,22 +134,52 @@ class ProcessOwner(Protocol):
     def serving(self) -> None:
         """Learn that the process serves."""
 
+    def stopping(self) -> None:
+        """Learn that the process ends, while requests may still finish."""
+
 
 class OwnSignals:
-    """The owner of a process that stands for itself: SIGINT and SIGTERM stop it, and it has the port alone."""
+    """The owner of a process that stands for itself: SIGINT and SIGTERM stop it, and it has the port alone.
+
+    ``service`` is told when the process serves and stops, and that it lives.
+    """
+
+    def __init__(self, service: ServiceNotifier | None = None) -> None:
+        self._service = service or ServiceNotifier(None)
 
     def attend(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], grace: Grace) -> None:
-        """Stop at the first signal, cut what is under way at the second, and let the third end the process."""
+        """Stop at the first signal, cut what is under way at the second, and let the third end the process.
+
+        A service manager that sends SIGHUP is told that there is nothing to reload. Elsewhere the terminal has gone.
+        """
         signals = iter((stop, partial(_cut, loop, grace)))
         for number in STOPPING:
             loop.add_signal_handler(number, lambda: next(signals)())
+        if self._service.heard:
+            loop.add_signal_handler(signal.SIGHUP, self._refuse_reload)
 
     async def listen(self, app: App) -> Listener:
         """Open the port of the settings."""
         return await open_port(app)
 
     def serving(self) -> None:
-        """Nobody else waits for it."""
+        """Tell the service manager, now and as often as it asks for a sign of life."""
+        self._service.ready("serving")
+        self._give_sign(asyncio.get_running_loop())
+
+    def stopping(self) -> None:
+        """Tell the service manager."""
+        self._service.stopping()
+
+    def _give_sign(self, loop: asyncio.AbstractEventLoop) -> None:
+        following = self._service.alive(loop.time())
+        if following is not None:
+            loop.call_at(following, self._give_sign, loop)
+
+    def _refuse_reload(self) -> None:
+        why = "set core.workers to 2 or more, or restart the adapter"
+        log.get_logger("adapter").warning("one process cannot reload", why=why, setting="core.workers")
+        self._service.ready(f"serving; a reload was refused: {why}")
 
 
 def _cut(loop: asyncio.AbstractEventLoop, grace: Grace) -> None:
@@ -155,23 +188,42 @@ def _cut(loop: asyncio.AbstractEventLoop, grace: Grace) -> None:
         loop.remove_signal_handler(number)
 
 
-def serve(settings: Settings, cautions: Iterable[Problem] | None, owner: ProcessOwner | None = None) -> int:
-    """Serve until SIGINT or SIGTERM, of which a second one ends the time that running requests get, or until the
-    ``owner`` says so. ``cautions`` are warnings about the settings, for the log; None: somebody else has reported all.
+def serve(settings: Settings, cautions: Iterable[Problem] | None) -> int:
+    """Serve until SIGINT or SIGTERM, of which a second one ends the time that running requests get.
 
-    Returns the exit status: 0, or 1 if the adapter could not start or go on.
+    ``cautions`` are warnings about the settings, for the log. Returns the exit status: 0, or 1 if the adapter could not
+    start or go on. Raises SettingsError.
+    """
+    try:
+        return serve_alone(settings, cautions)
+    except StartFailed:
+        return 1
+
+
+def serve_alone(
+    settings: Settings, cautions: Iterable[Problem] | None, service: ServiceNotifier | None = None
+) -> int:
+    """Do the same, for a ``service`` manager that is told when the adapter serves and stops.
+
+    Raises StartFailed for an adapter that could not start, and SettingsError.
     """
     log.configure(settings.core.log_level)
-    if owner is not None:
-        return uvloop.run(_serve(settings, cautions, owner))
-    if not (may_start(settings) and is_refreshed(settings)):
-        return 1
+    look_for_obstacles(settings)
+    refresh_state(settings)
     try:
         with locked_state(settings):
-            return uvloop.run(_serve(settings, cautions, OwnSignals()))
+            return uvloop.run(_serve(settings, cautions, OwnSignals(service)))
     except StateTaken as taken:
-        _report(Obstacle(taken.event, str(taken), taken.setting), log.get_logger("adapter"))
-        return 1
+        raise failed_for(Obstacle(taken.event, str(taken), taken.setting)) from None
+
+
+def serve_under(settings: Settings, cautions: Iterable[Problem] | None, owner: ProcessOwner) -> int:
+    """Serve until the ``owner`` says so, who has looked for obstacles. ``cautions``: None where it has reported them.
+
+    Returns the exit status: 0, or 1 if the adapter could not go on. Raises StartFailed, and SettingsError.
+    """
+    log.configure(settings.core.log_level)
+    return uvloop.run(_serve(settings, cautions, owner))
 
 
 @contextlib.contextmanager
@@ -186,38 +238,38 @@ def locked_state(settings: Settings, wait: float = WAIT_SECONDS) -> Iterator[Non
             lock.close()
 
 
-def may_start(settings: Settings) -> bool:
-    """Report what is in the way of a start, and what may be later. Returns False if it would fail."""
-    logger = log.get_logger("adapter")
+def look_for_obstacles(settings: Settings) -> None:
+    """Report what may be in the way of a start later. Raises StartFailed for what is in its way now."""
     found = list(obstacles(settings))
-    for obstacle in found:
-        _report(obstacle, logger)
     if found:
-        return False
+        raise failed_for(*found)
+    logger = log.get_logger("adapter")
     for warning in warnings(settings):
         logger.warning(warning.event, why=warning.why, setting=warning.setting)
-    return True
 
 
-def is_refreshed(settings: Settings) -> bool:
+def refresh_state(settings: Settings) -> None:
     """Delete stored state where the settings ask for it. To be called once, before any process uses the state.
 
-    Returns False if that failed, which is reported.
+    Raises StartFailed.
     """
     if not settings.state_persistence.refresh_on_startup:
-        return True
+        return
     try:
         with locked_state(settings):
             uvloop.run(refresh(settings))
     except StateTaken as taken:
-        _report(Obstacle(taken.event, str(taken), taken.setting), log.get_logger("adapter"))
-        return False
+        raise failed_for(Obstacle(taken.event, str(taken), taken.setting)) from None
     except StoreUnavailable as error:
-        log.get_logger("adapter").error(
-            "the stored state cannot be deleted", why=str(error), setting="state_persistence"
-        )
-        return False
-    return True
+        event = "the stored state cannot be deleted"
+        raise failed_for(Obstacle(event, str(error), "state_persistence")) from None
+
+
+def failed_for(*found: Obstacle) -> StartFailed:
+    """Report why the start fails. Returns the error to raise."""
+    for obstacle in found:
+        _report(obstacle, log.get_logger("adapter"))
+    return StartFailed(found)
 
 
 def _report(obstacle: Obstacle, logger: FilteringBoundLogger) -> None:
@@ -237,6 +289,7 @@ async def _serve(settings: Settings, cautions: Iterable[Problem] | None, owner: 
         _warn(settings, cautions, app.runtime.log)
     allow_descriptors(settings, app.runtime.log)
     hide_from_programs(settings, app.runtime.log)
+    served = False
     try:
         async with running(app, grace, owner.listen) as (host, port):
             settle()
@@ -245,27 +298,37 @@ async def _serve(settings: Settings, cautions: Iterable[Problem] | None, owner: 
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
                 mounts=[server.mount for server in app.servers.values()],
             )
+            served = True
             owner.serving()
             guard = loop.create_task(_watch_store(app, stop))
             try:
                 return int(await stop)
             finally:
                 guard.cancel()
-    except StoreUnavailable as error:
-        app.runtime.log.error("the state store cannot be used", why=str(error), setting="state_persistence")
-        return 1
-    except (StorageFailed, StorageFull) as error:
-        app.runtime.log.error("the store of files cannot be used", why=str(error), setting="storage.root")
-        return 1
-    except _connector_failed() as error:
-        app.runtime.log.error("a database cannot be used", why=str(error), setting="connectors")
-        return 1
-    except OSError as error:
-        why = "the port is taken" if error.errno == 98 else (error.strerror or str(error))
-        app.runtime.log.error(
-            "cannot listen", host=settings.core.host, port=settings.core.port, why=why, setting="core.port"
+                owner.stopping()
+    except (StoreUnavailable, StorageFailed, StorageFull, _connector_failed(), OSError) as error:
+        obstacle = _obstacle_of(error)
+        address = (
+            {"host": settings.core.host, "port": settings.core.port} if isinstance(error, OSError) else {}
         )
-        return 1
+        app.runtime.log.error(obstacle.event, **address, why=obstacle.why, setting=obstacle.setting)
+        if served:
+            return 1
+        raise StartFailed([obstacle]) from None
+
+
+def _obstacle_of(error: Exception) -> Obstacle:
+    """The sentence for an error that serving has ended with."""
+    match error:
+        case StoreUnavailable():
+            return Obstacle("the state store cannot be used", str(error), "state_persistence")
+        case StorageFailed() | StorageFull():
+            return Obstacle("the store of files cannot be used", str(error), "storage.root")
+        case OSError():
+            why = "the port is taken" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
+            return Obstacle("cannot listen", why, "core.port")
+        case _:
+            return Obstacle("a database cannot be used", str(error), "connectors")
 
 
 def _connector_failed() -> type[Exception]:

@@ -153,7 +153,7 @@ def _add_install(commands: Commands) -> None:
 
 def _install(arguments: argparse.Namespace) -> int:
     from adapter.commands import install
-    from adapter.commands.mcp_clients import ServerAddress
+    from adapter.rules.clients.mcp_clients import ServerAddress
 
     if arguments.url is not None:
         name = arguments.name or arguments.url.rstrip("/").rpartition("/")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import shutil
 import sys
 import time
@@ -10,8 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.commands.client_file import CannotEdit, entry_text, with_entry
-from adapter.commands.mcp_clients import CLIENTS, ClientFolders, McpClient, ServerAddress, placeholder
+from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry
+from adapter.rules.clients.mcp_clients import (
+    CLIENTS,
+    USUAL_VARIABLE,
+    ClientFile,
+    McpClient,
+    ServerAddress,
+    placeholder,
+)
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 
@@ -27,8 +35,14 @@ class InstallOptions(NamedTuple):
     yes: bool = False
 
 
-USUAL_VARIABLE = "MCP_ADAPTER_TOKEN"
-"""The environment variable with the token for the adapter, unless another is named."""
+def path_of(file: ClientFile) -> Path:
+    """The path of a client's file for this user on this machine, in this working directory."""
+    home = Path.home()
+    if sys.platform == "darwin":
+        config = home / "Library" / "Application Support"
+    else:
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return {"home": home, "config": config, "project": Path()}[file.folder] / file.path
 
 
 def addresses_of(settings: Settings, server: str | None, variable: str | None) -> list[ServerAddress]:
@@ -58,7 +72,7 @@ def run(addresses: Sequence[ServerAddress], options: InstallOptions) -> int:
     """Show the change, ask, keep a backup and write. Return the exit status, 1 where nothing could be written."""
     client = CLIENTS[options.client]
     # Dotfiles are often links into a repository: the file is edited, the link stays.
-    file = (options.file or client.file(ClientFolders.here())).resolve()
+    file = (options.file or path_of(client.file)).resolve()
     try:
         old = file.read_text("utf-8") if file.exists() else ""
         new = old

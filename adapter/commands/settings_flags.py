@@ -51,7 +51,7 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
     from adapter.settings.file.load import load
     from adapter.settings.section import Problem, SettingsError
 
-    overrides = _overrides(arguments)
+    overrides = overrides_of(arguments)
     if arguments.config is None:
         arguments.config = _found()
     try:
@@ -79,7 +79,7 @@ def _found() -> Path | None:
     return found
 
 
-def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
+def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
     from adapter.settings.section import Problem, SettingsError
 
     overrides: dict[str, str] = {}

@@ -30,6 +30,7 @@ from adapter.upstream.local.messages import (
     result,
 )
 from adapter.upstream.local.port import LocalHead, LocalRequest
+from adapter.upstream.local.portable import PortableSessions
 from adapter.upstream.local.replies import EventStream, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.wire.envelope import Envelope, dump
@@ -79,7 +80,7 @@ class HostedServer:
 
     def __init__(self, served: Served, tools: Iterable[HostedTool], log: FilteringBoundLogger) -> None:
         self.served = served
-        self.sessions = LocalSessions(served.sessions)
+        self.sessions: LocalSessions = PortableSessions(served.sessions)
         self._subscriptions = Subscriptions()
         self._log = log
         self._running: set[RunningCall] = set()
@@ -99,8 +100,7 @@ class HostedServer:
     def offer(self, tools: Iterable[HostedTool]) -> None:
         """Serve these tools from now on; clients that listen hear of it where a definition differs."""
         if self._replace(tools):
-            for session in self.sessions.all():
-                session.send(notification(TOOLS_CHANGED))
+            self.sessions.tell_all(notification(TOOLS_CHANGED))
             self._subscriptions.tools_changed()
 
     def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply | EventStream:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import BadRequest, UpstreamUnhealthy
+from adapter.relay.caller_refusals import CallerRefusal
 from adapter.relay.replies import ANSWER_LIMIT
 from adapter.relay.stages import StageTable
 from adapter.relay.wiring import Wiring
@@ -65,7 +66,7 @@ class Server:
     ``issues_ids``: its last answer to ``initialize`` carried a session id; None until there was one.
     ``apart``: callers bring credentials of their own for it, so it may say other things to each.
     ``shares``: the sessions of one principal share one upstream session. ``process_use`` tells the processes of an
-    upstream that consists of some, None for any other.
+    upstream that consists of some, None for any other. ``refusal`` is the last that its upstream gave to a caller.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Server:
     process_use: Callable[[], ProcessUse | None] = field(default=_no_processes, init=False)
     connections: ConnectionWatch | None = field(default=None, init=False)
     """The connections of an upstream over HTTP; None for any other."""
+    refusal: CallerRefusal | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.wiring = Wiring(self.stages.upstream_tools)

@@ -1,13 +1,11 @@
 """Notifications of the adapter's own for clients whose stream is on another replica.
 
-A server must not send one message on several streams (MCP 2025-11-25, streamable HTTP, "Multiple Connections"), and the
-replicas are one server. So a session that has got a notification on the replica that noticed is not told again, and of
-the other replicas at which a session has streams the one that claims the message first sends it.
+A session that has got a notification on the replica that noticed is not told again, and of the other replicas at which
+a session has streams the one that claims the message first sends it (see message_claims).
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import secrets
 from collections.abc import Callable
@@ -17,17 +15,12 @@ import orjson
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.message_claims import MessageClaims
 from adapter.relay.notifications import Notice, Notifications
 from adapter.rules.access.principals import Scope
-from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Store
+from adapter.state.port import Store
 
 TOPIC = "notify"
-
-TABLE = "notices"
-
-CLAIMED = 60.0
-"""Seconds for which it is remembered that a session has got a message."""
 
 LARGEST = 48 << 10
 """Bytes of an announcement; a larger message stays on the replica that noticed it, as one does without a word."""
@@ -55,10 +48,10 @@ class SharedNotifications:
         background: BackgroundTasks,
         clock: Callable[[], float],
     ) -> None:
+        self.claims = MessageClaims(store, clock)
         self._store = store
         self._notifications = notifications
         self._background = background
-        self._clock = clock
         self._under_way = 0
         store.listeners.append(self)
         notifications.on_sent = self.announce
@@ -80,10 +73,6 @@ class SharedNotifications:
         body = orjson.dumps(said)
         if len(body) <= LARGEST:
             self._store.announce(TOPIC, body)
-
-    async def tidy(self) -> None:
-        """Forget which sessions have got which messages, after a while. Raises StoreUnavailable."""
-        await delete_overdue(self._store, TABLE, self._clock())
 
     # --- what others say --------------------------------------------------------------------------------------
 
@@ -107,8 +96,8 @@ class SharedNotifications:
         try:
             self._notifications.tell_subscribed(scope, notice)
             for session_key in self._notifications.listening(scope):
-                if _digest(session_key) not in announcement.taken and await self._claim(
-                    session_key, announcement
+                if _digest(session_key) not in announcement.taken and await self.claims.claim(
+                    session_key, announcement.id
                 ):
                     self._notifications.put(scope, session_key, notice)
         except StoreUnavailable:
@@ -116,14 +105,6 @@ class SharedNotifications:
             return
         finally:
             self._under_way -= 1
-
-    async def _claim(self, session_key: str, announcement: Announcement) -> bool:
-        """Tell whether this replica is to send the message to that session."""
-        key = f"{session_key}/{announcement.id}"
-        with contextlib.suppress(Conflict):
-            await self._store.put(TABLE, key, b"", expected=ABSENT, due=self._clock() + CLAIMED)
-            return True
-        return False
 
 
 def _read(body: bytes) -> Announcement | None:

@@ -1,12 +1,19 @@
-"""The state store that forgets: rows in dictionaries, for tests, demos and deployments that ask for it."""
+"""The state store that forgets: rows in dictionaries, for tests, demos and deployments that ask for it.
+
+There may be 100,000 rows and more, and a full garbage collection looks at every object that could be part of a cycle.
+So a row is kept as a plain tuple of bytes and numbers: the collector lets go of such a tuple when it first meets it,
+which it does for no object of a class.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import islice
+from typing import TypeAlias
 
 from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.state.due_rows import DueRows
@@ -23,20 +30,28 @@ from adapter.state.port import (
     group_of_all,
 )
 
+SLICE = 2000
+"""Rows that are put into order in one turn of the loop, which takes some milliseconds."""
+
+KeptRow: TypeAlias = tuple[bytes, int, float | None]
+"""The value, the version and the due time of a row, whose key is known by its place."""
+
 
 class MemoryStore:
-    """A Store of one process and one event loop. No method awaits anything, so each is one atomic step."""
+    """A Store of one process and one event loop. No method that writes awaits anything, so each is one atomic step."""
 
     shared = False
 
     def __init__(self) -> None:
         self.listeners: list[StoreListener] = []
-        self._tables: dict[str, dict[str, Row]] = {}
+        self._tables: defaultdict[str, dict[str, KeptRow]] = defaultdict(dict)
         self._spent: dict[tuple[str, int, float], SlidingWindow] = {}
         # Of tables whose groups were counted once: the number of rows of each group.
         self._sizes: dict[str, Counter[str]] = {}
         # Of tables of which it was asked once what is due.
         self._dues: dict[str, DueRows] = {}
+        self._in_order: set[str] = set()
+        self._ordering = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<MemoryStore: {sum(map(len, self._tables.values()))} rows>"
@@ -48,7 +63,7 @@ class MemoryStore:
         """Keep the rows: they are there when this object is opened again."""
 
     async def get(self, table: str, key: str) -> Row | None:
-        return self._rows(table).get(key)
+        return self._row(table, key)
 
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
@@ -59,7 +74,7 @@ class MemoryStore:
         if not changes:
             return []
         group_of_all(changes)
-        before = [(change, self._rows(change.table).get(change.key)) for change in changes]
+        before = [(change, self._row(change.table, change.key)) for change in changes]
         rows = []
         try:
             for change in changes:
@@ -74,38 +89,37 @@ class MemoryStore:
         return rows
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        there = key in self._rows(table)
+        there = key in self._tables[table]
         if there:
             self._delete(Delete(table, key, expected))
         return there
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
-        rows, order = self._rows(table), self._dues.get(table)
+        rows, order = self._tables[table], self._dues.get(table)
         for key, due in dues.items():
-            if (row := rows.get(key)) is not None and (row.due is None or row.due < due):
-                rows[key] = row = replace(row, due=due)
+            if (kept := rows.get(key)) is not None and (kept[2] is None or kept[2] < due):
+                rows[key] = kept[0], kept[1], due
                 if order is not None:
-                    order.add(row)
+                    order.remove(key, kept[2])
+                    order.add(key, due)
 
     async def scan(
         self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
     ) -> list[Row]:
         # Strings compare by code point, which is the order of their UTF-8 bytes.
-        above = (
-            row
-            for key, row in self._rows(table).items()
-            if key > after and (group is None or group_of(key) == group)
-        )
-        return heapq.nsmallest(limit, above, key=lambda row: row.key)
+        rows = self._tables[table]
+        above = (key for key in rows if key > after and (group is None or group_of(key) == group))
+        return [Row(key, *rows[key]) for key in heapq.nsmallest(limit, above)]
 
     async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        rows, order = self._rows(table), self._dues.get(table)
-        if order is None or order.rows is not rows:
-            order = self._dues[table] = DueRows(rows)
-        return order.first(now, limit)
+        if table not in self._in_order:
+            async with self._ordering:
+                await self._put_in_order(table)
+        rows = self._tables[table]
+        return [Row(key, *rows[key]) for key in self._dues[table].first(now, limit)]
 
     async def count(self, table: str, *, group: str | None = None) -> int:
-        return len(self._rows(table)) if group is None else self._size(table, group)
+        return len(self._tables[table]) if group is None else self._size(table, group)
 
     async def spend(self, table: str, key: str, most: int, window: float) -> float:
         rate = table, most, window
@@ -117,42 +131,76 @@ class MemoryStore:
     def announce(self, topic: str, body: bytes) -> None:
         """Nobody else is there to be told."""
 
-    def _rows(self, table: str) -> dict[str, Row]:
-        return self._tables.setdefault(table, {})
+    def _row(self, table: str, key: str) -> Row | None:
+        kept = self._tables[table].get(key)
+        return None if kept is None else Row(key, *kept)
+
+    def _keep(self, table: str, row: Row) -> None:
+        rows, order = self._tables[table], self._dues.get(table)
+        before = rows.get(row.key)
+        rows[row.key] = row.value, row.version, row.due
+        if order is not None:
+            if before is not None:
+                order.remove(row.key, before[2])
+            order.add(row.key, row.due)
+
+    def _drop(self, table: str, key: str) -> bool:
+        """Remove a row; False if there was none."""
+        kept = self._tables[table].pop(key, None)
+        if kept is not None and (order := self._dues.get(table)) is not None:
+            order.remove(key, kept[2])
+        return kept is not None
+
+    def _clear(self) -> None:
+        """Remove every row."""
+        self._tables.clear()
+        self._sizes.clear()
+        self._dues.clear()
+        self._in_order.clear()
+
+    async def _put_in_order(self, table: str) -> None:
+        """Find out when each row of a table is due, while others get a turn; changes are followed from the begin."""
+        order, rows = self._dues.setdefault(table, DueRows()), self._tables[table]
+        keys = iter(list(rows))
+        while table not in self._in_order:
+            for key in (part := list(islice(keys, SLICE))):
+                if (kept := rows.get(key)) is not None:
+                    order.add(key, kept[2])
+            if len(part) < SLICE:
+                self._in_order.add(table)
+            else:
+                await asyncio.sleep(0)
 
     def _put(self, change: Put) -> Row:
-        rows = self._rows(change.table)
+        rows = self._tables[change.table]
         before = rows.get(change.key)
-        version = ABSENT if before is None else before.version
+        version = ABSENT if before is None else before[1]
         if change.expected not in (None, version):
             raise Conflict(f"expected version {change.expected}, found {version}")
         most = change.most if version == ABSENT else None
         if most is not None and self._size(change.table, group_of(change.key)) >= most:
             raise TableFull(f"{change.table} may have {most} rows of a group")
-        row = rows[change.key] = Row(change.key, change.value, version + 1, change.due)
-        if (order := self._dues.get(change.table)) is not None:
-            order.add(row)
+        row = Row(change.key, change.value, version + 1, change.due)
+        self._keep(change.table, row)
         if version == ABSENT and change.table in self._sizes:
             self._sizes[change.table][group_of(change.key)] += 1
         return row
 
     def _delete(self, change: Delete) -> None:
-        rows = self._rows(change.table)
-        row = rows.get(change.key)
-        if change.expected is not None and (row is None or row.version != change.expected):
+        rows = self._tables[change.table]
+        kept = rows.get(change.key)
+        if change.expected is not None and (kept is None or kept[1] != change.expected):
             raise Conflict(f"the row is not at version {change.expected}")
-        if rows.pop(change.key, None) is not None and change.table in self._sizes:
+        if self._drop(change.table, change.key) and change.table in self._sizes:
             self._shrink(change)
 
     def _put_back(self, change: Change, row: Row | None) -> None:
-        rows = self._rows(change.table)
+        rows = self._tables[change.table]
         if row is not None:
             if change.key not in rows and change.table in self._sizes:
                 self._sizes[change.table][group_of(change.key)] += 1
-            rows[change.key] = row
-            if (order := self._dues.get(change.table)) is not None:
-                order.add(row)
-        elif rows.pop(change.key, None) is not None and change.table in self._sizes:
+            self._keep(change.table, row)
+        elif self._drop(change.table, change.key) and change.table in self._sizes:
             self._shrink(change)
 
     # --- groups -----------------------------------------------------------------------------------------------
@@ -161,7 +209,7 @@ class MemoryStore:
         """The number of rows of a group, which is counted once and followed from then on."""
         sizes = self._sizes.get(table)
         if sizes is None:
-            sizes = self._sizes[table] = Counter(map(group_of, self._rows(table)))
+            sizes = self._sizes[table] = Counter(map(group_of, self._tables[table]))
         return sizes[group]
 
     def _shrink(self, change: Change) -> None:

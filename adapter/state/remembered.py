@@ -109,7 +109,7 @@ class RememberedRows(MemoryStore):
 
     def row(self, place: RowId) -> Row | None:
         """The row as it is known here."""
-        return self._rows(place.table).get(place.key)
+        return self._row(*place)
 
     # --- writing here -----------------------------------------------------------------------------------------
 
@@ -139,17 +139,18 @@ class RememberedRows(MemoryStore):
                 moved[key] = max(due, moved.get(key, due))
 
     def _put(self, change: Put) -> Row:
-        before = self._rows(change.table).get(change.key)
+        before = self._row(change.table, change.key)
         row = super()._put(change)
         self._written += 1
         if self.is_away and change.expected == ABSENT and _place(change) not in self.bases:
             self.made.add(_place(change))
-        row = self._rows(change.table)[change.key] = replace(row, version=LOCAL + self._written)
+        row = replace(row, version=LOCAL + self._written)
+        self._keep(change.table, row)
         self._note(_place(change), ABSENT if before is None else before.version)
         return row
 
     def _delete(self, change: Delete) -> None:
-        before = self._rows(change.table).get(change.key)
+        before = self._row(change.table, change.key)
         super()._delete(change)
         self._note(_place(change), ABSENT if before is None else before.version)
 
@@ -181,7 +182,7 @@ class RememberedRows(MemoryStore):
         """
         row = self.row(place)
         self.made.discard(place)
-        if row is not was:
+        if row != was:
             # To the end: the rows that changed meanwhile must not keep the others waiting.
             del self.bases[place]
             self.bases[place] = version
@@ -205,8 +206,7 @@ class RememberedRows(MemoryStore):
         self.together.clear()
         self._lengths.clear()
         self._bytes = 0
-        self._tables.clear()
-        self._sizes.clear()
+        self._clear()
         return lost
 
 

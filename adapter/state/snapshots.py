@@ -32,7 +32,8 @@ class SnapshotStore(MemoryStore):
         self._file = file
         self._interval = interval
         self._log = log
-        self._changed: set[RowId] = set()
+        # Plain tuples, of which the garbage collector lets go: there is one for each row that changed.
+        self._changed: set[tuple[str, str]] = set()
         self._copying: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -43,12 +44,10 @@ class SnapshotStore(MemoryStore):
         if self._copying is not None:
             return
         await self._file.open()
-        self._tables.clear()
-        self._sizes.clear()
+        self._clear()
         for table in await self._file.tables():
-            rows = self._rows(table)
             async for row in every_row(self._file, table):
-                rows[row.key] = row
+                self._keep(table, row)
         self._changed.clear()
         self._copying = asyncio.get_running_loop().create_task(self._copy_always())
 
@@ -67,7 +66,7 @@ class SnapshotStore(MemoryStore):
     async def copy(self) -> None:
         """Copy the rows that changed. Raises StoreUnavailable; what could not be copied is tried again."""
         while self._changed:
-            places = [self._changed.pop() for _ in range(min(AT_ONCE, len(self._changed)))]
+            places = [RowId(*self._changed.pop()) for _ in range(min(AT_ONCE, len(self._changed)))]
             by_group: dict[str, list[RowId]] = defaultdict(list)
             for place in places:
                 by_group[group_of(place.key)].append(place)
@@ -83,7 +82,7 @@ class SnapshotStore(MemoryStore):
     def _changes(self, places: Sequence[RowId]) -> list[Change]:
         changes: list[Change] = []
         for table, key in places:
-            row = self._rows(table).get(key)
+            row = self._row(table, key)
             changes.append(Delete(table, key) if row is None else Put(table, key, row.value, row.due))
         return changes
 
@@ -108,16 +107,16 @@ class SnapshotStore(MemoryStore):
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
         await super().touch(table, dues)
-        self._changed.update(RowId(table, key) for key in dues)
+        self._changed.update((table, key) for key in dues)
 
     def _put(self, change: Put) -> Row:
         row = super()._put(change)
-        self._changed.add(RowId(change.table, change.key))
+        self._changed.add((change.table, change.key))
         return row
 
     def _delete(self, change: Delete) -> None:
         super()._delete(change)
-        self._changed.add(RowId(change.table, change.key))
+        self._changed.add((change.table, change.key))
 
 
 async def emptied(file: SqliteStore) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from adapter.edge.http.seats import EMPTY, SEATS, Seats
+from adapter.startup.failure import Obstacle, decoded
 from adapter.workers.serve_plan import ServePlan
-from adapter.workers.worker import CUT, LEAVE, READY, STOP, Assignment, become_worker
+from adapter.workers.worker import CUT, FAILED, LEAVE, READY, STOP, Assignment, become_worker
 
 if TYPE_CHECKING:
     from adapter.workers.metric_files import MetricFiles
@@ -22,6 +23,10 @@ START_SECONDS = 120.0
 
 STOP_SECONDS = 20.0
 """Time beyond the grace that a worker gets to close what it has open."""
+
+
+LONGEST_WORDS = 2**16
+"""Bytes that a worker may say; more is not listened to."""
 
 
 class WorkerProcess:
@@ -40,6 +45,7 @@ class WorkerProcess:
         self.kill_at: float | None = began + START_SECONDS
         self.stopping = False
         self.silent = False
+        self._failure = b""
 
     def __repr__(self) -> str:
         state = "stopping" if self.stopping else "starting" if self.ready_at is None else "serving"
@@ -48,18 +54,26 @@ class WorkerProcess:
     def heard(self, now: float) -> bool:
         """Read what the worker has to say. Returns True when it says for the first time that it serves."""
         try:
-            words = self.channel.recv(64)
+            words = self.channel.recv(LONGEST_WORDS)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             words = b""
         self.silent = not words
+        if self._failure or words.startswith(FAILED):
+            self._failure += words[: LONGEST_WORDS - len(self._failure)]
+            return False
         if READY not in words or self.ready_at is not None:
             return False
         self.ready_at = now
         if not self.stopping:
             self.kill_at = None
         return True
+
+    @property
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """The reasons that the worker has given for its end, if it could not serve."""
+        return decoded(self._failure.removeprefix(FAILED)) if self._failure else ()
 
     def stop(self, kill_at: float, *, replaced: bool = False) -> None:
         """Ask it to stop, and let it live until ``kill_at`` at most. ``replaced``: another serves in its place."""
@@ -90,13 +104,18 @@ class WorkerProcess:
 
 
 class Fleet:
-    """All workers that run. ``forget`` closes in a child what it has of the supervisor's besides."""
+    """All workers that run.
 
-    def __init__(self, forget: Callable[[], None]) -> None:
+    ``forget`` closes in a child what it has of the supervisor's besides, and ``keep_locks`` lets go in a worker of the
+    locks of all plans but its own: it would hold them after the last worker of another plan has ended.
+    """
+
+    def __init__(self, forget: Callable[[], None], keep_locks: Callable[[ServePlan], None]) -> None:
         self.seats = Seats()
         self.metrics: MetricFiles | None = None
         """The numbers of all workers, as soon as one counts."""
         self._forget = forget
+        self._keep_locks = keep_locks
         self._workers: dict[int, WorkerProcess] = {}
 
     def __repr__(self) -> str:
@@ -123,6 +142,7 @@ class Fleet:
             if pid == 0:
                 own.close()
                 self.forget_all()
+                self._keep_locks(plan)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
                 work = Assignment(number, plan, sockets, self.seats, seat, its, first, folder)
                 _end_as(lambda: become_worker(work))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.settings.cores import worker_count
 from adapter.settings.file.forked_call import ForkedCall
+from adapter.startup.failure import Obstacle
 
 if TYPE_CHECKING:
     # A supervisor does not load the classes of settings.
@@ -60,16 +61,17 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
 class PlanRefused(Exception):
     """The settings cannot be used. ``status`` is the exit status of a start that fails for that.
 
-    ``sentence`` is empty where all has been said already.
+    ``sentence`` is empty where all has been said already. ``obstacles`` are the reasons one by one.
     """
 
-    def __init__(self, sentence: str, status: int) -> None:
+    def __init__(self, sentence: str, status: int, obstacles: Sequence[Obstacle] = ()) -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.status = status
+        self.obstacles = tuple(obstacles)
 
-    def __reduce__(self) -> tuple[type[PlanRefused], tuple[str, int]]:
-        return PlanRefused, (self.sentence, self.status)
+    def __reduce__(self) -> tuple[type[PlanRefused], tuple[str, int, tuple[Obstacle, ...]]]:
+        return PlanRefused, (self.sentence, self.status, self.obstacles)
 
 
 class PlanReading:

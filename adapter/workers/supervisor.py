@@ -10,13 +10,14 @@ import contextlib
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
+from adapter.startup.failure import Obstacle
+from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
 from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess
 from adapter.workers.plan_locks import PlanLocks
@@ -39,6 +40,9 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 MOST_FAILED_STARTS = 3
 """Workers in a row that may end before they serve, while no other serves; then the supervisor gives up."""
 
+_UNTOLD = Obstacle("no worker can serve", "the log lines of the workers say why", "core.workers")
+_KEPT = "serving with the old settings: the log says why the new ones cannot be used"
+
 ReadPlan = Callable[[], ServePlan]
 
 
@@ -59,7 +63,8 @@ class WorkerSlot:
 class WorkerSupervisor:
     """Serves ``plan`` until it is told to stop. ``read_again`` reads the plan anew, in a child process.
 
-    ``now`` is a clock that never goes back, in seconds.
+    ``now`` is a clock that never goes back, in seconds. ``service`` is told when the workers serve, are replaced and
+    stop, and that the supervisor lives. ``obstacles`` are the reasons why no worker could serve, after ``run``.
     """
 
     def __init__(
@@ -68,8 +73,11 @@ class WorkerSupervisor:
         sockets: Sequence[socket.socket],
         read_again: ReadPlan,
         logger: Callable[[], FilteringBoundLogger],
+        service: ServiceNotifier | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.obstacles: tuple[Obstacle, ...] = ()
+        self._service = service or ServiceNotifier(None)
         self._locks = PlanLocks()
         self._plan = plan
         self._sockets = sockets
@@ -78,7 +86,7 @@ class WorkerSupervisor:
         self._now = now
         self._inbox = SignalInbox()
         self._selector = selectors.DefaultSelector()
-        self._fleet = Fleet(self._forget)
+        self._fleet = Fleet(self._forget, self._locks.keep)
         self._slots = {number: WorkerSlot() for number in range(1, plan.workers + 1)}
         self._rolling: Rolling | None = None
         self._reading: PlanReading | None = None
@@ -97,6 +105,7 @@ class WorkerSupervisor:
             self._locks.take(self._plan, WAIT_SECONDS)
         except (RootTaken, StateTaken) as taken:
             self._log().error(taken.event, why=str(taken), setting=taken.setting)
+            self.obstacles = (Obstacle(taken.event, str(taken), taken.setting),)
             return 1
         with self._inbox, contextlib.closing(self._fleet):
             self._selector.register(self._inbox, selectors.EVENT_READ, self._signalled)
@@ -130,9 +139,12 @@ class WorkerSupervisor:
             times.append(self._rolling.not_before)
         if self._stops:
             times = []
-        if (deadline := self._fleet.next_deadline) is not None:
-            times.append(deadline)
+        times += [due for due in (self._fleet.next_deadline, self._sign_due()) if due is not None]
         return max(0.0, min(times) - self._now()) if times else None
+
+    def _sign_due(self) -> float | None:
+        """Give a sign of life where one is due. Returns the time of the next one."""
+        return self._service.alive(self._now()) if self._begun else None
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -176,6 +188,8 @@ class WorkerSupervisor:
             self._selector.unregister(worker.channel)
 
     def _serves(self, worker: WorkerProcess) -> None:
+        if not self._begun and not self._stops:
+            self._service.ready(f"serving with {self._plan.workers} workers")
         self._begun = True
         self._failed_starts = 0
         rolling = self._rolling
@@ -229,6 +243,7 @@ class WorkerSupervisor:
         # Settings that were served once can be served again: a full disk, say, is not for ever.
         if self._failed_starts >= MOST_FAILED_STARTS and not self._begun:
             self._log().error("no worker can serve; giving up", starts=self._failed_starts)
+            self.obstacles = worker.obstacles or (_UNTOLD,)
             self._status = 1
             self._stop_all()
 
@@ -242,6 +257,7 @@ class WorkerSupervisor:
             _close(rolling.sockets)
         self._locks.keep(self._plan)
         self._rolling = None
+        self._service.ready(_KEPT)
 
     # --- signals ------------------------------------------------------------------------------------------------
 
@@ -256,6 +272,7 @@ class WorkerSupervisor:
         """Stop at the first time, without grace at the second, and by force at the third."""
         self._stops += 1
         if self._stops == 1:
+            self._service.stopping()
             _close(self._sockets)
             if self._rolling is not None and self._rolling.sockets is not self._sockets:
                 _close(self._rolling.sockets)
@@ -274,6 +291,7 @@ class WorkerSupervisor:
 
     def _read_plan(self) -> None:
         """Read the settings again; what comes of it is heard of later."""
+        self._service.reloading("reading the settings again, and replacing the workers")
         if self._reading is not None or self._rolling is not None:
             self._roll_again = True
             return
@@ -281,6 +299,7 @@ class WorkerSupervisor:
             self._reading = PlanReading(self._read_again, self._forget_everything)
         except OSError as error:
             self._log().error("the settings cannot be read", why=error.strerror or str(error))
+            self._service.ready(_KEPT)
             return
         self._selector.register(self._reading, selectors.EVENT_READ, self._plan_read)
 
@@ -299,10 +318,12 @@ class WorkerSupervisor:
             self._log().error(
                 "the settings cannot be used, workers go on with the old ones", why=str(refused)
             )
+            self._service.ready(_KEPT)
         except OSError as error:
             self._locks.keep(self._plan)
             why = error.strerror or str(error)
             self._log().error("cannot listen, workers go on at the old address", why=why, setting="core.port")
+            self._service.ready(_KEPT)
         else:
             if not self._stops:
                 self._rolling = Rolling(plan, sockets)
@@ -325,7 +346,9 @@ class WorkerSupervisor:
             if worker is not None:
                 self._stop(worker, replaced=True)
         self._rolling = None
+        self._locks.keep(self._plan)
         self._log().info("all workers have been replaced", workers=rolling.plan.workers)
+        self._service.ready(f"serving with {rolling.plan.workers} workers")
         if self._roll_again:
             self._roll_again = False
             self._read_plan()
@@ -334,49 +357,3 @@ class WorkerSupervisor:
 def _close(sockets: Sequence[socket.socket]) -> None:
     for each in sockets:
         each.close()
-
-
-def supervise(read: ReadPlan, read_again: ReadPlan) -> int:
-    """Serve with several workers until SIGINT or SIGTERM, and replace them at SIGHUP.
-
-    ``read`` reads the plan at start and ``read_again`` later, both in a child process; they may raise PlanRefused.
-    Returns the exit status. Raises PlanRefused for a start that fails.
-    """
-    plan = PlanReading(read, _nothing).result()
-    if plan.programs:
-        _hide_memory()
-    logger = cache(partial(_logger, plan.log_level))
-    try:
-        sockets = open_sockets(*plan.address)
-    except OSError as error:
-        why = error.strerror or str(error)
-        logger().error("cannot listen", host=plan.host, port=plan.port, why=why, setting="core.port")
-        return 1
-    return WorkerSupervisor(plan, sockets, read_again, logger).run()
-
-
-def _nothing() -> None:
-    return None
-
-
-def _logger(level: str) -> FilteringBoundLogger:
-    from adapter import log
-
-    log.configure(level)
-    return log.get_logger("adapter.workers")
-
-
-_PR_SET_DUMPABLE = 4
-"""linux/prctl.h."""
-
-
-def _hide_memory() -> None:
-    """Make the memory of this process, which holds every secret, unreadable for programs of its user.
-
-    A worker reports it where the system has no such switch.
-    """
-    # Late: only programs ask for it.
-    import ctypes
-
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

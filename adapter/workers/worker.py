@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge.http.seats import Seats
+from adapter.startup.failure import StartFailed, encoded, obstacles_of
 from adapter.workers.serve_plan import ServePlan
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 READY = b"r"
 """A worker says this when it serves."""
+
+FAILED = b"f"
+"""A worker says this when it cannot serve; the reasons follow until the end of the channel."""
+
+TELL_SECONDS = 2.0
+"""Time for that."""
 
 STOP = b"s"
 """Its supervisor says this to have it stop within the grace; so does the end of the channel."""
@@ -64,13 +71,28 @@ def become_worker(assignment: Assignment) -> int:
     # As at every start: code is no garbage.
     gc.disable()
     from adapter import log
-    from adapter.app.serve import serve
+    from adapter.app.serve import failed_for, serve_under
+    from adapter.settings.section import SettingsError
 
     log.identify(worker=assignment.number, pid=os.getpid())
     if assignment.metrics:
         _keep_numbers(assignment.metrics, assignment.seat)
     read: ReadSettings = pickle.loads(assignment.plan.settings)  # noqa: S301 - this program's own, from its memory
-    return serve(read.settings, read.cautions if assignment.first else None, Supervised(assignment))
+    try:
+        return serve_under(read.settings, read.cautions if assignment.first else None, Supervised(assignment))
+    except StartFailed as failed:
+        _tell(assignment.channel, failed)
+    except SettingsError as refused:
+        _tell(assignment.channel, failed_for(*obstacles_of(refused.problems)))
+    return 1
+
+
+def _tell(channel: socket.socket, failed: StartFailed) -> None:
+    """Tell the supervisor why the start failed; it has nobody to wait for."""
+    with contextlib.suppress(OSError):
+        channel.setblocking(True)
+        channel.settimeout(TELL_SECONDS)
+        channel.sendall(FAILED + encoded(failed.obstacles))
 
 
 def _keep_numbers(folder: str, seat: int) -> None:
@@ -129,6 +151,9 @@ class Supervised:
         """Say that the worker serves."""
         with contextlib.suppress(OSError):
             self._assignment.channel.send(READY)
+
+    def stopping(self) -> None:
+        """The supervisor has asked for it, or will notice."""
 
 
 def _pass_over() -> None:

@@ -58,6 +58,7 @@ class Backend:
             "servers": lambda _: script.servers(0 if self.accepted else 2, rough=self.rough),
             "sessions": script.sessions,
             "files": lambda _: script.files(),
+            "activity": lambda _: script.activity(),
             "config": lambda _: {"yaml": script.CONFIG},
         }
         return [
@@ -65,6 +66,7 @@ class Backend:
             web.get(f"{PATH}/assets/{{path:.+}}", self._asset),
             *(web.get(f"{PATH}/-/{name}", self._data(told)) for name, told in data.items()),
             web.get(f"{PATH}/-/exchanges", self._exchanges),
+            web.get(f"{PATH}/-/connect/{{server}}", self._connect),
             web.get(f"{PATH}/-/pins/{{server}}", self._pins),
             web.post(f"{PATH}/-/pins/{{server}}/accept", self._accept),
             web.get(f"{PATH}/{{server}}/tools", self._tools),
@@ -129,6 +131,11 @@ class Backend:
             await _event(stream, "exchange", one)
         return stream
 
+    async def _connect(self, request: web.Request) -> web.Response:
+        self._who(request)
+        server = request.match_info["server"]
+        return web.json_response(script.connect(server, f"https://tools.example.com/{server}/mcp"))
+
     async def _pins(self, request: web.Request) -> web.Response:
         self._who(request)
         drifted = request.match_info["server"] == "studio" and not self.accepted
@@ -180,6 +187,14 @@ class Backend:
         assert who
         given = await request.json()
         self.calls.append((tool["name"], given))
+        own = {
+            "own": True,
+            "call": request.headers.get("X-Adapter-Call"),
+            "tool": tool["name"],
+            "entrance": "http",
+        }
+        server = {"server": request.match_info["server"], "outcome": "ok", "status": 200}
+        self.happened.append({**script.exchange(0, time.time()), **own, **server})
         if "text/event-stream" not in request.headers.get("Accept", ""):
             status, body = await self._result(request, tool["name"], given)
             return web.json_response(body, status=status)

@@ -6,8 +6,66 @@ import math
 import time
 from typing import Any
 
+from adapter.rules.clients.client_file import entry_text
+from adapter.rules.clients.mcp_clients import CLIENTS, USUAL_VARIABLE, ServerAddress, placeholder
 from tests.e2e.console_results import PICTURE, PICTURE_URI
 from tests.e2e.console_tools import TOOLS, Json
+
+REFUSAL = 'HTTP 403: {"error": "insufficient_scope", "scope": "browse"}'
+MET: Json = {
+    "by": "anna",
+    "sessions": 3,
+    "what": "1 tool changed (count_words), 1 added (send_note)",
+    "catalogues": 1,
+}
+
+
+def _condition(look: str, *notes: tuple[str, float | None, str | None], error: float | None = None) -> Json:
+    last = None if error is None else {"at": error, "by": "call", "text": "HTTP 403"}
+    told = [{"kind": kind, "at": at, "text": text} for kind, at, text in notes]
+    return {"look": look, "notes": told, "last_error": last}
+
+
+def activity() -> Json:
+    """An hour as it is after a day: a wave of calls, a few others, and errors in the middle."""
+    first = int(time.time() // 60) - 59
+    minutes = [
+        [
+            (first + at) * 60,
+            round(14 + 9 * math.sin(at / 7) + at * 7 % 5),
+            3 + at % 4,
+            4 if 31 < at < 36 else int(at == 50),
+        ]
+        for at in range(60)
+    ]
+    return {
+        "whose": "all",
+        "since": first * 60 - 80_000,
+        "minutes": minutes,
+        "replica": "a",
+        "heard": ["b"],
+        "silent": ["c"],
+    }
+
+
+def connect(server: str, url: str) -> Json:
+    """What the adapter tells of a server under tokens."""
+    address = ServerAddress(server, url, USUAL_VARIABLE)
+    clients = [
+        {
+            "id": name,
+            "title": client.title,
+            "file": client.file.shown,
+            "folder": client.file.folder,
+            "format": client.format,
+            "text": entry_text(client.format, client.keys, server, client.entry(address)),
+            "note": client.note,
+            "command": f"mcp-adapter install {name} --url {url} --name {server}",
+            "placeholder": None if client.expands else placeholder(USUAL_VARIABLE),
+        }
+        for name, client in CLIENTS.items()
+    ]
+    return {"url": url, "token": USUAL_VARIABLE, "signs_in": False, "clients": clients}
 
 
 def servers(drift: int, *, rough: bool) -> list[Json]:
@@ -26,8 +84,10 @@ def servers(drift: int, *, rough: bool) -> list[Json]:
             "id": name,
             "mount": f"/{name}/mcp",
             "transport": "http",
-            "era": "2026-07-28",
+            "era": "modern",
             "status": "ok",
+            "condition": {"look": "ok", "notes": [], "last_error": None},
+            "checked": True,
             "breaker": "closed",
         }
         fields |= {
@@ -35,25 +95,42 @@ def servers(drift: int, *, rough: bool) -> list[Json]:
             "history": wave,
             "tools": len(TOOLS[name]),
             "drift": 0,
+            "remembered": False,
+            "met": None,
             "missing": [],
             "helper": None,
             "uploads": False,
         }
         return {**fields, **more}
 
+    silent = "No answer to a ping within 5 s."
     lost = one(
         "warehouse",
-        era="2025-06-18",
+        era="legacy",
         transport="stdio",
         status="unhealthy",
+        condition=_condition("bad", ("unreachable", now - 240, silent), ("breaker", None, "open")),
         breaker="open",
         latency_ms=None,
         missing=["refund_order"],
     )
     lost["history"] = [[at, None if number > 51 else ms] for number, (at, ms) in enumerate(lost["history"])]
     calm = [
-        one("studio", drift=drift, helper="studio_get_upload_url", uploads=True),
-        one("browser", era="2025-11-25", uploads=False),
+        one(
+            "studio",
+            drift=drift,
+            remembered=drift > 0,
+            met=MET | {"since": now - 7500} if drift else None,
+            condition=_condition("warn", ("drift_blocks", now - 7500, None)) if drift else _condition("ok"),
+            helper="studio_get_upload_url",
+            uploads=True,
+        ),
+        one(
+            "browser",
+            era="legacy",
+            uploads=False,
+            condition=_condition("warn", ("refuses_callers", now - 40, REFUSAL), error=now - 40),
+        ),
         lost,
     ]
     return [*calm, one("vast"), one("hostile", id="hostile")] if rough else calm
@@ -98,6 +175,9 @@ def pins(accepted: bool, digest: str) -> Json:
     }
 
 
+HOSTILE_CLIENT = "<img src=x onerror=alert(1)>"
+
+
 def files() -> Json:
     now = time.time()
     upload = {
@@ -126,7 +206,8 @@ def files() -> Json:
                 "quota": 67_108_864,
                 "files": [upload, painted],
             }
-        ]
+        ],
+        "schemes": ["upload://", "artifact://"],
     }
 
 
@@ -134,10 +215,15 @@ def sessions(principal: str) -> list[Json]:
     now = time.time()
 
     def one(server: str, scope: str, who: str, age: float, seen: float, flying: int = 0) -> Json:
+        named = {
+            "studio": {"name": "Cursor", "version": "2.1.0"},
+            "browser": {"name": HOSTILE_CLIENT, "version": ""},
+        }
         return {
             "server": server,
             "scope": scope,
-            "era": "2025-11-25",
+            "client": named.get(server),
+            "era": "legacy",
             "principal": who,
             "created": now - age,
             "last_seen": now - seen,
@@ -193,6 +279,7 @@ def exchange(number: int, at: float) -> Json:
         "status": status,
         "ms": ms,
         "stages": stages,
+        "own": number % 3 > 0,
     }
 
 

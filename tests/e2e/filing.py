@@ -200,9 +200,9 @@ async def curl(*arguments: str | Path) -> Answer:
     return Answer(int(status), body)
 
 
-async def offered(host: Host) -> str:
+async def offered(host: Host, helper: str = HELPER) -> str:
     """A fresh upload URL, from the helper tool."""
-    told: Json = (await host.call(HELPER))["structuredContent"]
+    told: Json = (await host.call(helper))["structuredContent"]
     return str(told["upload_url"])
 
 
@@ -213,9 +213,9 @@ async def post(url: str, *files: Path) -> Answer:
     return await curl(*(argument for pair in (*parts, *digests) for argument in pair), url)
 
 
-async def uploaded(host: Host, *files: Path) -> list[Json]:
+async def uploaded(host: Host, *files: Path, helper: str = HELPER) -> list[Json]:
     """Uploads the files as the helper tool says; what the adapter holds of each."""
-    answer = await post(await offered(host), *files)
+    answer = await post(await offered(host, helper), *files)
     assert answer.status == 200, answer
     uploads: list[Json] = answer.json["uploads"]
     assert [upload["sha256"] for upload in uploads] == [sha256(file.read_bytes()) for file in files]

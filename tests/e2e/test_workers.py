@@ -18,6 +18,8 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
+from adapter.settings.root import Settings
+from adapter.state.lock_file import StateLock, StateTaken
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import ADAPTERS, sha256
 from tests.e2e.processes import adapter, server, start
@@ -149,16 +151,21 @@ async def test_workers_are_replaced_without_a_loss(tmp_path: Path) -> None:
 
 
 async def test_new_settings_are_taken(tmp_path: Path) -> None:
-    """Number of workers and everything else: what the file says now."""
+    """Number of workers and everything else: what the file says now. A state file that none uses is locked by none."""
     async with supervised(tmp_path) as one:
         path = tmp_path / "adapter.json"
         settings = json.loads(path.read_text())
+        state = Settings.model_validate(settings).state_path
+        settings["state_persistence"] = {"disk": {"local_path": str(tmp_path / "other.sqlite3")}}
         settings["servers"][0]["mount_path"] = "/other"
         settings["core"] |= {"workers": 3}
         path.write_text(json.dumps(settings))
         os.kill(one.pid, signal.SIGHUP)
         await one.until(lambda: bool(one.logged("all workers have been replaced")))
         assert len(one.workers) == 3
+        (await asyncio.to_thread(StateLock, state, PATIENCE)).close()
+        with pytest.raises(StateTaken):
+            StateLock(tmp_path / "other.sqlite3", 0)
         async with RawClient(one.port) as client:
             head, _ = await client.request("POST", modern_body(), "/other", **modern_fields())
             assert head.status == 200

@@ -33,7 +33,7 @@ def block(kind: str, part: str) -> str:
 def commands() -> Iterator[tuple[str, str, str]]:
     """Each command that is followed by what it prints, and the kind of that."""
     for (kind, text), (follows, printed) in itertools.pairwise(BLOCKS):
-        if kind == "sh" and "curl" in text and follows in ("json", ""):
+        if kind == "sh" and "curl" in text and follows in ("json", "text"):
             yield text, follows, printed
 
 

@@ -30,7 +30,17 @@ from tests.edge.filing import FORM, file_part, form, send_form
 from tests.edge.raw import Exchange, RawClient, call_body, result
 from tests.relay.sessions.test_health_probe import PING
 
-TOPICS = ("/me", "/servers", "/sessions", "/files", "/exchanges", "/config", "/pins/raw")
+TOPICS = (
+    "/me",
+    "/servers",
+    "/sessions",
+    "/files",
+    "/exchanges",
+    "/activity",
+    "/config",
+    "/pins/raw",
+    "/connect/raw",
+)
 UPLOADS = {"adapters": [{"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}]}
 READ = tool("read", inputSchema={"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -130,10 +140,13 @@ async def test_servers_say_how_they_are(tmp_path: Path, upstream: StartUpstream)
             "transport": "streamable_http",
             "era": "legacy",
             "status": "ok",
+            "condition": {"look": "ok", "notes": [], "last_error": None},
+            "checked": True,
             "breaker": "closed",
             "tools": None,
             "drift": 0,
             "remembered": False,
+            "met": None,
             "missing": [],
             "helper": "raw_get_upload_url",
             "uploads": True,
@@ -147,6 +160,14 @@ async def test_servers_say_how_they_are(tmp_path: Path, upstream: StartUpstream)
         (gone,) = await eventually(front, "/servers", lambda told: told[0]["breaker"] != "closed")
         assert gone["status"] == "unhealthy"
         assert gone["history"][-1][1] is None
+        unreachable, refused = gone["condition"]["notes"]
+        assert (gone["condition"]["look"], unreachable["kind"], refused["kind"]) == (
+            "bad",
+            "unreachable",
+            "breaker",
+        )
+        assert history[0][0] <= unreachable["at"] and unreachable["text"]
+        assert gone["condition"]["last_error"]["by"] == "check"
 
 
 async def eventually(front: Console, path: str, holds: Callable[[Any], bool]) -> Any:
@@ -234,8 +255,8 @@ async def test_files_are_named_to_their_owners_alone(tmp_path: Path, upstream: S
             "media_type": "text/plain",
             "server": "raw",
         }
-        assert (await front.get("/files", VIEWER)) == {"scopes": []}
-        assert (await front.get("/files", OPERATOR)) == {"scopes": [{**scope, "own": False, "files": []}]}
+        assert (await front.get("/files", VIEWER)) == {"scopes": [], "schemes": ["upload://", "artifact://"]}
+        assert (await front.get("/files", OPERATOR))["scopes"] == [{**scope, "own": False, "files": []}]
 
 
 async def test_names_that_are_no_text_are_told_all_the_same(tmp_path: Path, upstream: StartUpstream) -> None:

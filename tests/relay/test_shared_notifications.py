@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from adapter.relay.background import BackgroundTasks
+from adapter.relay.message_claims import CLAIMED, TABLE
 from adapter.relay.notifications import RESOURCES_CHANGED, Inbox, Notifications
 from adapter.relay.shared_notifications import (
-    CLAIMED,
     LARGEST,
     MOST_UNDER_WAY,
-    TABLE,
     TOPIC,
     SharedNotifications,
 )
@@ -161,5 +160,5 @@ async def test_claims_are_forgotten_after_a_while() -> None:
     await events()
     assert await house.memory.rows.count(TABLE) == 1
     house.clock.now += CLAIMED
-    await house.three.shared.tidy()
+    await house.three.shared.claims.tidy()
     assert await house.memory.rows.count(TABLE) == 0

@@ -27,7 +27,8 @@ from adapter.relay.files.artifact_resources import (
 )
 from adapter.relay.files.artifact_view import ArtifactShowing, FileAccess
 from adapter.relay.files.file_registry import FileLimits, FileRegistry
-from adapter.relay.files.rounds import RoundLimits, Rounds, RoundStage
+from adapter.relay.files.round_stage import RoundStage
+from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Credentials, Links
 from adapter.relay.files.upload_batch import BatchLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule

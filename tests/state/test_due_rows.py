@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import heapq
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.state.due_rows import SLACK, DueRows
-from adapter.state.memory import MemoryStore
+from adapter.state.due_rows import MOST, DueRows
+from adapter.state.memory import SLICE, MemoryStore
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row
 
 KEYS = st.sampled_from(["a", "b", "c", "g/a", "g/b"])
@@ -51,15 +54,46 @@ async def test_what_is_due_is_what_a_search_finds(
 
 
 def test_entries_of_changed_rows_do_not_pile_up() -> None:
-    """A row that is put off again and again has few entries."""
-    rows: dict[str, Row] = {}
-    order = DueRows(rows)
-    for number in range(5 * SLACK):
-        rows["a"] = Row("a", b"", number + 1, float(number))
-        order.add(rows["a"])
-    assert order.first(float(6 * SLACK), 10) == [rows["a"]]
-    entries = int(repr(order).split()[1])
-    assert entries <= 2 + SLACK
+    """A row that is put off again and again has one entry."""
+    order = DueRows()
+    for number in range(5 * MOST):
+        order.remove("a", float(number - 1))
+        order.add("a", float(number))
+    assert order.first(float(6 * MOST), 10) == ["a"]
+    assert repr(order) == "<DueRows: 1 entries>"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_rows_are_in_the_order_in_which_they_are_due(seed: int) -> None:
+    """Whatever is added and removed, in blocks that are split and emptied."""
+    random = Random(seed)
+    order, there = DueRows(), set[tuple[float, str]]()
+    for _ in range(5 * MOST):
+        entry = float(random.randrange(MOST)), str(random.randrange(9))
+        if random.random() < 0.7:
+            order.add(entry[1], entry[0])
+            there.add(entry)
+        else:
+            order.remove(entry[1], entry[0])
+            there.discard(entry)
+    assert order.first(MOST, 9 * MOST) == [key for _, key in sorted(there)]
+    for due, key in there:
+        order.remove(key, due)
+    assert len(order) == 0 and order.first(MOST, 1) == []
+
+
+async def test_a_large_table_is_put_in_order_while_others_write() -> None:
+    """Nobody who asks meanwhile is told less than there is."""
+    store = MemoryStore()
+    for number in range(3 * SLICE):
+        await store.put("t", f"{number:05}", b"", due=1.0)
+    asked = [asyncio.ensure_future(store.overdue("t", 1.0, limit=4 * SLICE)) for _ in range(2)]
+    await asyncio.sleep(0)
+    await store.delete("t", "00000")
+    await store.put("t", "00001", b"", due=2.0)
+    await store.put("t", "x", b"", due=0.5)
+    for rows in await asyncio.gather(*asked):
+        assert [row.key for row in rows] == ["x", *(f"{number:05}" for number in range(2, 3 * SLICE))]
 
 
 async def test_a_table_of_which_nobody_asks_what_is_due_keeps_no_order() -> None:

@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from adapter.commands.client_file import entry_text
-from adapter.commands.mcp_clients import CLIENTS, ServerAddress
 from adapter.commands.progress_bar import count_of
 from adapter.commands.wrap.wrapped_settings import WrappedServer
+from adapter.rules.clients.client_file import entry_text
+from adapter.rules.clients.mcp_clients import CLIENTS, ServerAddress
 from adapter.rules.files.file_arguments import FileArgument
 from adapter.rules.text.unicode import shown
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -143,6 +144,15 @@ _TAB = RequestShape(
     schema={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 )
 
+CALL_FIELD = "X-Adapter-Call"
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CALL = RequestShape(
+    CALL_FIELD,
+    "header",
+    "Names this call, so that its caller finds it among the exchanges: up to 64 letters, digits, - and _.",
+    schema={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+)
+
 CALL = Operation(
     "POST",
     "/tools/{name}/call",
@@ -163,7 +173,7 @@ CALL = Operation(
         403: json("Execution is disabled, or the token has too few scopes.", _ERROR),
         500: json("The tool failed (see its result), or the tools could not be listed.", _FAILED),
     },
-    Takes((_TAB,), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
+    Takes((_TAB, _CALL), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
 )
 VALIDATE = Operation(
     "POST",
@@ -326,6 +336,8 @@ class ServerRoutes:
             "ms": int(seconds * 100_000) / 100,
             "entrance": "http",
         }
+        if (call := _call_id(request)) is not None:
+            line["call"] = call
         self._records.write(request, names[0], line)
 
     async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
@@ -351,3 +363,9 @@ def document(
         for route in (*(route.operation for route in ROUTES), RESOURCE)
     ]
     return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)
+
+
+def _call_id(request: Request) -> str | None:
+    """The id that the caller gave the call; None for none, or for one that is not well formed."""
+    given = request.headers.get(CALL_FIELD, "")
+    return given if _CALL_ID.fullmatch(given) else None

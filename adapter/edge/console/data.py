@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console import pins as console_pins
+from adapter.edge.console.activity import Activity
+from adapter.edge.console.connect import Connections
 from adapter.edge.console.status import Belongings, ServerStatus, Viewer, Viewers
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch, Names, Request
@@ -59,31 +61,30 @@ class ConsoleFacts:
     roles: RoleTerms | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleTopics:
+    """The sources of what is shown. ``grants`` is None where nobody gives any."""
+
+    servers: ServerStatus
+    belongings: Belongings
+    recent: Recent
+    activity: Activity
+    connections: Connections
+    grants: ConsoleGrants | None = None
+
+
 class ConsoleData:
     """Serves the routes. A server's tools are shown as its clients saw them last.
 
-    ``look`` reads them again before an operator's decision about them counts. ``grants`` is None where nobody gives
-    any.
+    ``look`` reads them again before an operator's decision about them counts.
     """
 
-    def __init__(
-        self,
-        facts: ConsoleFacts,
-        guard: Guard,
-        servers: ServerStatus,
-        belongings: Belongings,
-        recent: Recent,
-        look: Look,
-        grants: ConsoleGrants | None = None,
-    ) -> None:
-        self._grants = grants
+    def __init__(self, facts: ConsoleFacts, guard: Guard, topics: ConsoleTopics, look: Look) -> None:
         self._facts = facts
         self._viewers = Viewers(guard, facts.operators, facts.roles)
-        self._servers = servers
-        self._known = frozenset(server.id for server in servers.health.servers)
-        self._belongings = belongings
-        self._pin_review = servers.health.pin_review
-        self._recent = recent
+        self._topics = topics
+        self._known = frozenset(server.id for server in topics.servers.health.servers)
+        self._pin_review = topics.servers.health.pin_review
         self._look = look
         self._ingress = Ingress(facts.max_body)
 
@@ -93,6 +94,7 @@ class ConsoleData:
         return (
             Branch(data, 1, _READ, (), self._show),
             Branch(f"{data}/pins", 1, _READ, (), self._show_pins),
+            Branch(f"{data}/connect", 1, _READ, (), self._show_connections),
             Branch(f"{data}/pins", 2, ("POST",), (), self._accept_pins),
         )
 
@@ -102,26 +104,29 @@ class ConsoleData:
         (topic,) = names
         viewer = self._viewers.of(request.headers)
         if topic == "exchanges" and wants_stream(request):
-            await stream(request, self._recent, viewer, extra)
+            await stream(request, self._topics.recent, viewer, extra)
             return
         send(request, HttpOutcome(200, dump(await self._told(topic, viewer))), extra)
 
     async def _told(self, topic: str, viewer: Viewer) -> Any:
+        topics = self._topics
         match topic:
             case "me":
                 return self._me(viewer)
             case "servers":
-                return await self._servers.told()
+                return await topics.servers.told(viewer)
             case "sessions":
-                return await self._belongings.sessions_for(viewer)
+                return await topics.belongings.sessions_for(viewer)
             case "files":
-                return await self._belongings.files_for(viewer)
+                return await topics.belongings.files_for(viewer)
             case "exchanges":
-                return [exchange.shown() for exchange in self._recent.last(viewer.whose)]
+                return [exchange.shown(viewer.principal) for exchange in topics.recent.last(viewer.whose)]
+            case "activity":
+                return await topics.activity.told(viewer)
             case "config":
                 return {"yaml": self._facts.configuration}
-            case "grants" if self._grants is not None:
-                return await self._grants.told(viewer)
+            case "grants" if topics.grants is not None:
+                return await topics.grants.told(viewer)
             case _:
                 raise NotFound()
 
@@ -133,8 +138,14 @@ class ConsoleData:
             "allow_execute": self._facts.allow_execute,
             "version": self._facts.version,
             "auth": viewer.authenticated,
-            **({} if self._grants is None else {"grants": True}),
+            **({} if self._topics.grants is None else {"grants": True}),
         }
+
+    async def _show_connections(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+        (server,) = names
+        self._viewers.of(request.headers)
+        self._require(server)
+        send(request, HttpOutcome(200, dump(self._topics.connections.told(server, request))), extra)
 
     # --- pins -------------------------------------------------------------------------------------------------
 
@@ -225,7 +236,7 @@ async def stream(
         while (news := await watcher.next_news(heartbeat)) is not None:
             if viewer.expires is not None and viewer.expires <= time.time():
                 break
-            await request.reply.write(_events(news))
+            await request.reply.write(_events(news, viewer.principal))
             if news.exchanges:
                 await asyncio.sleep(PACE)
         request.reply.end()
@@ -233,7 +244,7 @@ async def stream(
         recent.unsubscribe(watcher)
 
 
-def _events(news: News) -> bytes:
+def _events(news: News, reader: str) -> bytes:
     events = [b'event: lost\ndata: {"count":%d}\n\n' % news.lost] if news.lost else []
-    events += [b"event: exchange\ndata: %s\n\n" % dump(exchange.shown()) for exchange in news.exchanges]
+    events += [b"event: exchange\ndata: %s\n\n" % dump(each.shown(reader)) for each in news.exchanges]
     return b"".join(events) or b": still here\n\n"

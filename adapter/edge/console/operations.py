@@ -39,6 +39,55 @@ SCHEMAS: dict[str, Schema] = {
         },
         {"grants": YES},
     ),
+    "Condition": object_of(
+        {
+            "look": {"enum": ["ok", "warn", "bad"]},
+            "notes": list_of(
+                object_of({"kind": TEXT, "at": or_null("number"), "text": or_null("string")}),
+            ),
+            "last_error": {
+                "anyOf": [
+                    object_of({"at": NUMBER, "by": {"enum": ["check", "call"]}, "text": TEXT}),
+                    {"type": "null"},
+                ]
+            },
+        }
+    ),
+    "DriftInShort": object_of(
+        {"since": NUMBER, "by": TEXT, "sessions": COUNT, "what": TEXT, "catalogues": COUNT}
+    ),
+    "Activity": object_of(
+        {
+            "whose": {"enum": ["all", "own"]},
+            "since": NUMBER,
+            "minutes": list_of(list_of(COUNT)),
+            "replica": or_null("string"),
+            "heard": list_of(TEXT),
+            "silent": list_of(TEXT),
+        }
+    ),
+    "Connections": object_of(
+        {
+            "url": TEXT,
+            "token": or_null("string"),
+            "signs_in": YES,
+            "clients": list_of(
+                object_of(
+                    {
+                        "id": TEXT,
+                        "title": TEXT,
+                        "file": TEXT,
+                        "folder": {"enum": ["home", "config", "project"]},
+                        "format": {"enum": ["json", "toml", "yaml"]},
+                        "text": TEXT,
+                        "note": TEXT,
+                        "command": TEXT,
+                        "placeholder": or_null("string"),
+                    }
+                )
+            ),
+        }
+    ),
     "ServerStatus": object_of(
         {
             "id": TEXT,
@@ -46,21 +95,26 @@ SCHEMAS: dict[str, Schema] = {
             "transport": TEXT,
             "era": or_null("string"),
             "status": {"enum": ["ok", "unhealthy", "starting"]},
+            "condition": ref("Condition"),
+            "checked": YES,
             "breaker": or_null("string"),
             "latency_ms": or_null("number"),
             "history": list_of(list_of(or_null("number"))),
             "tools": or_null("integer"),
             "drift": COUNT,
             "remembered": YES,
+            "met": {"anyOf": [ref("DriftInShort"), {"type": "null"}]},
             "missing": list_of(TEXT),
             "helper": or_null("string"),
             "uploads": YES,
         }
     ),
+    "ClientName": object_of({"name": TEXT, "version": TEXT}),
     "Session": object_of(
         {
             "server": TEXT,
             "scope": TEXT,
+            "client": {"anyOf": [ref("ClientName"), {"type": "null"}]},
             "era": TEXT,
             "principal": TEXT,
             "created": NUMBER,
@@ -102,7 +156,7 @@ SCHEMAS: dict[str, Schema] = {
             "ms": NUMBER,
             "stages": list_of(object_of({"name": TEXT, "start_ms": NUMBER, "ms": NUMBER, "outcome": TEXT})),
         },
-        {"replica": TEXT},
+        {"replica": TEXT, "own": YES, "call": TEXT},
     ),
     "PinnedTool": object_of(
         {
@@ -185,7 +239,9 @@ OPERATIONS = (
         "files",
         "listFiles",
         "Returns a viewer's files, and for operators the amount of files of others.",
-        json("The files by scope.", object_of({"scopes": list_of(ref("HeldFiles"))})),
+        json(
+            "The files by scope.", object_of({"scopes": list_of(ref("HeldFiles")), "schemes": list_of(TEXT)})
+        ),
     ),
     _shown(
         "exchanges",
@@ -196,6 +252,20 @@ OPERATIONS = (
             {JSON_TYPE: list_of(ref("Exchange")), EVENT_STREAM: None},
         ),
         {429: json("Too many viewers are watching.", _DETAIL)},
+    ),
+    _shown(
+        "activity",
+        "showActivity",
+        "Returns the exchanges and failures of each minute of the last hour: a viewer's own, for operators all.",
+        json("Minutes as [Unix seconds, calls of tools, other exchanges, failures].", ref("Activity")),
+    ),
+    _shown(
+        "connect/{server}",
+        "showConnections",
+        "Returns a server's address and the entry that each MCP client needs for it, without any token.",
+        json("The address and the entries.", ref("Connections")),
+        _UNKNOWN,
+        Takes(named=_NAMED),
     ),
     _shown(
         "config",

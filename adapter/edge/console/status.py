@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from adapter.edge.console.conditions import Evidence, drift_as_data
 from adapter.edge.console.sessions import OpenSessions, SeenSession
 from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
 from adapter.errors import AdapterError, ConsoleRefused
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
+from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.server import Server
 from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.principals import ANONYMOUS, name_of
@@ -113,22 +115,30 @@ class ServerStatus:
 
     health: Health
     facts: Mapping[str, ServerFacts]
+    recent: Recent
 
-    async def told(self) -> list[dict[str, Any]]:
-        """The status of every server. Raises StoreUnavailable."""
-        return [await self._told(server) for server in self.health.servers]
+    async def told(self, viewer: Viewer) -> list[dict[str, Any]]:
+        """The status of every server. Raises StoreUnavailable.
 
-    async def _told(self, server: Server) -> dict[str, Any]:
+        An operator is also told what a server said to callers that it refused.
+        """
+        return [await self._told(server, viewer) for server in self.health.servers]
+
+    async def _told(self, server: Server, viewer: Viewer) -> dict[str, Any]:
         watch, facts = self.health.monitors.get(server.id), self.facts[server.id]
         pins = await self.health.pin_review.status(server.id)
         pulse = watch.pulse if watch is not None else None
         latency = pulse.latency if pulse is not None else None
+        status = self.health.status_of(server)
+        evidence = Evidence(server, status, pulse, pins, self.recent.failures.get(server.id))
         return {
             "id": server.id,
             "mount": server.mount,
             "transport": facts.transport,
             "era": pulse.era.value if pulse is not None and pulse.era is not None else None,
-            "status": self.health.status_of(server),
+            "status": status,
+            "condition": evidence.told(details=viewer.operator),
+            "checked": watch is not None,
             "breaker": server.breaker.state.value if server.breaker is not None else None,
             "latency_ms": round(latency * 1000, 2) if latency is not None else None,
             "history": list(watch.history) if watch is not None else [],
@@ -136,6 +146,7 @@ class ServerStatus:
             "tools": len(pins.now.tools) + (facts.helper is not None) if pins.now is not None else None,
             "drift": pins.drifted,
             "remembered": pins.remembered is not None,
+            "met": drift_as_data(pins),
             "missing": sorted(server.wiring.missing or ()),
             "helper": facts.helper,
             "uploads": facts.helper is not None,
@@ -166,10 +177,11 @@ class Belongings:
         return [self._session(each, viewer) for each in shown[:MOST_SESSIONS]]
 
     def _session(self, seen: SeenSession, viewer: Viewer) -> dict[str, Any]:
-        session = seen.session
+        session, client = seen.session, seen.client
         return {
             "server": session.server,
             "scope": self.scopes.of(session, session.principal).id,
+            "client": None if client is None else client._asdict(),
             # A modern client has no session.
             "era": Era.LEGACY.value,
             "principal": name_of(session.principal),
@@ -188,7 +200,7 @@ class Belongings:
                 if scope.id not in own:
                     records = await self._records(scope.id)
                     shown.append({**self._totals(scope.id, records), "own": False, "files": []})
-        return {"scopes": shown}
+        return {"scopes": shown, "schemes": [self.upload_scheme, self.artifact_scheme]}
 
     async def _own_scopes(self, viewer: Viewer) -> dict[str, list[FileRecord]]:
         """The files of the principal's scope and of those of its open sessions, by their ids, if they hold anything."""

@@ -50,7 +50,7 @@ async def fetch(
     if media_type(reply) != "text/event-stream" or is_encoded(reply):
         response = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return response if await is_response(response, request_id) else None
-    upstream_session = session.upstream.id if session else None
+    upstream_session = session.upstream_id if session else None
     sender = ask.sender
     resume = Resumption(
         ask.server, own.headers, upstream_session, sender.version, ask.query, sender.caller

@@ -7,6 +7,7 @@ because its result mints the session, but leaves as it came. What stages concern
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,6 +18,7 @@ from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
+from adapter.relay.caller_refusals import REFUSED, caller_refusal
 from adapter.relay.exchange import ClientRequest, ClientResponse, both, forwardable, requests_of
 from adapter.relay.replies import read_body
 from adapter.relay.sessions.session_map import Session, Sessions
@@ -81,6 +83,8 @@ class Relay:
         except BaseException:
             self.sessions.in_flight.leave(session, principal, number)
             raise
+        if answer.status in REFUSED:
+            _note_refusal(ask, answer, session)
         if isinstance(answer.body, bytes):
             self.sessions.in_flight.leave(session, principal, number)
         else:
@@ -108,7 +112,10 @@ class Relay:
         _judge(ask, initialize)
         ask.server.require_healthy()
         ask.server.counters.exchanges += 1
-        return await self.opener.open(ask, initialize)
+        answer = await self.opener.open(ask, initialize)
+        if answer.status in REFUSED:
+            _note_refusal(ask, answer, None)
+        return answer
 
     async def _batch(
         self, ask: ClientRequest, session: Session | None, batch: Batch, requests: list[Envelope]
@@ -194,6 +201,14 @@ class Relay:
         return ClientResponse(reply.status, ask.server.rules.answer_headers.to_client(reply.headers), body)
 
 
+def _note_refusal(ask: ClientRequest, answer: ClientResponse, session: Session | None) -> None:
+    """Have the server know that its upstream refused a caller."""
+    secrets = () if session is None else (session.upstream_id,)
+    ask.server.refusal = caller_refusal(
+        time.time(), answer.status, answer.headers, answer.body, ask.headers, secrets
+    )
+
+
 def _judge(ask: ClientRequest, envelope: Envelope | Batch) -> None:
     """Raise BadRequest for a message that the upstream might take for another one.
 
@@ -210,4 +225,4 @@ def _version_of(session: Session, ask: ClientRequest) -> str:
 
     MCP 2025-11-25, "Protocol Version Header", has a request without that header be of 2025-03-26.
     """
-    return session.upstream.protocol_version or ask.sender.version or "2025-03-26"
+    return session.protocol_version or ask.sender.version or "2025-03-26"

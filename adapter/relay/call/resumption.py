@@ -45,7 +45,7 @@ class ExchangeRecovery:
 
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
         ask = self._ask
-        upstream_session = self._session.upstream.id if self._session else None
+        upstream_session = self._session.upstream_id if self._session else None
         sender = ask.sender
         resumption = Resumption(
             ask.server, ask.headers, upstream_session, sender.version, ask.query, sender.caller
@@ -65,11 +65,11 @@ class ExchangeRecovery:
     def cancel_upstream(self) -> None:
         """Tell a legacy upstream that nobody waits any more; a modern one reads it from the closed connection."""
         session = self._session
-        if session is None or session.upstream.id is None:
+        if session is None or session.upstream_id is None:
             return
         # The request may have been compressed; this is not.
         fields = forwardable(self._ask.headers, drop=frozenset({"content-encoding"}))
-        headers = [*fields, ("Mcp-Session-Id", session.upstream.id)]
+        headers = [*fields, ("Mcp-Session-Id", session.upstream_id)]
         for request in self._requests:
             body = (
                 b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":'

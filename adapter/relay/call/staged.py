@@ -60,7 +60,7 @@ class StagedExchange:
                 recovery.finish()
                 return ClientResponse(200, [JSON], own)
             if call.guarded and session is not None and ask.server.stages.planned:
-                session.guarded.add(envelope.id)
+                session.guarded = session.guarded.plus(envelope.id)
             return await self._forward(ask, session, call, stages, recovery)
         except Withdrawn:
             recovery.finish()

@@ -22,13 +22,10 @@ from adapter.relay.files.round_index import ARTIFACT, RoundIndex, WaitingRound
 from adapter.relay.files.signed_urls import Credentials, signature_of
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import (
-    STATE,
     PendingRound,
-    asks_for_input,
     decode,
     encode,
     round_key,
-    state_of,
 )
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.redaction import Redaction
@@ -45,7 +42,7 @@ DELIVERED = "delivered"
 EARLIER = "earlier"
 """The note of a call that goes on: what was noted in its earlier rounds."""
 
-_ROUND = "round"
+ROUND = "round"
 """The note of a call that goes on: the id of its pending round."""
 
 _KEPT = (ARTIFACT, DELIVERED)
@@ -221,16 +218,14 @@ class Rounds:
             return None
         if waiting.place is not None:
             self._begin(call, waiting)
-        call.notes[_ROUND] = waiting.pending.id
+            await self._prolong(waiting)
+        call.notes[ROUND] = waiting.pending.id
         call.notes[EARLIER] = waiting.pending.notes
         return waiting.pending.states[key]
 
     def _begin(self, call: Call, waiting: WaitingRound) -> None:
         if waiting.taken_by is not None:
-            raise LimitReached(
-                "Another request with this requestState is being answered; wait for its answer.",
-                retry_after=1,
-            )
+            raise _taken()
         waiting.taken_by = call
 
         def end() -> None:
@@ -238,6 +233,31 @@ class Rounds:
                 waiting.taken_by = None
 
         call.defer(end)
+
+    async def _prolong(self, waiting: WaitingRound) -> None:
+        """Keep other replicas, which do not see who goes on with it, from giving it up meanwhile.
+
+        Only where less than half of its time is left. Raises LimitReached where one of them was first, and
+        StoreUnavailable.
+        """
+        due = self._clock() + self._limits.ttl
+        if (
+            not self._store.shared
+            or waiting.version == ABSENT
+            or waiting.pending.due > due - self._limits.ttl / 2
+        ):
+            return
+        self._index.drop(waiting)
+        waiting.pending.due = due
+        self._index.add(waiting)
+        try:
+            # A new version, so that whoever has read the row already does not delete it.
+            row = await self._store.put(
+                TABLE, waiting.key, encode(waiting.pending), due=due, expected=waiting.version
+            )
+        except Conflict:
+            raise _taken() from None
+        waiting.version = row.version
 
     # --- an answer that asks ----------------------------------------------------------------------------------
 
@@ -249,7 +269,7 @@ class Rounds:
         """
         self._any = True
         await self._know(call.scope.id)
-        waiting = self._index.get(call.notes.get(_ROUND, ""))
+        waiting = self._index.get(call.notes.get(ROUND, ""))
         if waiting is None:
             waiting = WaitingRound(PendingRound(secrets.token_hex(16), call.scope, 0.0, {}))
         given = self._given(state, response)
@@ -299,7 +319,7 @@ class Rounds:
 
     async def end(self, call: Call) -> None:
         """The call got its result: there will be no other round."""
-        waiting = self._index.get(call.notes[_ROUND])
+        waiting = self._index.get(call.notes[ROUND])
         if waiting is not None:
             await self._forget(waiting)
 
@@ -351,40 +371,15 @@ class Rounds:
                 self._log.warning("a tool's file could not be removed", why=error.code)
 
 
+def _taken() -> LimitReached:
+    return LimitReached(
+        "Another request with this requestState is being answered; wait for its answer.", retry_after=1
+    )
+
+
 def key_of(call: Call, state: str) -> str:
     """The key of the request with which this call goes on."""
     params = parse(call.envelope.body).get("params")
     return round_key(
         call.scope.id, call.origin.server, call.envelope.name or "", params.get("arguments"), state
     )
-
-
-class RoundStage:
-    """The stage of every tool that is told a place or a link, before the stages that tell it."""
-
-    def __init__(self, rounds: Rounds) -> None:
-        self._rounds = rounds
-
-    def __repr__(self) -> str:
-        return f"<RoundStage of {self._rounds!r}>"
-
-    async def ask(self, call: Call) -> bytes | None:
-        """Raises LimitReached."""
-        body = call.envelope.body
-        state = state_of(parse(body).get("params")) if STATE in body else None
-        if state is not None:
-            own = await self._rounds.resume(call, key_of(call, state))
-            if own is not None:
-                call.change(Replace(("params", "requestState"), dump(own)))
-        return None
-
-    async def answer(self, call: Call, response: bytes) -> bytes:
-        if _ROUND not in call.notes and STATE not in response:
-            return response
-        message = parse(response)
-        state = asks_for_input(message)
-        if state is not None:
-            return await self._rounds.remember(call, state, response)
-        if _ROUND in call.notes and isinstance(message.get("result"), dict):
-            await self._rounds.end(call)
-        return response

@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter.errors import LimitReached
+from adapter.relay.http_api.past_exchange import Failure, PastExchange, WalkedStage
+from adapter.rules.calls.minute_counts import MinuteCounts
 
 if TYPE_CHECKING:
     from adapter.pipeline.tracing import Attributes, Span
@@ -26,15 +28,6 @@ LONGEST = 128
 """Characters that are kept of a name."""
 
 _STAGE = "stage."
-
-
-class WalkedStage(NamedTuple):
-    """``start_ms`` is since the exchange began. ``outcome``: ok, failed, cancelled, timeout, busy, rate, unfinished."""
-
-    name: str
-    start_ms: float
-    ms: float
-    outcome: str
 
 
 class StageTimings:
@@ -177,35 +170,6 @@ WATCHERS = 64
 """How many may watch at once."""
 
 
-class PastExchange(NamedTuple):
-    """One exchange that is over. ``at`` is when it ended, in Unix seconds; ``ms`` how long it took.
-
-    ``method`` is JSON-RPC's, or HTTP's where there is no message; ``tool`` is None for anything but a call of one.
-    ``principal`` is who asked, None where that was not found out. ``replica`` is the id of another replica that had it.
-    """
-
-    at: float
-    server: str
-    method: str
-    tool: str | None
-    entrance: str
-    outcome: str
-    status: int | None
-    ms: float
-    stages: tuple[WalkedStage, ...]
-    principal: str | None
-    replica: str | None = None
-
-    def shown(self) -> dict[str, Any]:
-        """For people to see, without whose it was."""
-        fields = self._asdict()
-        del fields["principal"]
-        fields["stages"] = [stage._asdict() for stage in self.stages]
-        if self.replica is None:
-            del fields["replica"]
-        return fields
-
-
 class News(NamedTuple):
     """The exchanges that ended since the last news, the oldest first, and how many before them were lost."""
 
@@ -266,6 +230,9 @@ class Recent:
         self._closed = False
         self.on_watch: list[Callable[[], None]] = []
         """Called when a viewer begins to watch."""
+        self.counts = MinuteCounts(time.time())
+        self.failures: dict[str, Failure] = {}
+        """By the ids of servers."""
 
     def __repr__(self) -> str:
         return f"<Recent: {len(self._kept)} exchanges, {len(self._watchers)} watchers>"
@@ -295,8 +262,14 @@ class Recent:
             line["ms"],
             walked(),
             principal,
+            None,
+            line.get("call"),
         )
         self._kept.append(exchange)
+        failed = exchange.failed
+        self.counts.count(exchange.at, is_call=method == "tools/call", failed=failed)
+        if failed and exchange.failed_at_server:
+            self.failures[exchange.server] = Failure(exchange.at, exchange.outcome, exchange.status)
         for watcher in self._watchers:
             watcher.offer(exchange)
         for teller in self._tellers:

@@ -10,7 +10,8 @@ from typing import Any
 
 from adapter.errors import BadJson, LimitReached
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.http_api.recent_exchanges import PastExchange, Recent, Subscription, WalkedStage
+from adapter.relay.http_api.past_exchange import PastExchange, WalkedStage
+from adapter.relay.http_api.recent_exchanges import Recent, Subscription
 from adapter.state.port import Store
 from adapter.wire.envelope import dump, parse
 
@@ -121,7 +122,7 @@ def _encoded(replica: str, exchanges: tuple[PastExchange, ...]) -> bytes:
     members: list[bytes] = []
     size = 0
     for exchange in reversed(exchanges):
-        fields = [*exchange[:8], [[*stage] for stage in exchange.stages], exchange.principal]
+        fields = [*exchange[:8], [[*stage] for stage in exchange.stages], exchange.principal, exchange.call]
         # A client's name for a tool may be one that UTF-8 cannot hold.
         member = dump(fields)
         size += len(member) + 1
@@ -141,6 +142,6 @@ def _decoded(body: bytes) -> list[PastExchange]:
 
 
 def _exchange(replica: str, *fields: Any) -> PastExchange:
-    *values, stages, principal = fields
+    stages, principal, *call = fields[8:]
     walked = tuple(WalkedStage(*stage) for stage in stages)
-    return PastExchange._make([*values, walked, principal, replica])
+    return PastExchange._make([*fields[:8], walked, principal, replica, call[0] if call else None])

@@ -114,9 +114,17 @@ class Forwarding:
         return f"<Forwarding to {len(self._peers)} replicas>"
 
     async def send(
-        self, owner: str, server: str, request: UpstreamRequest, read_timeout: float | None
+        self,
+        owner: str,
+        server: str,
+        request: UpstreamRequest,
+        read_timeout: float | None,
+        *,
+        moves: bool = True,
     ) -> UpstreamReply:
         """See Upstream. The answer is 404 where the owner has gone, so that the session is opened anew.
+
+        ``moves``: it then lives elsewhere, and is to end where it was.
 
         A request that may have run there is never answered so: raises UpstreamUnanswered, or what the owner's upstream
         raised. Raises StoreUnavailable where it is not known who the owner is.
@@ -128,7 +136,7 @@ class Forwarding:
             try:
                 reply = await self._exchange(owner, record, server, request, read_timeout)
             except _Unreached as unreached:
-                self._leave_behind(owner, server, request, str(unreached))
+                self._leave_behind(owner, server, request, str(unreached), moves=moves)
                 break
             if reply is not None:
                 self._failing.discard(owner)
@@ -246,9 +254,13 @@ class Forwarding:
         if known is not None:
             self._background.run(known[1].close())
 
-    def _leave_behind(self, owner: str, server: str, request: UpstreamRequest, why: str) -> None:
+    def _leave_behind(
+        self, owner: str, server: str, request: UpstreamRequest, why: str, *, moves: bool
+    ) -> None:
         """Tell a replica that may be alive all the same that a session of it goes on elsewhere."""
         self._tell_once(owner, "another replica cannot be reached", why=why)
+        if not moves:
+            return
         session = header(request.headers, "mcp-session-id")
         self._store.announce(LEFT, orjson.dumps([owner, server, session]))
 

@@ -41,7 +41,9 @@ class PingSettings:
 class Pulse:
     """The result of the last ping. ``latency`` in seconds; times are Unix seconds.
 
-    ``refusal`` is the upstream's answer to the adapter's own credentials if it does not accept them.
+    ``refusal`` is the upstream's answer to the adapter's own credentials if it does not accept them, since
+    ``refused_since``. ``last_failure`` is the time of the last ping without an answer, and ``last_error`` its reason;
+    both stay when the server answers again. ``failing_since`` is None while it answers.
     """
 
     reached: bool = False
@@ -51,6 +53,10 @@ class Pulse:
     last_success: float | None = None
     last_attempt: float | None = None
     refusal: str | None = None
+    refused_since: float | None = None
+    last_error: str | None = None
+    last_failure: float | None = None
+    failing_since: float | None = None
 
 
 class Probe:
@@ -173,8 +179,11 @@ class HealthMonitor:
             self._looking = loop.create_task(self._look_at_tools())
 
     def _failed(self, error: AdapterError, now: float) -> None:
-        self.pulse.reached, self.pulse.error = False, error.reason or str(error)
-        self.history.append((self._clock(), None))
+        pulse, at = self.pulse, self._clock()
+        pulse.reached, pulse.error = False, error.reason or str(error)
+        pulse.last_error, pulse.last_failure = pulse.error, at
+        pulse.failing_since = pulse.failing_since or at
+        self.history.append((at, None))
         self.server.wiring.changed()
         there = not isinstance(error, UpstreamUnreachable)
         self._pause = min(self._pause * 2, self._settings.interval) if there else START_PAUSE
@@ -198,7 +207,11 @@ class HealthMonitor:
             own_session.refusal,
         )
         pulse.latency = now - began
-        pulse.last_success = self._clock()
+        pulse.last_success, pulse.failing_since = self._clock(), None
+        if pulse.refusal is None:
+            pulse.refused_since = None
+        elif pulse.refused_since is None:
+            pulse.refused_since = pulse.last_success
         self.history.append((pulse.last_success, round(pulse.latency * 1000, 2)))
         self._pause = START_PAUSE
         if self.server.breaker is not None:

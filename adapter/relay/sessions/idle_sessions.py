@@ -21,7 +21,7 @@ from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.own_session import CLOSE_SILENCE
 from adapter.relay.sessions.session_expiry import DueSession, SessionExpiry
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.rules.access.sessions import SessionRecord, SessionState, decode
 
 CLOSINGS = 4
 """Sessions of one server that are closed at the same time."""
@@ -135,7 +135,7 @@ class IdleSessions:
             )
             await self.expiry.put_off(overdue.unreadable, UNREADABLE_REST)
         for due in overdue.found:
-            closings = round_.setdefault(due.record.server, ServerClosings(self._tend))
+            closings = round_.setdefault(due.server, ServerClosings(self._tend))
             if closings.is_full and len(_busy(round_)) == len(closings.busy):
                 await closings.wait_for_room()
             if not closings.is_full:
@@ -146,7 +146,7 @@ class IdleSessions:
 
     async def _tend(self, due: DueSession) -> bool:
         """Lay an idle session to rest, or forget one that has ended. False if the upstream does not answer."""
-        record = due.record
+        record = decode(due.row.value)
         is_open = record.state is SessionState.OPEN
         if is_open and not await self.expiry.is_idle(due):
             return True

@@ -77,6 +77,8 @@ class LastSeen:
         ]
         for start in range(0, len(used), PAGE):
             await self._write(used[start : start + PAGE])
+            # A store in memory makes nobody wait.
+            await asyncio.sleep(0)
 
     async def _write(self, used: list[Session]) -> None:
         dues = {session.key: self._due(session) for session in used}

@@ -12,7 +12,7 @@ from adapter.relay.background import SingleFlight
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import INITIALIZE_PARAMS, OwnSession, rpc_request
-from adapter.relay.sessions.session import UNNAMED, Session
+from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, UNNAMED, Session
 from adapter.relay.sessions.session_map import TABLE, Sessions
 from adapter.rules.access.sessions import (
     Handshake,
@@ -111,7 +111,7 @@ class PrincipalSessions:
             return await self._read(key, server, principal)
         session = await self._sessions.adopt(row, record, epoch)
         # Nothing was called in it yet; of calls that other processes take nothing is known here.
-        session.guarded.everything = self._store.shared
+        session.guarded = ANY_GUARDED if self._store.shared else NONE_GUARDED
         return session
 
     async def _find_out(self, server: Server) -> None:
@@ -142,7 +142,7 @@ class PrincipalSessions:
     def _keep_stateless(self, key: str, server: str, principal: str) -> Session:
         if len(self._stateless) >= MOST_STATELESS:
             self._forget_unused()
-        session = self._stateless[key] = Session(key, server, principal, UpstreamSession(None, ""), 0.0)
+        session = self._stateless[key] = Session(key, server, principal, None, "", 0, 0.0)
         session.unnamed = True
         return session
 

@@ -196,7 +196,7 @@ class Renewal:
         The renewal goes on when the caller that began it is cancelled, because others may wait for it.
         """
         if session.renewal is None:
-            if not session.asleep and session.upstream.generation != seen:
+            if not session.asleep and session.generation != seen:
                 return
             session.renewal = asyncio.ensure_future(self._renew_once(ask, session, seen))
         # All callers share one outcome: with an attempt of its own each would wait for all before it.

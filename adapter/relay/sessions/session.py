@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.rules.access.sessions import SessionRecord, SessionState, UpstreamSession
+from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.port import ABSENT
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
@@ -19,7 +19,7 @@ SENTENCE = "The answer came after its call had ended, so it cannot be shown. Cal
 LISTED_BEFORE = "The list came after its request had ended, so it cannot be shown. Request it again."
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Guarded:
     """The guarded calls of one session, by the ids that its client gave them.
 
@@ -27,15 +27,16 @@ class Guarded:
     """
 
     everything: bool = True
-    # Most sessions have none, and there may be very many of those.
     _ids: set[str | int | float | None] | None = None
 
-    def add(self, number: str | int | float | None) -> None:
-        """A guarded call begins."""
-        ids = self._ids = self._ids or set()
-        ids.add(number)
-        if len(ids) > MOST:
-            self.everything, self._ids = True, None
+    def plus(self, number: str | int | float | None) -> Guarded:
+        """The same calls and one that begins."""
+        if self.everything:
+            return self
+        calls = Guarded(False, set()) if self._ids is None else self
+        assert calls._ids is not None, "one without ids was replaced"
+        calls._ids.add(number)
+        return calls if len(calls._ids) <= MOST else ANY_GUARDED
 
     def withheld(self, data: bytes) -> bytes:
         """The part of a message on a GET stream that may leave: all but answers of guarded calls."""
@@ -84,6 +85,10 @@ def without_lists(data: bytes) -> bytes:
     return b""
 
 
+# Shared by most sessions, of which there may be very many.
+ANY_GUARDED = Guarded()
+NONE_GUARDED = Guarded(everything=False)
+
 UNNAMED = "kept-"
 """How keys of sessions begin that have no id."""
 
@@ -99,7 +104,11 @@ STALE = -1
 class Session:
     """A session as far as the hot path needs it. The record in the store has the rest. Times are Unix seconds.
 
-    ``version`` is that of the row that it was read from or written to; it was right in ``epoch`` (see SessionCache).
+    A full garbage collection looks at each of these, of which there may be very many, and at each object in it that
+    could be part of a cycle. So all members of most sessions are text, numbers, or shared.
+
+    ``upstream_id``, ``protocol_version`` and ``generation`` are those of its UpstreamSession. ``version`` is that of
+    the row that it was read from or written to; it was right in ``epoch`` (see SessionCache).
 
     ``asleep``: an idle session that was asked for again; it needs a new upstream session before anything is sent.
     ``unnamed``: it has no id, and belongs to all requests of a principal that name none. ``touched``: its ``last_seen``
@@ -111,7 +120,9 @@ class Session:
     key: str
     server: str
     principal: str
-    upstream: UpstreamSession
+    upstream_id: str | None
+    protocol_version: str
+    generation: int
     last_seen: float
     created: float = 0.0
     asleep: bool = False
@@ -121,7 +132,7 @@ class Session:
     in_flight: int = field(default=0, init=False)
     touched: bool = field(default=False, init=False)
     renewal: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
-    guarded: Guarded = field(default_factory=Guarded, init=False)
+    guarded: Guarded = field(default=ANY_GUARDED, init=False)
     over: bool = field(default=False, init=False)
     opening_streams: int = field(default=0, init=False)
     # Most sessions hold none, and there may be very many of those.
@@ -142,8 +153,10 @@ class Session:
 
     def follow(self, record: SessionRecord) -> bool:
         """Be what the record says, which another process may have written; True: another upstream session is."""
-        is_renewed = record.upstream.generation != self.upstream.generation
-        self.upstream = record.upstream
+        upstream = record.upstream
+        is_renewed = upstream.generation != self.generation
+        self.upstream_id, self.generation = upstream.id, upstream.generation
+        self.protocol_version = upstream.protocol_version
         self.asleep = record.state is SessionState.IDLE
         return is_renewed
 

@@ -16,12 +16,14 @@ SHORTEST = 1.0
 
 
 class DueSession(NamedTuple):
-    """A session whose time has come, and the row that it was read from. ``put_off``: Unix seconds until which it stands
-    in no other's way.
+    """A session whose time has come: its ``row`` and the id of its server. ``put_off``: Unix seconds until which it
+    stands in no other's way.
+
+    Thousands wait to be tended, so the record is read from the row again when it is this one's turn.
     """
 
     row: Row
-    record: SessionRecord
+    server: str
     put_off: float
 
 
@@ -54,7 +56,7 @@ class SessionExpiry:
                 overdue.unreadable.append(row.key)
                 continue
             dues[row.key] = now + self._delay(record, put_off)
-            overdue.found.append(DueSession(row, record, dues[row.key]))
+            overdue.found.append(DueSession(row, record.server, dues[row.key]))
         if put_off:
             await self._store.touch(TABLE, dues)
         return overdue
@@ -96,10 +98,11 @@ class SessionExpiry:
         if not await self.is_idle(due):
             return
         slot = None if slots is None else await slots.of(row.key)
+        record = self._sessions.last_known(row)
         resting = replace(
-            self._sessions.last_known(row),
-            state=advance(due.record.state, Event.EXPIRED_IDLE),
-            upstream=due.record.upstream._replace(id=None),
+            record,
+            state=advance(record.state, Event.EXPIRED_IDLE),
+            upstream=record.upstream._replace(id=None),
         )
         with contextlib.suppress(Conflict):
             due_then = self._sessions.due(resting)

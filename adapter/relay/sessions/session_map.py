@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from adapter.errors import SessionMissing, SessionUnknown, StoreUnavailable
 from adapter.relay.sessions.confirmation import StreamConfirmation
 from adapter.relay.sessions.requests_in_flight import RequestsInFlight
-from adapter.relay.sessions.session import STALE, Session
+from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, STALE, Session
 from adapter.relay.sessions.session_cache import SessionCache
 from adapter.relay.sessions.session_slots import SessionSlot, SessionSlots
 from adapter.rules.access.sessions import (
@@ -142,7 +142,7 @@ class Sessions:
             raise
         session = self.cache.keep(key, row.version, record, self.cache.epoch)
         # Nothing was called in it yet; of calls that other processes take nothing is known here.
-        session.guarded.everything = self._store.shared
+        session.guarded = ANY_GUARDED if self._store.shared else NONE_GUARDED
         if place is not None:
             place.used = True
         return session_id
@@ -325,7 +325,7 @@ class Sessions:
                 row = await self._store.get(TABLE, session.key)
                 if row is None:
                     return True
-                if decode(row.value).upstream.id != session.upstream.id:
+                if decode(row.value).upstream.id != session.upstream_id:
                     return False
                 version = row.version
         return False

@@ -67,9 +67,9 @@ class UpstreamSessions:
             await self.renewal.wake(ask, session)
         attempts = self._renewals if session is not None else 0
         while True:
-            generation = session.upstream.generation if session else 0
+            generation = session.generation if session else 0
             reply = await ask.server.upstream.send(self._request(ask, session, body), read_timeout)
-            if reply.status != 404 or session is None or session.upstream.id is None or attempts == 0:
+            if reply.status != 404 or session is None or session.upstream_id is None or attempts == 0:
                 return reply
             result = await self.renewal.after_404(ask, session, generation, reply)
             if result is not None:
@@ -84,7 +84,7 @@ class UpstreamSessions:
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
         headers: Headers = ask.headers
-        if session is not None and (upstream_session := session.upstream.id) is not None:
+        if session is not None and (upstream_session := session.upstream_id) is not None:
             headers = _in_session(ask.headers, upstream_session)
         purpose = CALL
         if ask.method == "GET" or (isinstance(ask.envelope, Envelope) and ask.envelope.method == LISTEN):
@@ -115,13 +115,13 @@ class UpstreamSessions:
         ``headers``, ``query`` and ``caller`` are those of the client that ends the session, if one does.
         ``read_timeout`` (seconds) is that of any request by default. Raises what Upstream.send raises.
         """
-        upstream = session.upstream
-        if upstream.id is None:
+        upstream_session = session.upstream_id
+        if upstream_session is None:
             return None
         fields = headers if headers is not None else [*server.rules.static]
         if header(fields, "mcp-protocol-version") is None:
-            fields = [*fields, ("MCP-Protocol-Version", upstream.protocol_version)]
-        fields = _in_session(fields, upstream.id)
+            fields = [*fields, ("MCP-Protocol-Version", session.protocol_version)]
+        fields = _in_session(fields, upstream_session)
         request = UpstreamRequest(
             "DELETE", fields, b"", caller or Caller(session.principal), query, repeatable=always
         )

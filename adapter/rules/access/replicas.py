@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,6 +29,11 @@ def owner_of(session_id: str | None) -> str | None:
     if session_id is None:
         return None
     return session_id.rpartition(":")[0] or None
+
+
+def replica_tag(replica: str) -> str:
+    """A short name of a replica for clients, who are not to learn the one that operators use."""
+    return hashlib.sha256(replica.encode()).hexdigest()[:8]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------

@@ -126,6 +126,14 @@ class SessionRecord:
     times: SessionTimes
     reason: str | None = None
 
+    @property
+    def upstream_id(self) -> str | None:
+        return self.upstream.id
+
+    @property
+    def protocol_version(self) -> str:
+        return self.upstream.protocol_version
+
     def seen(self, now: float) -> SessionRecord:
         """The record of a session that was last used at ``now``."""
         return replace(self, times=SessionTimes(self.times.created, now))

@@ -112,6 +112,9 @@ def _cause(url: str, failure: BaseException, statuses: list[int]) -> BaseExcepti
         )
     if statuses == [404]:
         return ServerRefused(f"Nothing is served at {url}: check the path, for example /mcp/SERVER.")
+    if isinstance(failure, MCPError):
+        # The message of the answer says what to do; its status, 200 for a legacy client, says nothing.
+        return ServerRefused(f"{url} opens no session: {failure.message}")
     if statuses:
         return ServerRefused(f"{url} does not answer as an MCP server: HTTP status {statuses[0]}, {failure}")
     return ServerRefused(f"{url} cannot be reached: {failure}")

@@ -28,10 +28,14 @@ class _SentEvent(NamedTuple):
 
 
 class SentEvents:
-    """The last events of one session. Their ids hold the number of their stream (MCP 2025-11-25, "Resumability")."""
+    """The last events of one session. Their ids hold the number of their stream (MCP 2025-11-25, "Resumability").
 
-    def __init__(self, bounds: StreamBounds) -> None:
+    ``place`` begins all ids, where it is to be seen from them who keeps the events.
+    """
+
+    def __init__(self, bounds: StreamBounds, place: bytes = b"") -> None:
         self._bounds = bounds
+        self._place = place
         self._sent: deque[_SentEvent] = deque()
         self._size = 0
         self._count = 0
@@ -39,7 +43,7 @@ class SentEvents:
     def encoded(self, stream: int, message: bytes) -> bytes:
         """The event of a message on that stream, which is kept."""
         self._count += 1
-        event_id = b"%d-%d" % (stream, self._count)
+        event_id = b"%b%d-%d" % (self._place, stream, self._count)
         event = encode(message, id=event_id)
         self._sent.append(_SentEvent(stream, event_id, event))
         self._size += len(event)

@@ -1,4 +1,7 @@
-"""Sessions of a local server, as MCP through 2025-11-25 has them: in memory, since an adapter opens them again."""
+"""Sessions of a local server, as MCP through 2025-11-25 has them: in memory, since an adapter opens them again.
+
+Those of hosted tools can be served by every replica: see portable.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ _STREAMS_AT_MOST = 8
 class LocalSession:
     """One ``initialize``, the requests that are under way for it, and its streams.
 
-    ``version`` is the protocol version it was opened with, ``capabilities`` are the client's.
+    ``version`` is the protocol version it was opened with, ``capabilities`` are the client's. ``place`` begins the ids
+    of its events.
     """
 
     def __init__(
@@ -31,6 +35,7 @@ class LocalSession:
         capabilities: Mapping[str, Any],
         end: Callable[[], None],
         bounds: StreamBounds = BOUNDS,
+        place: bytes = b"",
     ) -> None:
         self.id = session_id
         self.version = version
@@ -41,7 +46,7 @@ class LocalSession:
         self._streams: list[EventStream] = []
         self._streams_opened = 0
         self._last_stream = 0
-        self._sent = SentEvents(bounds)
+        self._sent = SentEvents(bounds, place)
         self._waiting: deque[bytes] = deque()
         self._waiting_size = 0
         self._calls: dict[int, CallEvents] = {}
@@ -215,16 +220,7 @@ class LocalSessions:
 
     def open(self, version: str, capabilities: Mapping[str, Any]) -> LocalSession:
         """Open a session with an id nobody can guess."""
-        if len(self._sessions) >= self._most:
-            self._drop_oldest()
-        session_id = secrets.token_urlsafe(24)
-        if self.owner is not None:
-            session_id = owned(self.owner, session_id)
-        session = LocalSession(
-            session_id, version, capabilities, partial(self._end, session_id), self._bounds
-        )
-        self._sessions[session_id] = session
-        return session
+        return self._keep(self._made(self._new_id(version, capabilities), version, capabilities))
 
     def find(self, session_id: str | None) -> LocalSession:
         """The session of this id. Raises SessionMissing for None, SessionUnknown for an unknown or ended one."""
@@ -232,12 +228,45 @@ class LocalSessions:
             raise SessionMissing()
         session = self._sessions.get(session_id)
         if session is None:
-            raise SessionUnknown()
+            return self._not_at_hand(session_id)
         self._sessions.move_to_end(session_id)
         return session
 
     def all(self) -> list[LocalSession]:
         return list(self._sessions.values())
+
+    def close(self) -> None:
+        """End all sessions: the process stops."""
+        for session in self.all():
+            session.end()
+
+    def tell_all(self, message: bytes) -> None:
+        """Send every session a message that belongs to none of its requests."""
+        for session in self.all():
+            session.send(message)
+
+    def displaced(self, owner: str) -> None:
+        """Be the replica of that name from now on: others took this one for gone, so its sessions live elsewhere."""
+        for session in self.all():
+            session.end()
+        self.owner = owner
+
+    def _new_id(self, version: str, capabilities: Mapping[str, Any]) -> str:  # noqa: ARG002 (for ids that hold them)
+        token = secrets.token_urlsafe(24)
+        return token if self.owner is None else owned(self.owner, token)
+
+    def _made(self, session_id: str, version: str, capabilities: Mapping[str, Any]) -> LocalSession:
+        return LocalSession(session_id, version, capabilities, partial(self._end, session_id), self._bounds)
+
+    def _keep(self, session: LocalSession) -> LocalSession:
+        if len(self._sessions) >= self._most:
+            self._drop_oldest()
+        self._sessions[session.id] = session
+        return session
+
+    def _not_at_hand(self, session_id: str) -> LocalSession:  # noqa: ARG002 (for ids that hold a session)
+        """The session of an id that was not found. Raises SessionUnknown."""
+        raise SessionUnknown()
 
     def _end(self, session_id: str) -> None:
         session = self._sessions.pop(session_id, None)
@@ -250,4 +279,7 @@ class LocalSessions:
     def _drop_oldest(self) -> None:
         # Where everything is in use, one in use has to go: a limit that gives way is none.
         idle = next((session for session in self._sessions.values() if session.idle), None)
-        (idle or next(iter(self._sessions.values()))).end()
+        self._drop(idle or next(iter(self._sessions.values())))
+
+    def _drop(self, session: LocalSession) -> None:
+        session.end()

@@ -73,8 +73,7 @@ class LocalUpstream(Generic[S_co]):
     async def close(self) -> None:
         """End every session and stream, and the requests under way."""
         self._closed = True
-        for session in self.server.sessions.all():
-            session.end()
+        self.server.sessions.close()
         await self.server.close()
         self._deadlines.close()
 

@@ -1,6 +1,6 @@
 // What a reader sees of a running adapter, and what its page withstands.
 
-import { at, move, result, run, succeeded, visit } from './live_parts.mjs';
+import { at, judged, move, result, run, succeeded, visit } from './live_parts.mjs';
 
 export const watching = {
   /** What changed since it was accepted, and whether the reader may accept it. */
@@ -37,6 +37,28 @@ export const watching = {
     };
   },
 
+  /** A call of the reader's own again, found by its id; the last hour and the address of a server. */
+  async again({ page, url, token }) {
+    await visit(page, url, token, 'server', 'shop', 'tools', 'get-customer');
+    await page.getByLabel('code').fill('C-001');
+    await run(page);
+    await succeeded(page);
+    await move(page, 'exchanges');
+    const own = page.locator('.exchange', { hasText: 'get-customer' }).first();
+    await own.locator('summary').click();
+    await own.getByRole('button', { name: 'Run again…' }).click();
+    await page.locator('.again').waitFor();
+    const [note, code] = [await page.locator('.again').innerText(), await page.getByLabel('code').inputValue()];
+    await run(page);
+    await succeeded(page);
+    await move(page, 'server/shop/connect');
+    await page.locator('.connect pre').first().waitFor();
+    const entry = await page.locator('.connect').innerText();
+    await move(page, 'servers');
+    await page.locator('.activity-chart rect').first().waitFor();
+    return { note, code, entry, told: await page.locator('.activity > .told').innerText() };
+  },
+
   /** The views that only tell. */
   async around({ page, url, token }) {
     await visit(page, url, token, 'sessions');
@@ -51,18 +73,7 @@ export const watching = {
   async axe({ page, url, token }) {
     const found = [];
     const look = async (name) => {
-      await page.waitForTimeout(150);
-      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-      const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
-      found.push(
-        ...serious.map(
-          (one) =>
-            `${name}: ${one.id} ${one.nodes
-              .map((node) => `${node.target} ${node.failureSummary}`)
-              .join(' | ')
-              .slice(0, 600)}`,
-        ),
-      );
+      found.push(...(await judged(page, name)));
       const { wide, room } = await page.evaluate(() => ({
         wide: document.documentElement.scrollWidth,
         room: innerWidth,
@@ -78,6 +89,7 @@ export const watching = {
       ['tbody tr', 'sessions'],
       ['.yaml', 'config'],
       ['.pins-head', 'server/drifting/pins'],
+      ['.connect pre', 'server/drifting/connect'],
       ['.row', 'server/demo'],
     ]) {
       await move(page, view);

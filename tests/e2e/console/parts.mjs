@@ -11,3 +11,16 @@ export async function useToken(page, token) {
   await page.getByLabel('Bearer token').fill(token);
   await page.getByLabel('Bearer token').press('Enter');
 }
+
+/** What axe finds on the page as it is now, of any impact, each with the place it is called by. */
+export async function judged(page, name) {
+  await page.waitForTimeout(150);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  return violations.map(
+    (one) =>
+      `${name}: ${one.id} (${one.impact}) ${one.nodes
+        .map((node) => `${node.target} ${node.failureSummary}`)
+        .join(' | ')
+        .slice(0, 800)}`,
+  );
+}

@@ -1,7 +1,35 @@
 // What the page withstands: axe, a hostile tool, and very much of everything.
 
 import { AXE } from './browser.mjs';
-import { at, result, run } from './parts.mjs';
+import { at, judged, result, run } from './parts.mjs';
+
+/** What opens over a view or in it: tooltip, table, search, token, menu, dialog, an exchange with its stages. */
+async function opened(page, url, narrow, look) {
+  await page.goto(at(url, 'servers'));
+  await page.getByText('As a table').click();
+  await page.locator('.chip').first().focus();
+  await page.getByRole('tooltip').waitFor();
+  await look('tooltip and table');
+  await page.getByRole('button', { name: 'Token' }).click();
+  await look('token');
+  await page.getByLabel('Find a tool, a server or a view').fill('count');
+  await page.locator('.found').waitFor();
+  await look('search');
+  await page.keyboard.press('Escape');
+  if (narrow) {
+    await page.getByRole('button', { name: 'Menu' }).click();
+    await look('menu');
+    await page.keyboard.press('Escape');
+  }
+  await page.goto(at(url, 'server', 'studio', 'pins'));
+  await page.getByRole('button', { name: 'Accept…' }).click();
+  await page.getByRole('dialog').waitFor();
+  await look('dialog');
+  await page.keyboard.press('Escape');
+  await page.goto(at(url, 'exchanges'));
+  await page.locator('.exchange summary').nth(1).click();
+  await look('exchange');
+}
 
 export const rough = {
   /** Each view in one color scheme, under axe. */
@@ -10,18 +38,7 @@ export const rough = {
     for (const narrow of [false, true]) {
       const { page } = await open({ colorScheme, narrow });
       await page.addInitScript(AXE);
-      const look = async (name) => {
-        await page.waitForTimeout(200);
-        const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-        for (const one of violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')) {
-          found.push(
-            `${name}${narrow ? ' (narrow)' : ''}: ${one.id} ${one.nodes
-              .map((node) => `${node.target} ${node.failureSummary}`)
-              .join(' | ')
-              .slice(0, 800)}`,
-          );
-        }
-      };
+      const look = async (name) => found.push(...(await judged(page, `${name}${narrow ? ' (narrow)' : ''}`)));
       for (const view of [
         'servers',
         'exchanges',
@@ -30,18 +47,21 @@ export const rough = {
         'config',
         'server/studio',
         'server/studio/pins',
+        'server/studio/connect',
+        'nowhere',
       ]) {
         await page.goto(`${url}#/${view}`);
         await page.reload();
-        await page.locator('h1').waitFor();
+        await page.locator('h1, .nothing').first().waitFor();
         await look(view);
       }
+      await opened(page, url, narrow, look);
       await page.goto(at(url, 'server', 'studio', 'tools', 'plan_trip'));
       await page.getByRole('button', { name: 'Add to stops' }).click();
       await look('form');
       await page.goto(at(url, 'server', 'studio', 'tools', 'report/weekly'));
       await run(page);
-      await page.locator('.prose h5, .prose .as-h2').first().waitFor();
+      await page.locator('.prose h4, .prose .as-h2').first().waitFor();
       await look('result');
       await page.context().close();
     }

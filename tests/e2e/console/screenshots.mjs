@@ -10,6 +10,7 @@ const VIEWS = {
   async servers(page) {
     await page.goto(url);
     await page.getByRole('heading', { name: 'studio' }).waitFor();
+    await page.locator('.activity-chart').waitFor();
   },
   async run(page) {
     await page.goto(at(url, 'server', 'studio', 'tools', 'plan_trip'));
@@ -39,6 +40,15 @@ const VIEWS = {
     await page.goto(at(url, 'server', 'studio', 'pins'));
     await page.getByText('Pinned').first().waitFor();
   },
+  async connect(page) {
+    await page.goto(at(url, 'server', 'studio', 'connect'));
+    await page.locator('.connect pre').first().waitFor();
+  },
+  async wide(page) {
+    await page.goto(at(url, 'server', 'studio', 'tools', 'draw_landscape'));
+    await run(page);
+    await page.waitForFunction(() => document.querySelector('.picture img')?.naturalWidth > 0);
+  },
   async exchanges(page) {
     await page.goto(at(url, 'exchanges'));
     await page.locator('.exchange').nth(24).waitFor();
@@ -55,6 +65,8 @@ const PICTURES = [
   ['console-artifact', 'artifact', { colorScheme: 'dark' }],
   ['console-pins', 'pins', {}],
   ['console-exchanges', 'exchanges', {}],
+  ['console-connect', 'connect', {}],
+  ['console-wide', 'wide', { viewport: { width: 1800, height: 900 } }],
   ['console-phone', 'run', { narrow: true, colorScheme: 'dark' }],
 ];
 

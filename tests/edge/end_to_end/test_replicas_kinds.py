@@ -1,4 +1,4 @@
-"""Servers of every kind that live in one replica: SSE upstreams and hosted tools are used through all."""
+"""Servers of every kind through all replicas: SSE upstreams, which live in one, hosted tools, and those over HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_an_sse_session_has_one_stream(tmp_path: Path) -> None:
 
 
 async def test_hosted_tools_are_called_through_any_replica(tmp_path: Path) -> None:
-    """Their session lives in A; when A has gone the session goes on in B, for it holds nothing that could be lost."""
+    """When A, which opened the session, has gone, it goes on in B."""
     async with site(tmp_path, HOSTED, connectors=CONNECTORS) as found:
         a, b = await found.start("a"), await found.start("b")
         async with a.client() as first:

@@ -55,6 +55,12 @@ class ScriptedIssuer:
     def issuer(self) -> str:
         return f"http://{self.host}:{self.port}"
 
+    async def reached(self, number: int) -> None:
+        """Wait for that many requests to the token endpoint. Raises TimeoutError after five seconds."""
+        async with asyncio.timeout(5):
+            while len(self.requests) < number:
+                await asyncio.sleep(0.01)
+
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]

@@ -106,9 +106,7 @@ async def test_two_replicas_renew_once(cluster: StartCluster) -> None:
             for each in (one, two)
             for _ in range(5)
         ]
-        async with asyncio.timeout(5):
-            while len(it.issuer.requests) < 2:
-                await asyncio.sleep(0.01)
+        await it.issuer.reached(2)
         it.issuer.held.set()
         assert len(set(await asyncio.gather(*calls))) == 1
         assert (len(it.issuer.requests), it.issuer.reuses) == (2, 0)
@@ -133,9 +131,7 @@ async def test_a_renewed_token_is_written_although_its_caller_has_left(cluster: 
         it.clock.now += 3600
         it.issuer.held = asyncio.Event()
         call = asyncio.ensure_future(one.credentials.authorization(ALICE))
-        async with asyncio.timeout(5):
-            while len(it.issuer.requests) < 2:
-                await asyncio.sleep(0.01)
+        await it.issuer.reached(2)
         call.cancel()
         it.issuer.held.set()
         await one.renewal.close(5)
@@ -313,9 +309,7 @@ async def test_a_grant_that_is_revoked_meanwhile_stays_revoked(cluster: StartClu
         it.clock.now += 3600
         it.issuer.held = asyncio.Event()
         call = asyncio.ensure_future(one.credentials.authorization(ALICE))
-        async with asyncio.timeout(5):
-            while len(it.issuer.requests) < 2:
-                await asyncio.sleep(0.01)
+        await it.issuer.reached(2)
         await it.replica().grants.delete("notes", ALICE.principal)
         it.issuer.held.set()
         assert await call is None

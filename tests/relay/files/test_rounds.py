@@ -555,6 +555,54 @@ async def test_a_round_that_goes_on_elsewhere_meanwhile_is_not_given_up(
         assert list(tmp_path.glob("artifacts/*/*"))
 
 
+async def test_a_round_that_is_answered_elsewhere_is_not_given_up(tmp_path: Path) -> None:
+    """It falls due while its last request is under way at one replica, and the cleanup of another looks at it."""
+    shared, asking, go_on = SharedMemory(), Asking(rounds=1), asyncio.Event()
+
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
+        answer = asking(request)
+        waits = b"requestState" in request.body
+        return ScriptedAnswer(chunks=answer.chunks, after=go_on if waits else None)
+
+    async with (
+        tools(tmp_path, act, store=shared.replica()) as one,
+        tools(tmp_path, act, store=shared.replica(), clock=one.clock) as two,
+    ):
+        state = state_in(await called(one, "write", {}))
+        one.clock.now += 900
+        overdue = await shared.rows.overdue(TABLE, one.clock.now + 200)
+        last = asyncio.ensure_future(called(two, "write", {}, state))
+        while len(asking.told) < 2:
+            await asyncio.sleep(0)
+        one.clock.now += 200
+        await one.rounds.expire()
+        await one.rounds.expire_known()
+        await one.rounds._expire(overdue[0], one.clock.now)
+        assert await rows(one) == 1
+        go_on.set()
+        assert artifact_of(await last)
+        assert await rows(one) == 0
+
+
+async def test_of_two_replicas_one_goes_on_with_a_round(tmp_path: Path) -> None:
+    """Where its time is nearly over: the other is told to wait."""
+    shared, asking = SharedMemory(), Asking(rounds=1)
+    store = shared.replica()
+    async with tools(tmp_path, asking, store=store) as one:
+        state = state_in(await called(one, "write", {}))
+        one.clock.now += 900
+
+        async def go_on(table: str, key: str) -> None:
+            row = await shared.rows.get(table, key)
+            if table == TABLE and row is not None and store.calls["put"]:
+                await shared.rows.put(TABLE, key, row.value, due=row.due)
+
+        store.calls.clear()
+        store.before = go_on
+        with pytest.raises(LimitReached, match="requestState"):
+            await called(one, "write", {}, state)
+
+
 async def test_sweep_of_another_replica_leaves_what_a_waiting_tool_has_written(tmp_path: Path) -> None:
     """Though that one was never told of the call."""
     shared = SharedMemory()

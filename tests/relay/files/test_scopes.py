@@ -10,7 +10,7 @@ import pytest
 from adapter.relay.files.scopes import MOST_REMEMBERED, TABLE, Scopes
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope
-from adapter.rules.access.sessions import SessionState, UpstreamSession, session_key
+from adapter.rules.access.sessions import SessionState, session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.scripted import ScriptedUpstream
 from tests.relay.relaying import Relaying
@@ -24,7 +24,7 @@ async def opened(store: MemoryStore, *, per_principal: bool = False) -> Scopes:
 
 
 def session(key: str, principal: str = "alice:0") -> Session:
-    return Session(key, "one", principal, UpstreamSession("up-1", "2025-11-25"), 0.0)
+    return Session(key, "one", principal, "up-1", "2025-11-25", 0, 0.0)
 
 
 async def test_files_belong_to_the_session_or_to_who_has_none() -> None:

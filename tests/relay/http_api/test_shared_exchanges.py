@@ -153,3 +153,23 @@ async def test_replica_with_many_viewers_tells_nobody() -> None:
     assert not replica.recent._tellers
     replica.recent.close()
     await replica.background.close()
+
+
+async def test_a_call_keeps_the_id_that_its_caller_gave_it() -> None:
+    """For its caller alone; words of replicas that know of no such ids are read too."""
+    memory = SharedMemory()
+    one, other = Replica(memory, "one"), Replica(memory, "other")
+    eva = one.recent.subscribe("token:eva")
+    await other.is_told()
+    other.recent.end({**line(1), "call": "call-1"}, "token:eva")
+    news = await eva.next_news(10.0)
+    assert news is not None
+    (exchange,) = news.exchanges
+    assert (exchange.shown("token:eva")["own"], exchange.shown("token:eva")["call"]) == (True, "call-1")
+    assert exchange.shown("token:bob")["own"] is False and "call" not in exchange.shown("token:bob")
+    fields = [1.0, "one", "tools/call", "click", "mcp", "ok", 200, 2.0, [], "token:eva"]
+    one.shared.announced(ENDED, orjson.dumps(["other", fields]))
+    older = await eva.next_news(10.0)
+    assert older is not None and older.exchanges[0].call is None and older.exchanges[0].replica == "other"
+    for replica in (one, other):
+        await replica.background.close()

@@ -192,7 +192,7 @@ async def test_a_server_with_other_tools_for_each_user_has_not_drifted() -> None
         one, other = await front.open(), await front.open()
         shop.per_session["user-2"] = [SHOOT]
         found = await front.relaying.sessions.find(other, "one", "anonymous")
-        found.upstream = found.upstream._replace(id="user-2")
+        found.upstream_id = "user-2"
         await front.list(one)
         await front.list(other)
         assert (await remembered(front)).sessions == 1

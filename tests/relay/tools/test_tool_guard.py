@@ -327,7 +327,7 @@ async def test_one_lost_session_does_not_fail_another() -> None:
     async with guarded(shop) as front:
         lost, well = await front.open(), await front.open()
         found = await front.relaying.sessions.find(well, "one", "anonymous")
-        found.upstream = found.upstream._replace(id="up-well")
+        found.upstream_id = "up-well"
         held = asyncio.Event()
 
         async def fetch(method: str, params: Json) -> bytes | None:
@@ -412,7 +412,7 @@ async def test_catalogues_of_users_are_no_drift_of_each_other() -> None:
         for number in range(4):
             session = await front.open()
             found = await front.relaying.sessions.find(session, "one", "anonymous")
-            found.upstream = found.upstream._replace(id=f"user-{number}")
+            found.upstream_id = f"user-{number}"
             shop.per_session[f"user-{number}"] = [CLICK, tool(f"only-{number}")]
             users.append(session)
         for _ in range(3):

@@ -40,12 +40,16 @@ function tab() {
   }
 }
 
-/** The response to a request below the page's path, whatever its status. Raises TypeError when none came. */
-export async function send(path, { method = 'GET', body, accept = 'application/json', signal } = {}) {
+/**
+ * The response to a request below the page's path, whatever its status. `call` is the id by which a call is found among
+ * the exchanges. Raises TypeError when none came.
+ */
+export async function send(path, { method = 'GET', body, accept = 'application/json', call, signal } = {}) {
   const headers = { Accept: accept, 'X-Adapter-Session': tab() };
   const sent = token;
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
+  if (call) headers['X-Adapter-Call'] = call;
   const response = await fetch(new URL(path, base), {
     method,
     headers,

@@ -1,5 +1,6 @@
 // One call of a tool through the tool API: with its progress as it comes, and given up by aborting.
 
+import { remember } from './again.js';
 import { events, send } from './api.js';
 import { toolPath } from './world.js';
 
@@ -12,6 +13,7 @@ export async function call(server, tool, args, { progress, signal }) {
     method: 'POST',
     body: JSON.stringify(args),
     accept: 'text/event-stream, application/json',
+    call: remember(args),
     signal,
   });
   if (!(response.headers.get('Content-Type') ?? '').startsWith('text/event-stream')) {

@@ -2,7 +2,7 @@
 
 import { reason } from './api.js';
 import { announce, fill, h } from './dom.js';
-import { failed, nothing } from './pieces.js';
+import { failed, heading, nothing } from './pieces.js';
 import { link, place } from './route.js';
 import { beginSearch } from './search.js';
 import { beginShell, drawRail } from './shell.js';
@@ -56,7 +56,12 @@ function show({ anew = false, stranger = false } = {}) {
   title(VIEWS.find(([name]) => name === parts[0])?.[1]);
   const view =
     SHOWS[parts[0]]?.({ signal: leave.signal, parts, title }) ??
-    nothing('There is nothing here', 'This address is not a page of the console.', link('servers'));
+    h(
+      'section',
+      { class: 'view' },
+      heading('Not found'),
+      nothing('There is nothing here', 'This address is not a page of the console.', link('servers')),
+    );
   now = { key, leave, moved: view.moved, signedIn: view.signedIn };
   fill(main, view.node ?? view);
   now.moved?.(parts);

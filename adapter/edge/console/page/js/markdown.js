@@ -23,8 +23,21 @@ export function looksLikeMarkdown(text) {
 /** The node of a Markdown text, filled as soon as it is read; the text itself until then, and where it cannot be. */
 export function markdown(text) {
   const node = h('div', { class: 'prose' }, h('p', { class: 'pre' }, text.slice(0, 2000)));
-  tokensOf(text).then((tokens) => node.replaceChildren(...(tokens ? blocks(tokens, 0) : [longText(text)])));
+  tokensOf(text).then((tokens) => {
+    above.length = 0;
+    node.replaceChildren(...(tokens ? blocks(tokens, 0) : [longText(text)]));
+  });
   return node;
+}
+
+/** Depths of the headings under which the text stands that is drawn now. */
+const above = [];
+
+/** The level of a heading below a result's own, without a gap, whichever depths the text skips. */
+function level(depth) {
+  while (above.length && above.at(-1) >= depth) above.pop();
+  above.push(depth);
+  return Math.min(6, 3 + above.length);
 }
 
 function tokensOf(text) {
@@ -68,9 +81,8 @@ function block(token, depth) {
   switch (token.type) {
     case 'space':
       return null;
-    // The page has a first heading; a result's begin below the result's own.
     case 'heading':
-      return h(`h${Math.min(6, token.depth + 3)}`, { class: `as-h${token.depth}` }, inner());
+      return h(`h${level(token.depth)}`, { class: `as-h${token.depth}` }, inner());
     case 'paragraph':
       return h('p', {}, inner());
     case 'text':

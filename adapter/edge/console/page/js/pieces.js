@@ -1,34 +1,38 @@
 // Small parts that several views show in the same way.
 
 import { reason } from './api.js';
+import { condition } from './condition.js';
 import { button, h, icon } from './dom.js';
 
-/** The dot of a state, with its name for those who do not see it. */
-export function dot(status) {
-  const look = status === 'ok' ? 'ok' : status === 'starting' ? 'warn' : 'bad';
-  return h('span', { class: `dot ${look}`, role: 'img', 'aria-label': status ?? 'unknown' });
+/** The dot of a server's condition, in words for those who do not see it. */
+export function dot(server) {
+  const { look, words } = condition(server);
+  return h('span', { class: `dot ${look}`, role: 'img', 'aria-label': words });
 }
 
 /** A small label; `look` is one of ok, warn, bad, accent, or none. */
 export const badge = (text, look = '', title = null) => h('span', { class: `badge ${look}`, title }, text);
 
-/** What the annotations of a tool claim, as badges. */
-export function annotationBadges(annotations) {
+/** What the annotations of a tool claim: text, look and term of each. */
+export function claimsOf(annotations) {
   const claims = annotations && typeof annotations === 'object' ? annotations : {};
   return [
-    claims.readOnlyHint === true ? badge('read only', 'ok', 'readOnlyHint: the server says that it changes nothing') : null,
+    claims.readOnlyHint === true ? ['read only', 'ok', 'readOnlyHint: the server says that it changes nothing'] : null,
     claims.destructiveHint === true && claims.readOnlyHint !== true
-      ? badge('destructive', 'bad', 'destructiveHint: it may delete or overwrite')
+      ? ['destructive', 'bad', 'destructiveHint: it may delete or overwrite']
       : null,
     claims.idempotentHint === true
-      ? badge('idempotent', '', 'idempotentHint: calling it again changes nothing more')
+      ? ['repeatable', '', 'idempotentHint: calling it again changes nothing more']
       : null,
     claims.openWorldHint === false
-      ? badge('closed world', '', 'openWorldHint: false: it accesses nothing outside its server')
+      ? ['closed world', '', 'openWorldHint: false: it accesses nothing outside its server']
       : null,
-    claims.openWorldHint === true ? badge('open world', 'warn', 'openWorldHint: it may access other systems') : null,
+    claims.openWorldHint === true ? ['open world', 'warn', 'openWorldHint: it may access other systems'] : null,
   ].filter(Boolean);
 }
+
+/** The same as badges, for a row of a list. */
+export const annotationBadges = (annotations) => claimsOf(annotations).map((claim) => badge(...claim));
 
 /** The head of a view. */
 export const heading = (title, about, ...actions) =>

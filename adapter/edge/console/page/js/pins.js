@@ -1,6 +1,7 @@
 // The pins of a server: what its tools were when they were trusted beside what they are now, and the decision.
 
 import { Refused, get, post, reason } from './api.js';
+import { when } from './condition.js';
 import { button, fill, h, toast } from './dom.js';
 import { count, plain, relative } from './format.js';
 import { badge, failed, nothing, waiting } from './pieces.js';
@@ -145,7 +146,9 @@ function memory({ catalogues = [], sessions, since, by, more }) {
     h(
       'p',
       { class: 'told' },
-      `first seen ${relative(since)} by ${plain(by, 60)} · seen by ${count(sessions, 'session')}`,
+      'first seen ',
+      when(since),
+      ` by ${plain(by, 60)} · seen by ${count(sessions, 'session')}`,
     ),
     h(
       'ul',
@@ -155,7 +158,9 @@ function memory({ catalogues = [], sessions, since, by, more }) {
           'li',
           {},
           h('span', { class: 'mono' }, String(each.digest).slice(0, 12)),
-          ` ${relative(each.since)}, ${count(each.sessions, 'session')}: ${plain(each.what, 400)}`,
+          ' ',
+          when(each.since),
+          `, ${count(each.sessions, 'session')}: ${plain(each.what, 400)}`,
         ),
       ),
       more ? h('li', { class: 'told' }, `and ${count(more, 'further catalogue')}`) : null,

@@ -1,5 +1,6 @@
 // What stands around every view: the rail, the theme, the token, the keys that work everywhere.
 
+import { forget } from './again.js';
 import { hasToken, onUnauthorized, useToken } from './api.js';
 import { announce, arrows, button, fill, h, icon, refill, toast, unique } from './dom.js';
 import { plain } from './format.js';
@@ -27,9 +28,9 @@ export function drawRail(views) {
       entry(
         link('server', one.id),
         view === 'server' && server === one.id,
-        dot(one.status),
+        dot(one),
         h('span', { class: 'grow cut' }, one.id),
-        one.drift ? badge(`${one.drift}`, 'bad', 'changed tools') : h('span', { class: 'told' }, one.tools ?? ''),
+        one.drift ? badge([`${one.drift}`, h('span', { class: 'unseen' }, ' changed')], 'bad') : h('span', { class: 'told' }, one.tools ?? ''),
       ),
     ),
   );
@@ -43,6 +44,11 @@ export function beginShell(views, focusSearch) {
   watch(() => drawRail(views));
   fill(at('menu'), icon('menu'));
   at('menu').addEventListener('click', () => openRail(at('menu').getAttribute('aria-expanded') !== 'true'));
+  // The fragment of the address is the place of the reader, so this link must not change it.
+  document.querySelector('.skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    at('main').focus();
+  });
   at('shade').addEventListener('click', () => openRail(false));
   const token = tokenField();
   fill(at('bar-end'), token.node, themeButton());
@@ -181,6 +187,7 @@ function tokenField() {
   async function use(text) {
     const stranger = me.principal === null && text !== '';
     useToken(text);
+    forget();
     box.value = '';
     asked = false;
     close();
@@ -197,6 +204,7 @@ function tokenField() {
 
   async function leave() {
     await signOut();
+    forget();
     draw();
     announce('You are signed out.');
     dispatchEvent(new CustomEvent('hashchange', { detail: {} }));

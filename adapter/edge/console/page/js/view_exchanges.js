@@ -1,5 +1,6 @@
 // Exchanges as they happen: a table that grows at its head, each with its stages as a waterfall.
 
+import { isRepeatable, runAgain } from './again.js';
 import { events, get, reason, send } from './api.js';
 import { button, fill, h } from './dom.js';
 import { clock, count, duration, plain } from './format.js';
@@ -139,7 +140,18 @@ export function showExchanges({ signal }) {
           h('span', { class: 'number' }, duration(one.ms)),
         ),
       ),
-      waterfall(one),
+      h(
+        'div',
+        { class: 'inside-exchange' },
+        waterfall(one),
+        isRepeatable(one)
+          ? h(
+              'p',
+              { class: 'inset' },
+              button('Run again…', () => runAgain(one), { look: 'small', picture: 'play' }),
+            )
+          : null,
+      ),
     );
     return h('div', { role: 'listitem', 'data-id': id }, entry);
   }

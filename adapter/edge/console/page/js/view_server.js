@@ -1,26 +1,37 @@
-// One server: its tools beside the one that is open, and its pins.
+// One server: its tools beside the one that is open, its pins, and how clients are connected to it.
 
-import { button, fill, h } from './dom.js';
+import { begun } from './again.js';
+import { condition } from './condition.js';
+import { showConnect } from './connect.js';
+import { button, fill, h, refill } from './dom.js';
 import { count, plain } from './format.js';
 import { longList } from './longlist.js';
-import { annotationBadges, dot, failed, nothing, waiting } from './pieces.js';
+import { annotationBadges, dot, failed, heading, nothing, waiting } from './pieces.js';
 import { showPins } from './pins.js';
 import { go, link } from './route.js';
-import { facts } from './view_servers.js';
+import { facts } from './terms.js';
 import { showTool } from './view_tool.js';
 import { fleet, me, server as known, tools, watch } from './world.js';
 
 const ROW = 62;
+const PARTS = { pins: showPins, connect: showConnect };
 
 export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
   title(id);
   if (fleet() && !known(id)) {
-    return nothing('There is no such server', `No server here has the id “${plain(id, 80)}”.`, link('servers'));
+    return h(
+      'section',
+      { class: 'view' },
+      heading('Not found'),
+      nothing('There is no such server', `No server here has the id “${plain(id, 80)}”.`, link('servers')),
+    );
   }
   const head = h('div', { class: 'server-bar' });
-  const pins = me.hosted
-    ? h('a', { class: 'tab', href: link('server', id, 'pins'), 'aria-current': tab === 'pins' ? 'page' : null })
-    : null;
+  const other = (name, text) =>
+    me.hosted
+      ? h('a', { class: 'tab', href: link('server', id, name), 'aria-current': tab === name ? 'page' : null }, text)
+      : null;
+  const pins = other('pins');
   const tabs = h(
     'nav',
     { class: 'tabs', 'aria-label': `Parts of ${id}` },
@@ -30,19 +41,21 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
       'Tools',
     ),
     pins,
+    other('connect', 'Connect'),
   );
   watch(() => {
     const server = known(id);
-    fill(
+    refill(
       head,
-      server ? dot(server.status) : null,
-      h('h1', { tabindex: '-1' }, me.hosted ? id : me.title),
-      h('div', { class: 'badges' }, server ? facts(server) : null),
+      server ? dot(server) : null,
+      h('h1', { tabindex: '-1', 'data-key': 'h1' }, me.hosted ? id : me.title),
+      server && me.hosted ? h('span', { class: 'status' }, condition(server).words) : null,
+      server ? facts(server, 'bar') : null,
     );
     if (pins) fill(pins, 'Pins', changed(server));
   }, signal);
-  if (!fleet()) fill(head, h('h1', { tabindex: '-1' }, id));
-  const body = tab === 'pins' ? showPins({ signal, id }) : catalogue({ signal, id, title });
+  if (!fleet()) fill(head, h('h1', { tabindex: '-1', 'data-key': 'h1' }, id));
+  const body = (Object.hasOwn(PARTS, tab) ? PARTS[tab] : catalogue)({ signal, id, title });
   return {
     node: h('section', { class: `view server-view in-${tab}` }, head, tabs, body.node ?? body),
     moved: body.moved,
@@ -148,11 +161,17 @@ function catalogue({ signal, id, title }) {
     fill(detail, waiting());
     form = null;
     const { signal: left } = leaving;
-    showTool({ signal: left, server: id, name }).then((tool) => {
+    Promise.all([showTool({ signal: left, server: id, name }), begun(id, name)]).then(([tool, again]) => {
       if (left.aborted) return;
       form = tool.form;
-      if (begin) form?.write(begin);
-      fill(detail, h('a', { class: 'button small back', href: link('server', id, 'tools') }, '‹ All tools'), tool.node);
+      const args = begin ?? again?.args;
+      if (args) form?.write(args);
+      fill(
+        detail,
+        h('a', { class: 'button small back', href: link('server', id, 'tools') }, '‹ All tools'),
+        form ? again?.note : null,
+        tool.node,
+      );
       if (before !== null || matchMedia('(max-width: 60rem)').matches)
         tool.node.querySelector('h2')?.focus({ preventScroll: true });
     });

@@ -1,10 +1,13 @@
 // The servers: how each one is, and how it was.
 
+import { condition, conditionList, when } from './condition.js';
 import { h, refill } from './dom.js';
 import { count, duration } from './format.js';
-import { badge, dot, failed, heading, nothing, waiting } from './pieces.js';
+import { showActivity } from './overview_chart.js';
+import { dot, failed, heading, nothing, waiting } from './pieces.js';
 import { link } from './route.js';
 import { spark } from './spark.js';
+import { facts } from './terms.js';
 import { fleet, refresh, tools, trouble, watch } from './world.js';
 
 export function showServers({ signal }) {
@@ -29,11 +32,11 @@ export function showServers({ signal }) {
 
   const head = heading('Servers');
   head.firstChild.append(about);
-  return h('section', { class: 'view' }, head, place);
+  return h('section', { class: 'view' }, head, showActivity({ signal }), place);
 }
 
 function summary(servers) {
-  const well = servers.filter((one) => one.status === 'ok').length;
+  const well = servers.filter((one) => condition(one).look === 'ok').length;
   const tools = servers.reduce((sum, one) => sum + (one.tools ?? 0), 0);
   const drifted = servers.filter((one) => one.drift > 0 || one.remembered).length;
   const parts = [
@@ -52,16 +55,17 @@ function card(server) {
     h(
       'div',
       { class: 'server-head' },
-      dot(server.status),
+      dot(server),
       h(
         'div',
         { class: 'grow' },
         h('h2', { id: title }, h('a', { href: link('server', server.id), 'data-key': `card-${server.id}` }, server.id)),
         h('p', { class: 'told mono' }, server.mount ?? ''),
       ),
-      h('span', { class: 'status' }, server.status),
+      h('span', { class: `status ${condition(server).look}`, 'aria-hidden': 'true' }, condition(server).words),
     ),
-    h('div', { class: 'badges' }, facts(server)),
+    facts(server, 'card'),
+    conditionList(server),
     h(
       'div',
       { class: 'latency' },
@@ -75,7 +79,10 @@ function card(server) {
       fact(
         'Changed',
         server.drift || server.remembered
-          ? h('a', { class: 'bad', href: link('server', server.id, 'pins') }, server.drift ? `${server.drift}` : 'and back')
+          ? [
+              h('a', { class: 'bad', href: link('server', server.id, 'pins') }, server.drift ? `${server.drift}` : 'and back'),
+              server.met ? h('span', { class: 'told since' }, when(server.met.since)) : null,
+            ]
           : 'none',
       ),
       fact('Missing', server.missing?.length ? h('span', { class: 'bad' }, `${server.missing.length}`) : 'none'),
@@ -88,23 +95,6 @@ function card(server) {
         )
       : null,
   );
-}
-
-/** Era, transport and breaker of a server, as badges. */
-export function facts(server) {
-  const breaker = server.breaker?.state ?? server.breaker;
-  return [
-    server.era ? badge(server.era, '', 'Protocol era of the server') : null,
-    server.transport ? badge(server.transport, '', 'Transport to the server') : null,
-    breaker
-      ? badge(
-          `breaker ${breaker}`,
-          breaker === 'closed' ? 'ok' : breaker === 'open' ? 'bad' : 'warn',
-          'closed: calls are forwarded; open: calls are refused at once',
-        )
-      : null,
-    server.uploads ? badge('takes files', 'accent') : null,
-  ];
 }
 
 const fact = (name, value) => h('div', {}, h('dt', {}, name), h('dd', {}, value));

@@ -1,10 +1,13 @@
 // Sessions that are open: the reader's own, and for operators everybody's.
 
 import { get } from './api.js';
+import { when } from './condition.js';
 import { fill, h, refill } from './dom.js';
-import { count, moment, plain, relative } from './format.js';
+import { count, plain } from './format.js';
 import { showGrants } from './grants.js';
 import { badge, every, failed, heading, nothing, waiting } from './pieces.js';
+import { eraTerm, eraWords } from './terms.js';
+import { chip } from './tip.js';
 import { me } from './world.js';
 
 const POLL = 5000;
@@ -36,8 +39,8 @@ export function showSessions({ signal }) {
 }
 
 function table(sessions) {
-  const heads = ['Server', 'Scope', 'Principal', 'Era', 'Begun', 'Last seen', 'In flight'];
-  const when = (at) => h('td', { title: moment(at) }, relative(at));
+  const era = chip('Era', { term: `${eraTerm('legacy')}. Clients of later eras have none.`, key: 'head-era' });
+  const heads = ['Server', 'Client', 'Principal', 'Scope', era, 'Begun', 'Last seen', 'In flight'];
   return h(
     'div',
     { class: 'card flush' },
@@ -65,12 +68,13 @@ function table(sessions) {
               h(
                 'tr',
                 {},
-                h('td', {}, one.server),
-                h('td', { class: 'mono', title: one.scope }, String(one.scope).slice(0, 12), one.own ? badge('yours', 'accent') : null),
-                h('td', {}, plain(one.principal, 60)),
-                h('td', {}, one.era),
-                when(one.created),
-                when(one.last_seen),
+                h('td', {}, plain(one.server, 60)),
+                h('td', {}, client(one.client)),
+                h('td', {}, plain(one.principal, 60), one.own ? badge('yours', 'accent') : null),
+                h('td', { class: 'mono', title: one.scope }, String(one.scope).slice(0, 12)),
+                h('td', {}, eraWords(one.era)),
+                h('td', {}, when(one.created)),
+                h('td', {}, when(one.last_seen)),
                 h('td', { class: 'number' }, one.in_flight),
               ),
             ),
@@ -81,4 +85,10 @@ function table(sessions) {
       ? h('p', { class: 'notice' }, `${count(sessions.length - MOST, 'more session')} not shown.`)
       : null,
   );
+}
+
+/** A client as it names itself; nobody checks that. */
+function client(told) {
+  if (!told) return h('span', { class: 'told' }, 'not named');
+  return [plain(told.name, 80) || 'no name', ' ', h('span', { class: 'told' }, plain(told.version, 80))];
 }

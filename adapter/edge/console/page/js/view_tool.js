@@ -6,10 +6,11 @@ import { fill, h } from './dom.js';
 import { argumentForm } from './form.js';
 import { plain } from './format.js';
 import { copyButton } from './leaving.js';
-import { annotationBadges, failed } from './pieces.js';
+import { failed } from './pieces.js';
 import { runner } from './runner.js';
 import { curl, python } from './snippets.js';
 import { tabs } from './tabs.js';
+import { claims } from './terms.js';
 import { tree } from './tree.js';
 import { server as known, toolPath } from './world.js';
 
@@ -47,7 +48,7 @@ export async function showTool({ signal, server, name }) {
       'header',
       {},
       h('h2', { class: 'mono', tabindex: '-1' }, plain(name, 300)),
-      h('div', { class: 'badges' }, annotationBadges(tool.annotations)),
+      claims(tool.annotations),
       about(String(tool.description ?? '')),
     ),
     choice.list,

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.commands.client_file import CannotEdit, entry_text, with_entry
-from adapter.commands.mcp_clients import CLIENTS, Format, ServerAddress
+from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry
+from adapter.rules.clients.mcp_clients import CLIENTS, Format, ServerAddress
 
 ENTRY = {"url": "http://127.0.0.1/mcp", "args": ["-y", "ä"]}
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=9)

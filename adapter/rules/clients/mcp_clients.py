@@ -1,15 +1,12 @@
-"""MCP clients whose files can be told of a server: where each keeps its servers, and an entry as it reads one.
+"""MCP clients whose files can be told of a server: where each keeps its servers, and an entry as it reads one. Pure.
 
 Sources of the forms: the documentation of each client, October 2026.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 Format = Literal["json", "toml", "yaml"]
@@ -24,20 +21,25 @@ class ServerAddress(NamedTuple):
     token: str | None = None
 
 
-class ClientFolders(NamedTuple):
-    """The folders that clients keep their files in: the user's ``home``, its ``config``, and the ``project``."""
+USUAL_VARIABLE = "MCP_ADAPTER_TOKEN"
+"""The environment variable with the token for the adapter, unless another is named."""
 
-    home: Path
-    config: Path
-    project: Path
+Folder = Literal["home", "config", "project"]
+"""The user's home, the folder of the user's settings on that system, and the folder in which one works."""
 
-    @classmethod
-    def here(cls) -> ClientFolders:
-        """The folders of this user on this machine, and the working directory."""
-        home = Path.home()
-        if sys.platform == "darwin":
-            return cls(home, home / "Library" / "Application Support", Path())
-        return cls(home, Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config"), Path())
+
+class ClientFile(NamedTuple):
+    """The place of a client's file: ``path``, with slashes, below a folder."""
+
+    folder: Folder
+    path: str
+
+    @property
+    def shown(self) -> str:
+        """The place for people, who may read it on any system."""
+        if self.folder == "home":
+            return f"~/{self.path}"
+        return self.path if self.folder == "project" else self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class McpClient:
     """
 
     title: str
-    file: Callable[[ClientFolders], Path]
+    file: ClientFile
     format: Format
     keys: tuple[str, ...]
     entry: Callable[[ServerAddress], Entry]
@@ -105,7 +107,7 @@ def _goose(address: ServerAddress) -> Entry:
 CLIENTS: Mapping[str, McpClient] = {
     "claude-code": McpClient(
         "Claude Code",
-        lambda folders: folders.project / ".mcp.json",
+        ClientFile("project", ".mcp.json"),
         "json",
         ("mcpServers",),
         lambda address: _http(address, "${{{}}}"),
@@ -113,7 +115,7 @@ CLIENTS: Mapping[str, McpClient] = {
     ),
     "claude-desktop": McpClient(
         "Claude Desktop",
-        lambda folders: folders.config / "Claude" / "claude_desktop_config.json",
+        ClientFile("config", "Claude/claude_desktop_config.json"),
         "json",
         ("mcpServers",),
         _desktop,
@@ -122,7 +124,7 @@ CLIENTS: Mapping[str, McpClient] = {
     ),
     "cursor": McpClient(
         "Cursor",
-        lambda folders: folders.home / ".cursor" / "mcp.json",
+        ClientFile("home", ".cursor/mcp.json"),
         "json",
         ("mcpServers",),
         lambda address: {"url": address.url, **_headers(address, "${{env:{}}}")},
@@ -130,7 +132,7 @@ CLIENTS: Mapping[str, McpClient] = {
     ),
     "vscode": McpClient(
         "VS Code",
-        lambda folders: folders.project / ".vscode" / "mcp.json",
+        ClientFile("project", ".vscode/mcp.json"),
         "json",
         ("servers",),
         lambda address: _http(address, "${{env:{}}}"),
@@ -138,7 +140,7 @@ CLIENTS: Mapping[str, McpClient] = {
     ),
     "codex": McpClient(
         "Codex",
-        lambda folders: folders.home / ".codex" / "config.toml",
+        ClientFile("home", ".codex/config.toml"),
         "toml",
         ("mcp_servers",),
         _codex,
@@ -146,7 +148,7 @@ CLIENTS: Mapping[str, McpClient] = {
     ),
     "goose": McpClient(
         "Goose",
-        lambda folders: folders.home / ".config" / "goose" / "config.yaml",
+        ClientFile("home", ".config/goose/config.yaml"),
         "yaml",
         ("extensions",),
         _goose,
@@ -154,7 +156,7 @@ CLIENTS: Mapping[str, McpClient] = {
     ),
     "gemini-cli": McpClient(
         "Gemini CLI",
-        lambda folders: folders.home / ".gemini" / "settings.json",
+        ClientFile("home", ".gemini/settings.json"),
         "json",
         ("mcpServers",),
         lambda address: {"httpUrl": address.url, **_headers(address, "${{{}}}")},

@@ -1,4 +1,7 @@
-"""Settings files of MCP clients as text: a server's entry is put in, and everything else keeps its meaning."""
+"""Settings files of MCP clients as text: a server's entry is put in, and everything else keeps its meaning.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from adapter.commands.mcp_clients import Entry, Format
+from adapter.rules.clients.mcp_clients import Entry, Format
 
 _INDENT = re.compile(r"^(\t+| +)\S", re.MULTILINE)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

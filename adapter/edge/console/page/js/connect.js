@@ -1,0 +1,88 @@
+// Connecting a client to a server: its address, and the entry for each client's own file. No token is ever among them.
+
+import { get } from './api.js';
+import { fill, h } from './dom.js';
+import { plain } from './format.js';
+import { copyButton } from './leaving.js';
+import { failed, waiting } from './pieces.js';
+import { tabs } from './tabs.js';
+
+const LONGEST = 20_000;
+const FOLDERS = { project: ' in the folder of your project', config: ' in the folder of its settings' };
+
+export function showConnect({ signal, id }) {
+  const node = h('div', { class: 'connect stack' }, waiting());
+  load();
+
+  async function load() {
+    try {
+      const told = await get(`-/connect/${encodeURIComponent(id)}`, { signal });
+      fill(node, address(told), clients(told));
+    } catch (failure) {
+      if (failure.name !== 'AbortError') fill(node, failed(failure, load));
+    }
+  }
+
+  return node;
+}
+
+function address({ url, token, signs_in: signsIn }) {
+  return h(
+    'section',
+    { class: 'card stack' },
+    h('div', { class: 'split' }, h('h2', {}, 'Address'), copyButton('Copy', () => url)),
+    code(url, 'Address of the server'),
+    h('p', { class: 'hint' }, 'For any client that speaks streamable HTTP.', ' ', credential(token, signsIn)),
+  );
+}
+
+function credential(token, signsIn) {
+  const sends = `It sends the header Authorization: Bearer and a token for the adapter. The entries below name the variable ${plain(token, 80)}; set it where the client starts.`;
+  if (token && signsIn) return `${sends} Clients that sign people in need no token.`;
+  if (token) return sends;
+  return signsIn ? 'The client signs you in with your browser; no token is needed.' : 'No token is needed.';
+}
+
+function clients(told) {
+  const all = Array.isArray(told.clients) ? told.clients : [];
+  const choice = tabs(
+    'Clients',
+    all.map(({ id, title }) => [id, plain(title, 60)]),
+    (wanted) => {
+      fill(choice.panel, entry(all.find(({ id }) => id === wanted), told.token));
+    },
+  );
+  fill(choice.panel, entry(all[0], told.token));
+  return h('section', { class: 'card stack' }, h('h2', {}, 'Clients'), choice.list, choice.panel);
+}
+
+function entry(client, token) {
+  const { title, file, folder, text, note, command, placeholder } = client;
+  return h(
+    'div',
+    { class: 'stack' },
+    h(
+      'div',
+      { class: 'split' },
+      h('h3', {}, 'Add to ', h('code', {}, plain(file, 120)), FOLDERS[folder] ?? ''),
+      copyButton('Copy', () => text),
+    ),
+    code(text, `Entry for ${title}`),
+    placeholder
+      ? h('p', { class: 'notice' }, `Put the token in place of ${plain(placeholder, 120)}: ${title} reads no variables.`)
+      : token
+        ? h('p', { class: 'hint' }, `${title} reads the token from ${plain(token, 80)}.`)
+        : null,
+    h('p', { class: 'hint' }, plain(note, 300)),
+    h(
+      'div',
+      { class: 'split' },
+      h('h3', {}, 'Or have the command do it'),
+      copyButton('Copy', () => command),
+    ),
+    code(command, `Command for ${title}`),
+  );
+}
+
+const code = (text, label) =>
+  h('pre', { class: 'code', tabindex: '0', role: 'region', 'aria-label': label }, String(text ?? '').slice(0, LONGEST));

@@ -1,0 +1,197 @@
+"""What replicas tell each other of sessions that any of them serves: of their ends, calls, streams and messages.
+
+A word is said soon and without a promise. A replica that misses one serves a call a little longer, or a client does not
+hear a notification; that a session has ended is in its row, which every replica reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import orjson
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import StoreUnavailable
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.message_claims import MessageClaims
+from adapter.relay.replicas.registry import Replicas
+from adapter.rules.access.replicas import replica_tag
+from adapter.state.port import Store
+
+TOPIC = "portable sessions"
+
+LARGEST = 48 << 10
+"""Bytes of a word; a larger message stays on the replica where it was said."""
+
+MOST_REACHED = 1000
+"""Sessions that are named as having got a message already. Of more some may get it a second time."""
+
+MOST_UNDER_WAY = 256
+"""Messages that wait for their claim at the same time; others are passed over, as when nobody had heard them."""
+
+RequestNumber = str | int | float
+
+
+class SessionHere(Protocol):
+    """A session as this replica serves it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def listener(self) -> object | None:
+        """A GET stream of this replica, None where there is none."""
+
+    def withdraw_here(self, number: RequestNumber) -> None: ...
+
+    def send_here(self, message: bytes) -> None: ...
+
+    def listens_elsewhere(self) -> None: ...
+
+
+class SessionsHere(Protocol):
+    """The sessions of one server as this replica serves them."""
+
+    def at_hand(self, session_id: str) -> SessionHere | None: ...
+
+    def all_here(self) -> Sequence[SessionHere]: ...
+
+    def ended_elsewhere(self, session_id: str) -> None: ...
+
+
+class SessionWordsOf:
+    """The words about the sessions of one server."""
+
+    def __init__(self, server: str, replicas: Replicas, tell: Callable[[list[Any]], None]) -> None:
+        self._server = server
+        self._replicas = replicas
+        self._tell = tell
+
+    def __repr__(self) -> str:
+        return f"<SessionWordsOf {self._server!r}>"
+
+    @property
+    def place(self) -> bytes:
+        """The begin of the ids of events that this replica keeps."""
+        return f"{replica_tag(self._replicas.id)}.".encode()
+
+    def ended(self, session_id: str) -> None:
+        """Tell that a session has ended."""
+        self._tell([self._server, "ended", session_id])
+
+    def withdrawn(self, session_id: str, number: RequestNumber) -> None:
+        """Tell that a client has cancelled a request that is not under way here."""
+        self._tell([self._server, "withdrawn", session_id, number])
+
+    def listens(self, session_id: str) -> None:
+        """Tell that a session has a new GET stream, here."""
+        self._tell([self._server, "listens", session_id])
+
+    def said(self, session_id: str, message: bytes) -> None:
+        """Have one replica at which the session listens send it a message."""
+        self._tell([self._server, "said", session_id, secrets.token_hex(8), message.decode()])
+
+    def said_to_all(self, message: bytes, reached: Sequence[str]) -> None:
+        """The same for all sessions but those ``reached``, by their ids."""
+        digests = [_digest(each) for each in reached[:MOST_REACHED]]
+        self._tell([self._server, "said to all", digests, secrets.token_hex(8), message.decode()])
+
+
+class SharedSessionWords:
+    """Says words to the other replicas, and hears theirs. A StoreListener; ``clock`` gives Unix time in seconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        replicas: Replicas,
+        background: BackgroundTasks,
+        clock: Callable[[], float],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._store = store
+        self._replicas = replicas
+        self._background = background
+        self._claims = MessageClaims(store, clock)
+        self._log = log
+        self._servers: dict[str, SessionsHere] = {}
+        self._under_way = 0
+        store.listeners.append(self)
+
+    def __repr__(self) -> str:
+        return f"<SharedSessionWords of {len(self._servers)} servers: {self._under_way} under way>"
+
+    def of(self, server: str, sessions: SessionsHere) -> SessionWordsOf:
+        """The words about the sessions of a server; what others say of these is told to ``sessions``."""
+        self._servers[server] = sessions
+        return SessionWordsOf(server, self._replicas, self._tell)
+
+    def _tell(self, word: list[Any]) -> None:
+        body = orjson.dumps(word)
+        if len(body) <= LARGEST:
+            self._store.announce(TOPIC, body)
+
+    # --- what others say --------------------------------------------------------------------------------------
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener: what is told here is no row."""
+
+    def rows_unknown(self) -> None:
+        """See StoreListener: a word that was missed is missed."""
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener."""
+        if topic != TOPIC:
+            return
+        try:
+            server, kind, about, *more = orjson.loads(body)
+            sessions = self._servers.get(server)
+            if sessions is not None:
+                self._hear(sessions, kind, about, more)
+        except (ValueError, TypeError, AttributeError) as error:
+            self._log.debug("a replica of another version says what is not understood", why=str(error))
+
+    def _hear(self, sessions: SessionsHere, kind: str, about: Any, more: list[Any]) -> None:
+        if kind == "said to all":
+            message, data = more
+            reached = set(about)
+            for each in sessions.all_here():
+                if _digest(each.id) not in reached:
+                    self._deliver(each, message, data.encode())
+        elif kind == "ended":
+            sessions.ended_elsewhere(about)
+        elif (session := sessions.at_hand(about)) is not None:
+            self._hear_of(session, kind, more)
+
+    def _hear_of(self, session: SessionHere, kind: str, more: list[Any]) -> None:
+        match kind, more:
+            case "withdrawn", [number]:
+                session.withdraw_here(number)
+            case "listens", []:
+                session.listens_elsewhere()
+            case "said", [message, data]:
+                self._deliver(session, message, data.encode())
+
+    def _deliver(self, session: SessionHere, message: str, data: bytes) -> None:
+        if session.listener is None:
+            # It is kept for a client that comes back to a stream which broke off here.
+            session.send_here(data)
+        elif self._under_way < MOST_UNDER_WAY:
+            self._under_way += 1
+            self._background.run(self._send(session, message, data))
+
+    async def _send(self, session: SessionHere, message: str, data: bytes) -> None:
+        try:
+            if await self._claims.claim(_digest(session.id), message):
+                session.send_here(data)
+        except StoreUnavailable:
+            # Nobody knows who sends it, so it is not sent twice.
+            return
+        finally:
+            self._under_way -= 1
+
+
+def _digest(session_id: str) -> str:
+    return hashlib.sha256(session_id.encode()).hexdigest()[:32]

@@ -1,0 +1,222 @@
+"""The settings that the chart gives to its pods, read and served by the adapter itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import aiohttp
+import pytest
+
+from adapter.settings.root import Settings
+from tests.e2e.balancer import balancer_argv
+from tests.e2e.charts import STACKS, Rendered, rendered
+from tests.e2e.pods import fields, local, serving, settings_file
+from tests.e2e.processes import START_TIMEOUT, listens, server, start
+from tests.e2e.replicas import redis_argv
+from tests.ports import free_port
+
+pytestmark = pytest.mark.e2e
+
+UPSTREAM = "tests.e2e.upstream_server"
+TOKEN = {"Authorization": f"Bearer {'s' * 40}"}
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+"""In the order in which a pod needs them."""
+
+
+@pytest.mark.parametrize("stack", STACKS, ids="+".join)
+def test_the_adapter_takes_the_settings_of_every_shape(stack: tuple[str, ...], tmp_path: Path) -> None:
+    """Each variable has its value, each section its form, and whatever is written lies on a volume."""
+    release = rendered(*stack)
+    settings = release.settings(tmp_path)
+    assert settings.servers
+    assert settings.core.port == release.container()["ports"][0]["containerPort"]
+    assert ("browser-facing" in stack) <= settings.core.cors.enabled
+    assert ("observability" in stack) <= (
+        settings.telemetry.enabled and settings.telemetry.prometheus.enabled
+    )
+    assert settings.core.shutdown_grace_seconds + 30 <= release.pod["terminationGracePeriodSeconds"]
+    for path in written(settings):
+        assert on_a_volume(release, path), path
+
+
+def written(settings: Settings) -> list[Path]:
+    """The places where the adapter writes."""
+    places = [settings.storage.root]
+    return places if settings.state_persistence.type == "redis" else [*places, settings.state_path]
+
+
+def on_a_volume(release: Rendered, path: Path) -> bool:
+    """Tell whether the container can write there, to a volume that is not gone with the next restart."""
+    mounts = [mount for mount in release.container()["volumeMounts"] if mount["name"] == "data"]
+    return any(PurePosixPath(path).is_relative_to(mount["mountPath"]) for mount in mounts)
+
+
+@pytest.mark.parametrize(
+    ("sets", "folders"),
+    [
+        ([], {"/data": "files", "/var/lib/mcp-adapter": "state"}),
+        (["config.state_persistence.disk.local_path=null"], {"/data": "files"}),
+        (["config.state_persistence.disk.local_path=/data/state/a.sqlite3"], {"/data": "files"}),
+        (
+            ["config.state_persistence.disk.local_path=/database/a.sqlite3"],
+            {"/data": "files", "/database": "state"},
+        ),
+        (["config.storage.root=/srv/files"], {"/srv/files": "files", "/var/lib/mcp-adapter": "state"}),
+        (
+            ["persistence.subPath=''", "persistence.stateSubPath=''"],
+            {"/data": None, "/var/lib/mcp-adapter": None},
+        ),
+        (
+            ["config.state_persistence={type: redis, redis: {host: redis}}"],
+            {"/data": "files"},
+        ),
+    ],
+)
+def test_volumes_follow_the_settings(sets: list[str], folders: dict[str, str | None], tmp_path: Path) -> None:
+    """Files and state are mounted where the settings have them, in folders of their own."""
+    release = rendered("quickstart", sets=sets)
+    mounts = [mount for mount in release.container()["volumeMounts"] if mount["name"] == "data"]
+    assert {mount["mountPath"]: mount.get("subPath") for mount in mounts} == folders
+    assert all(on_a_volume(release, path) for path in written(release.settings(tmp_path)))
+
+
+async def test_check_and_the_probes_find_the_adapter_fine(tmp_path: Path) -> None:
+    """``mcp-adapter check`` takes the file, and a served one answers each probe of the pod with 200.
+
+    The settings serve one public name only, so a probe without its Host would get 421 and the pod be restarted.
+    """
+    async with server(UPSTREAM, tmp_path) as upstream:
+        port = free_port()
+        release = local("standalone-durable", place=tmp_path, port=port, upstream=upstream.url)
+        checked = await start(
+            [sys.executable, "-m", "adapter", "check", "--config", settings_file(tmp_path, release)],
+            tmp_path / "check.log",
+            release.variables(),
+        )
+        assert (await checked.line(START_TIMEOUT)).endswith("is fine: 1 server.")
+        async with serving(release, tmp_path, port), aiohttp.ClientSession() as http:
+            for probe in PROBES:
+                asked = release.container()[probe]["httpGet"]
+                url = f"http://127.0.0.1:{port}{asked['path']}"
+                async with http.get(url, headers=fields(asked)) as answer:
+                    assert answer.status == 200, probe
+                async with http.get(url) as answer:
+                    assert answer.status == 421, probe
+
+
+async def test_prometheus_finds_the_metrics(tmp_path: Path) -> None:
+    """Where the ServiceMonitor and the annotations send Prometheus, the adapter tells what it has served."""
+    stack = ("standalone-durable", "observability")
+    port, metrics = free_port(), free_port()
+    sets = [f"config.telemetry.prometheus.port={metrics}", "serviceMonitor.enabled=true"]
+    async with server(UPSTREAM, tmp_path) as upstream:
+        release = local(*stack, place=tmp_path, port=port, upstream=upstream.url, sets=sets)
+        (endpoint,) = release.only("ServiceMonitor")["spec"]["endpoints"]
+        (target,) = [each for each in release.container()["ports"] if each["name"] == endpoint["port"]]
+        annotations = release.only("Deployment")["spec"]["template"]["metadata"]["annotations"]
+        assert annotations["prometheus.io/path"] == endpoint["path"]
+        async with (
+            serving(release, tmp_path, port),
+            aiohttp.ClientSession() as http,
+            http.get(f"http://127.0.0.1:{target['containerPort']}{endpoint['path']}") as answer,
+        ):
+            assert answer.status == 200
+            assert "adapter_http_requests_total{" in await answer.text()
+
+
+def test_annotations_and_port_agree() -> None:
+    """The port that pods are annotated with is the one of their metrics."""
+    release = rendered("ha-adapter", "observability")
+    annotations = release.only("Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert {
+        "name": "metrics",
+        "containerPort": int(annotations["prometheus.io/port"]),
+    } in release.container()["ports"]
+
+
+async def test_three_pods_serve_as_one(tmp_path: Path, replicas_programs: None) -> None:
+    """Three processes with the settings of the tier, one Redis with a password, and nginx: a session is everybody's."""
+    del replicas_programs
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(server(UPSTREAM, tmp_path))
+        redis = await beside(stack, tmp_path / "redis", locked_redis)
+        sets = [
+            "config.state_persistence.redis.host=127.0.0.1",
+            f"config.state_persistence.redis.port={redis}",
+        ]
+        ports = []
+        for pod in ("one", "two", "three"):
+            ports.append(free_port())
+            place = tmp_path / pod
+            place.mkdir()
+            release = local("ha-adapter", place=tmp_path, port=ports[-1], upstream=upstream.url, sets=sets)
+            await stack.enter_async_context(serving(release, place, ports[-1]))
+        front = await beside(stack, tmp_path / "nginx", lambda port, room: balancer_argv(room, port, ports))
+        client = await stack.enter_async_context(aiohttp.ClientSession(headers=CLIENT))
+        url = f"http://127.0.0.1:{front}/mcp/playwright"
+        session = await opened(client, url)
+        said = [await echoed(client, url, session, f"hello {number}") for number in range(9)]
+        assert said == [f"you said hello {number}" for number in range(9)]
+        for port in ports:
+            health = await acquainted(client, f"http://127.0.0.1:{port}/healthz", len(ports))
+            assert {other["settings"] for other in health["replica"]["others"]} == {"same"}
+            assert health["sessions"]["active"] == 1
+
+
+async def acquainted(client: aiohttp.ClientSession, url: str, number: int) -> dict[str, Any]:
+    """The health of a replica, once it knows of so many. Raises TimeoutError."""
+    async with asyncio.timeout(START_TIMEOUT):
+        while True:
+            async with client.get(url) as answer:
+                health: dict[str, Any] = await answer.json()
+            if len(health["replica"]["others"]) == number - 1:
+                return health
+            await asyncio.sleep(0.1)
+
+
+CLIENT = {**TOKEN, "Host": "mcp-gateway.example.com", "Accept": "application/json, text/event-stream"}
+
+
+async def opened(client: aiohttp.ClientSession, url: str) -> str:
+    """A session of 2025-06-18; its id."""
+    asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    async with client.post(url, json=message("initialize", asked)) as answer:
+        assert answer.status == 200, await answer.text()
+        session = answer.headers["Mcp-Session-Id"]
+    done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    async with client.post(url, json=done, headers={"Mcp-Session-Id": session}) as answer:
+        assert answer.status == 202, await answer.text()
+    return session
+
+
+async def echoed(client: aiohttp.ClientSession, url: str, session: str, text: str) -> str:
+    call = message("tools/call", {"name": "echo", "arguments": {"text": text}})
+    async with client.post(url, json=call, headers={"Mcp-Session-Id": session}) as answer:
+        body = await answer.text()
+    data = body if body.startswith("{") else body.partition("data: ")[2].partition("\n")[0].strip()
+    said: str = json.loads(data)["result"]["content"][0]["text"]
+    return said
+
+
+def message(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+async def beside(stack: AsyncExitStack, room: Path, argv: Any) -> int:
+    """Start a program with a folder of its own; its port, once it listens there."""
+    room.mkdir()
+    port = free_port()
+    running = await start(argv(port, room), room / "output.log")
+    stack.push_async_callback(running.stop)
+    await listens(port, running)
+    return port
+
+
+def locked_redis(port: int, place: Path) -> list[str]:
+    return [*redis_argv(port, place), "--requirepass", "s" * 40]

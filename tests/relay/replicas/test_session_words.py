@@ -1,0 +1,171 @@
+"""Words between replicas about sessions that each of them serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import orjson
+import pytest
+from structlog import get_logger
+
+from adapter.relay.background import BackgroundTasks
+from adapter.relay.message_claims import TABLE
+from adapter.relay.replicas import session_words
+from adapter.relay.replicas.registry import Replicas
+from adapter.relay.replicas.session_words import LARGEST, TOPIC, SessionWordsOf, SharedSessionWords
+from tests.relay.relaying import Clock
+from tests.state.shared import SharedMemory
+
+
+@dataclass
+class Here:
+    """A session that notes what others tell of it."""
+
+    id: str
+    listener: object | None = None
+    told: list[object] = field(default_factory=list)
+
+    def withdraw_here(self, number: str | int | float) -> None:
+        self.told.append(number)
+
+    def send_here(self, message: bytes) -> None:
+        self.told.append(message)
+
+    def listens_elsewhere(self) -> None:
+        self.told.append("elsewhere")
+
+
+class Speaker:
+    """A replica with the session ``one`` and a session of its own."""
+
+    def __init__(self, memory: SharedMemory, name: str) -> None:
+        self.store, self.background, log = memory.replica(), BackgroundTasks(), get_logger()
+        replicas = Replicas(self.store, name, "1", Clock(), log)
+        self.shared = SharedSessionWords(self.store, replicas, self.background, Clock(), log)
+        self.sessions = {key: Here(key) for key in ("one", name)}
+        self.words: SessionWordsOf = self.shared.of("hosted", self)
+        self.ended: list[str] = []
+
+    @property
+    def one(self) -> Here:
+        return self.sessions["one"]
+
+    def at_hand(self, session_id: str) -> Here | None:
+        return self.sessions.get(session_id)
+
+    def all_here(self) -> Sequence[Here]:
+        return list(self.sessions.values())
+
+    def ended_elsewhere(self, session_id: str) -> None:
+        self.ended.append(session_id)
+
+
+@pytest.fixture
+def house() -> list[Speaker]:
+    """Three replicas."""
+    memory = SharedMemory()
+    return [Speaker(memory, name) for name in "abc"]
+
+
+async def turns() -> None:
+    """Wait until every word has arrived."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def test_others_hear_what_concerns_their_sessions(house: list[Speaker]) -> None:
+    """Not the replica that says it, and nobody who does not know the session but of its end."""
+    a, b, c = house
+    a.words.withdrawn("one", 7)
+    a.words.listens("one")
+    a.words.withdrawn("b", "x")
+    a.words.ended("gone")
+    await turns()
+    assert [each.one.told for each in house] == [[], [7, "elsewhere"], [7, "elsewhere"]]
+    assert b.sessions["b"].told == ["x"] and c.sessions["c"].told == []
+    assert [each.ended for each in house] == [[], ["gone"], ["gone"]]
+
+
+async def test_a_message_is_sent_by_one_replica(house: list[Speaker]) -> None:
+    """Of two at which the session listens; one at which it does not may keep it for a stream that broke off."""
+    a, b, c = house
+    a.words.said("one", b"1")
+    await turns()
+    assert [each.one.told for each in house] == [[], [b"1"], [b"1"]]
+    b.one.listener = c.one.listener = object()
+    for number in range(2, 7):
+        a.words.said("one", b"%d" % number)
+    await turns()
+    assert sorted(b.one.told[1:] + c.one.told[1:], key=str) == [b"2", b"3", b"4", b"5", b"6"]
+
+
+async def test_all_sessions_but_those_reached_are_told(house: list[Speaker]) -> None:
+    """Each of them once."""
+    a, b, c = house
+    for speaker in (b, c):
+        for session in speaker.all_here():
+            session.listener = object()
+    a.words.said_to_all(b"all", ["b"])
+    await turns()
+    assert b.one.told + c.one.told == [b"all"]
+    assert (b.sessions["b"].told, c.sessions["c"].told) == ([], [b"all"])
+
+
+async def test_a_message_that_cannot_be_claimed_is_not_sent(house: list[Speaker]) -> None:
+    """Nobody knows who else sends it."""
+    a, b, _ = house
+    b.one.listener = object()
+    b.store.down = True
+    a.words.said("one", b"1")
+    await turns()
+    assert b.one.told == [] and await house[2].store.count(TABLE) == 0
+    assert "0 under way" in repr(b.shared)
+
+
+async def test_words_are_bounded(house: list[Speaker]) -> None:
+    """In size, and in number while claims are waited for."""
+    a, b, _ = house
+    a.words.said("one", b"x" * LARGEST)
+    b.one.listener = object()
+    most = session_words.MOST_UNDER_WAY
+    for number in range(most + 9):
+        b.shared.announced(TOPIC, orjson.dumps(["hosted", "said", "one", str(number), "x"]))
+    assert f"{most} under way" in repr(b.shared)
+    await turns()
+    assert b.one.told == [b"x"] * most
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'["hosted"]',
+        b'["hosted","ended"]',
+        b'["other","ended","one"]',
+        b'["hosted","new kind","one"]',
+        b'["hosted","said","one"]',
+        b'["hosted","said","one","m",5]',
+        b'["hosted","said to all",5,"m","x"]',
+        b'["hosted","said to all","x"]',
+        b'["hosted","withdrawn",{},5]',
+        b'[{},"ended","one"]',
+    ],
+)
+async def test_a_word_that_is_not_understood_harms_nothing(house: list[Speaker], body: bytes) -> None:
+    """Another version may say anything, and others have topics of their own."""
+    speaker = house[0]
+    speaker.shared.announced(TOPIC, body)
+    speaker.shared.announced("other", b'["hosted","ended","one"]')
+    await turns()
+    assert (speaker.one.told, speaker.ended) == ([], [])
+
+
+def test_a_replica_has_a_short_name_for_clients(house: list[Speaker]) -> None:
+    """It begins the ids of events, and is not the one that operators use."""
+    places = {speaker.words.place for speaker in house}
+    assert len(places) == 3 and all(len(place) == 9 and place.endswith(b".") for place in places)
+    assert repr(house[0].words) == "<SessionWordsOf 'hosted'>"

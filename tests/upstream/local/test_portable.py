@@ -1,0 +1,194 @@
+"""Sessions that every replica can serve, and what one replica has others know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from adapter.errors import SessionUnknown
+from adapter.upstream.local import portable
+from adapter.upstream.local.portable import PortableSession, PortableSessions
+from adapter.upstream.local.replies import PendingReply
+from adapter.wire.portable_sessions import MOST, PortableId, encode_portable
+
+CAPABILITIES: dict[str, Any] = {"elicitation": {}}
+
+
+class Noted:
+    """Words that are noted in place of being said."""
+
+    place = b"here."
+
+    def __init__(self) -> None:
+        self.said_words: list[tuple[Any, ...]] = []
+
+    def ended(self, session_id: str) -> None:
+        self.said_words.append(("ended", session_id))
+
+    def withdrawn(self, session_id: str, number: str | int | float) -> None:
+        self.said_words.append(("withdrawn", session_id, number))
+
+    def listens(self, session_id: str) -> None:
+        self.said_words.append(("listens", session_id))
+
+    def said(self, session_id: str, message: bytes) -> None:
+        self.said_words.append(("said", session_id, message))
+
+    def said_to_all(self, message: bytes, reached: Sequence[str]) -> None:
+        self.said_words.append(("said to all", message, *reached))
+
+
+def replica(most: int = 10) -> tuple[PortableSessions, Noted]:
+    sessions, words = PortableSessions(most), Noted()
+    sessions.words = words
+    sessions.owner = "a"
+    return sessions, words
+
+
+def opened(sessions: PortableSessions) -> PortableSession:
+    session = sessions.open("2025-06-18", CAPABILITIES)
+    assert isinstance(session, PortableSession)
+    return session
+
+
+async def test_another_replica_knows_a_session_by_its_id() -> None:
+    """Its version and its client's capabilities; no two sessions have one id."""
+    (here, _), (there, _) = replica(), replica()
+    ids = {opened(here).id for _ in range(5)}
+    assert len(ids) == 5
+    for session_id in ids:
+        found = there.find(session_id)
+        assert (found.id, found.version, found.capabilities) == (session_id, "2025-06-18", CAPABILITIES)
+        assert there.find(session_id) is found
+
+
+@pytest.mark.parametrize("session_id", ["", "x", "a:token", "p1.short.2025-11-25.", "p1." + "x" * 32])
+async def test_what_is_no_session_is_unknown(session_id: str) -> None:
+    """Also the id of a session of another replica that lives there."""
+    sessions, _ = replica()
+    with pytest.raises(SessionUnknown):
+        sessions.find(session_id)
+
+
+async def test_without_others_a_session_lives_here() -> None:
+    """There its id holds nothing, and no id of that form is known."""
+    alone = PortableSessions()
+    session = alone.open("2025-11-25", CAPABILITIES)
+    assert not session.id.startswith("p1.") and alone.find(session.id) is session
+    with pytest.raises(SessionUnknown):
+        alone.find(encode_portable(PortableId("x" * 32, "2025-11-25", {})) or "")
+    alone.close()
+    assert len(alone) == 0
+
+
+async def test_a_session_that_ended_is_told_of_and_remembered() -> None:
+    """Here and where the word arrives: its id is readable as before, and is not believed."""
+    (here, said), (there, heard) = replica(), replica()
+    session = opened(here)
+    elsewhere = there.find(session.id)
+    stream = elsewhere.listen()
+    session.end()
+    assert said.said_words == [("ended", session.id)]
+    there.ended_elsewhere(session.id)
+    assert stream.over and ("ended", session.id) not in heard.said_words
+    for sessions in (here, there):
+        with pytest.raises(SessionUnknown):
+            sessions.find(session.id)
+    there.ended_elsewhere(session.id)
+
+
+async def test_ends_are_remembered_up_to_a_bound() -> None:
+    """Whatever others say."""
+    sessions, _ = replica()
+    ids = [f"p1.{number:032}.2025-11-25." for number in range(portable.REMEMBERED + 1)]
+    for session_id in ids:
+        sessions.ended_elsewhere(session_id)
+    assert sessions.find(ids[0]).version == "2025-11-25"
+    with pytest.raises(SessionUnknown):
+        sessions.find(ids[1])
+
+
+async def test_a_session_that_makes_room_goes_on_when_it_is_used() -> None:
+    """Nobody is told that it ended, and neither when the process stops."""
+    sessions, words = replica(most=2)
+    first = opened(sessions)
+    for _ in range(2):
+        opened(sessions)
+    assert len(sessions) == 2 and sessions.at_hand(first.id) is None
+    assert sessions.find(first.id).id == first.id
+    sessions.close()
+    assert (len(sessions), words.said_words) == (0, [])
+
+
+async def test_a_request_is_withdrawn_where_it_is_under_way() -> None:
+    """Others hear of one that is not under way here, and do not tell it on."""
+    (here, said), (there, heard) = replica(), replica()
+    session = opened(here)
+    elsewhere = there.find(session.id)
+    given_up: list[int] = []
+    session.expect(1, PendingReply(lambda: given_up.append(1)))
+    elsewhere.withdraw(1)
+    assert heard.said_words == [("withdrawn", session.id, 1)]
+    session.withdraw_here(1)
+    session.withdraw_here(2)
+    assert given_up == [1]
+    session.withdraw(1)
+    assert given_up == [1, 1] and said.said_words == []
+
+
+async def test_a_message_goes_to_others_where_nobody_listens_here() -> None:
+    """Nobody else gets one that was sent on a stream of this replica; ids of events begin with its name."""
+    sessions, words = replica()
+    session = opened(sessions)
+    session.send(b"1")
+    stream = session.listen()
+    session.send(b"2")
+    assert await stream.read(None) == b"id: here.1-1\ndata: 2\n\n"
+    assert words.said_words == [("said", session.id, b"1"), ("listens", session.id)]
+
+
+async def test_nothing_is_kept_for_a_stream_that_another_one_followed() -> None:
+    """A client that comes back to the older one gets what was said before the newer one was opened."""
+    sessions, _ = replica()
+    session = opened(sessions)
+    stream = session.listen()
+    session.send(b"1")
+    stream.abort()
+    session.send_here(b"2")
+    session.listens_elsewhere()
+    session.send_here(b"3")
+    resumed = session.listen("here.1-1")
+    assert await resumed.read(None) == b"id: here.1-2\ndata: 2\n\n"
+    session.listens_elsewhere()
+    session.send_here(b"4")
+    assert await resumed.read(None) == b"id: here.1-3\ndata: 4\n\n"
+
+
+async def test_all_are_told_and_others_learn_who_was_reached() -> None:
+    """Also a session that has an owner."""
+    sessions, words = replica()
+    listens, _ = opened(sessions), opened(sessions)
+    own = sessions.open("2025-11-25", {"x": "y" * MOST})
+    streams = [listens.listen(), own.listen()]
+    sessions.tell_all(b"1")
+    assert [await stream.read(None) for stream in streams] == [
+        b"id: here.1-1\ndata: 1\n\n",
+        b"id: 1-1\ndata: 1\n\n",
+    ]
+    assert words.said_words[-1] == ("said to all", b"1", listens.id, own.id)
+    assert own.id.startswith("a:") and sessions.at_hand(own.id) is None
+    assert [session.id for session in sessions.all_here()].count(listens.id) == 1
+
+
+async def test_a_replica_that_was_taken_for_gone_keeps_what_others_serve_as_well() -> None:
+    """Only sessions with an owner end, for they were opened anew elsewhere."""
+    sessions, words = replica()
+    kept, own = opened(sessions), sessions.open("2025-11-25", {"x": "y" * MOST})
+    sessions.displaced("a-2")
+    assert [session.id for session in sessions.all()] == [kept.id]
+    assert sessions.open("2025-11-25", {"x": "y" * MOST}).id.startswith("a-2:")
+    assert ("ended", own.id) not in words.said_words
+    sessions.close()
+    assert len(sessions) == 0
