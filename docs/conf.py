@@ -55,7 +55,12 @@ class Mermaid(Directive):
 
 def adapt(app: Sphinx, name: str, source: list[str]) -> None:
     """Turn links to folders into text, and add the table of contents to the index."""
-    text = re.sub(r"\[([^\]]+)\]\((?:\.\./)?(?:config|deploy)(?:/[a-z/-]*)?\)", r"\1", source[0])
+    folder = (HOUSE / name).parent
+
+    def linked(found: re.Match[str]) -> str:
+        return found[1] if (folder / found[2]).is_dir() else found[0]
+
+    text = re.sub(r"\[([^\]]+)\]\(([^)#:]+)\)", linked, source[0])
     if name == app.config.root_doc:
         for title, pages in sections():
             entries = "\n".join(f"/{page.path.removesuffix('.md')}" for page in pages)

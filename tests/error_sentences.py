@@ -148,12 +148,19 @@ def _is_of_a_validator(module: Module, name: str) -> bool:
 
 
 def log_errors() -> Mapping[str, str]:
-    """The log lines of level error, each with a module that writes it."""
-    found = {}
+    """The log lines of level error, those of a start that is refused among them, each with a module that writes it."""
+    found = {
+        str(node.value.value): module.name
+        for module in modules().values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Assign) and _names(node.targets[0]) == {"event"}
+        if isinstance(node.value, ast.Constant) and " " in str(node.value.value)
+    }
     for module, call, function in calls():
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "error" and call.args and call.keywords:
-            for sentence in Reading(module, function).of(call.args[0]):
-                found[sentence] = module.name
+        is_error = isinstance(call.func, ast.Attribute) and call.func.attr == "error" and call.keywords
+        is_obstacle = isinstance(call.func, ast.Name) and call.func.id == "Obstacle"
+        if call.args and (is_error or is_obstacle):
+            found.update((sentence, module.name) for sentence in Reading(module, function).of(call.args[0]))
     return found
 
 

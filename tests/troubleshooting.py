@@ -87,7 +87,7 @@ def _texts() -> Iterator[str]:
 
 
 def _log() -> Iterator[str]:
-    yield "## Log lines of level error\n"
+    yield "## Log lines\n"
     yield "| event | what to do |\n|---|---|"
     for event, do in GUIDE["log"].items():
         yield f"| {event} | {do} |"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -110,8 +110,8 @@ def build(
     ``core.auth.oauth`` describes. Raises SettingsError for a lock file, a statement or a script that cannot be used,
     and for telemetry that cannot be had.
     """
-    runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks())
     observation = build_observation(settings)
+    runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks(), observation.recorder)
     store = _counted(store or build_store(settings), observation)
     fallback = with_fallback(settings, store, runtime.log)
     watched = WatchedStore(store) if fallback is None else WatchedStore(fallback, outage=fallback.reason)
@@ -143,7 +143,9 @@ def build(
     )
     if plans is not None:
         plans.require()
-    branches = _branches(settings, optional, console, files.parts, door.guard)
+    branches = _branches(
+        settings, optional, console, _file_routes(files.parts, door.guard, observation), door.guard
+    )
     if metering is not None:
         branches += metering.branches(door.guard)
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
@@ -177,15 +179,19 @@ def _metering(settings: Settings, observation: Observation, servers: Mapping[str
     # Late: it loads the library of metrics.
     from adapter.app.measuring.parts import Metering
 
-    trace = None if observation.tracing is None else observation.tracing.trace_id
+    trace = None if observation.telemetry is None else observation.telemetry.requests.exemplar
     return Metering(settings, observation.registry, servers, trace)
 
 
 def _branches(
-    settings: Settings, optional: OptionalParts, console: ConsoleParts, files: FileParts, guard: Guard
+    settings: Settings,
+    optional: OptionalParts,
+    console: ConsoleParts,
+    files: Sequence[Branch],
+    guard: Guard,
 ) -> list[Branch | LateBranches]:
     """The routes beside mounts and health."""
-    branches: list[Branch | LateBranches] = [*console.late_branches(), *files.branches(guard)]
+    branches: list[Branch | LateBranches] = [*console.late_branches(), *files]
     if optional.replicas is not None and optional.replicas.place is None:
         branches.append(optional.replicas.branch)
     if optional.grants is not None:
@@ -193,6 +199,17 @@ def _branches(
         authenticated = settings.core.auth.enabled
         branches.append(optional.grants.branch(guard, browsers, authenticated=authenticated))
     return branches
+
+
+def _file_routes(files: FileParts, guard: Guard, observation: Observation) -> Sequence[Branch]:
+    """The routes of files, each request to which is a span where spans are recorded."""
+    routes = files.branches(guard)
+    if observation.tracing is None:
+        return routes
+    # Late: few ask for traces.
+    from adapter.edge.files.file_spans import traced
+
+    return tuple(traced(routes, observation.tracing))
 
 
 def _cleanup_tasks(

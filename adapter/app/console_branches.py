@@ -14,7 +14,9 @@ from adapter.app.edge import Door, Observation
 from adapter.app.files import FileStages
 from adapter.app.relay import RelayParts, Runtime
 from adapter.edge.api.auth_hook import AuthHook
+from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console import operations as console_operations
@@ -22,12 +24,14 @@ from adapter.edge.console.activity import Activity
 from adapter.edge.console.connect import Connections
 from adapter.edge.console.data import ConsoleData, ConsoleFacts, ConsoleTopics
 from adapter.edge.console.page_files import PageFiles, pages
+from adapter.edge.console.server_files import ServerFiles
 from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus
 from adapter.edge.http.request import Request
 from adapter.edge.openapi import operations
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
+from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.browser_sessions import RoleTerms
@@ -56,10 +60,11 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     viewers = Callers(guard, door.bases, credentials, CONSOLE)
     callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
     sessions = _sessions(around.runtime, relay)
-    apis = _apis(settings, around, sessions, callers)
+    belongings = _belongings(settings, relay, files, door.health.store)
+    apis = _apis(settings, around, sessions, callers, belongings, recent)
     records = ExchangeRecords(guard, observation.calls, recent)
     described = _document(settings, files, grants=around.access.grants is not None)
-    routes = ServerRoutes(path, apis, described, records, observation.tracing)
+    routes = ServerRoutes(path, apis, described, records, observation.server_spans())
 
     async def look(request: Request, server: str) -> None:
         await sessions[server].tools(viewers.of(request))
@@ -69,7 +74,7 @@ def build_branches(settings: Settings, observation: Observation, around: Console
         ServerStatus(
             door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}, recent
         ),
-        _belongings(settings, relay, files, door.health.store),
+        belongings,
         recent,
         Activity(recent, observation.shared_counts, door.health.replicas),
         _connections(settings, door),
@@ -104,6 +109,8 @@ def _apis(
     around: ConsoleSurroundings,
     sessions: Mapping[str, HttpSessions],
     callers: Mapping[str, Callers],
+    belongings: Belongings,
+    recent: Recent,
 ) -> dict[str, ServerApi]:
     console = settings.console
     hook = _hook(console.auth_hook, around)
@@ -115,6 +122,10 @@ def _apis(
         max_body=console.max_body,
         expose=settings.core.errors.expose,
     )
+    news = NewsStreams()
+    recent.on_close.append(news.close)
+    takers = {entry.id for entry in settings.servers if around.files.own_tools(entry)}
+    own_files = ServerFiles(belongings, around.relay.sessions.sessions, settings.uploads.max_file_bytes)
     apis = {}
     for server, http_sessions in sessions.items():
         tools = ServerTools(server, http_sessions, callers[server])
@@ -127,7 +138,10 @@ def _apis(
             view=tools.view,
             checks=around.checks.checks,
         )
-        apis[server] = ServerApi(api, Previews(http_sessions, callers[server]))
+        catalogue = ServerCatalogue(
+            api, http_sessions, callers[server], news, own_files if server in takers else None
+        )
+        apis[server] = ServerApi(api, Previews(http_sessions, callers[server]), catalogue)
     return apis
 
 

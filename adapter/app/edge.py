@@ -39,12 +39,14 @@ from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     from adapter.app.access.grants import GrantParts
+    from adapter.edge.mcp.server_spans import ServerSpans
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.relay.http_api.shared_counts import SharedCounts
     from adapter.relay.replicas.registry import Replicas
     from adapter.telemetry import Telemetry
     from adapter.telemetry.metric_registry import MetricRegistry
+    from adapter.upstream.tracing import SpanRecorder
 
 # --- records ----------------------------------------------------------------------------------------------------
 
@@ -66,6 +68,19 @@ class Observation(NamedTuple):
     def tracing(self) -> Tracing | None:
         """The spans of calls."""
         return None if self.telemetry is None else self.telemetry.tracing
+
+    @property
+    def recorder(self) -> SpanRecorder | None:
+        """The recorder of relayed requests."""
+        return None if self.telemetry is None else self.telemetry.requests
+
+    def server_spans(self) -> ServerSpans | None:
+        """Build the spans of what clients ask; None where none are recorded."""
+        if self.telemetry is None:
+            return None
+        from adapter.edge.mcp.server_spans import ServerSpans
+
+        return ServerSpans(self.telemetry.requests)
 
     def of_plans(self) -> Observing | None:
         """Build the observer of calls while they go through their plans; None if nothing observes them."""
@@ -183,7 +198,7 @@ def build_front(
         runtime.log,
         door.bases,
         legacy_statuses=core.errors.legacy_status == "http",
-        tracing=observation.tracing,
+        spans=observation.server_spans(),
         grants=None if grants is None else grants.answers(relay.sessions),
     )
     return Front(

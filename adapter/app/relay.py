@@ -34,17 +34,22 @@ if TYPE_CHECKING:
     from adapter.files.audit_log import AuditLog
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.shared_notifications import SharedNotifications
+    from adapter.upstream.tracing import SpanRecorder
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
 
 
 class Runtime(NamedTuple):
-    """The clock (Unix seconds), the log and the background tasks that all parts of the adapter share."""
+    """The clock (Unix seconds), the log and the background tasks that all parts of the adapter share.
+
+    ``recorder`` records the spans of requests to upstreams; None where none are recorded.
+    """
 
     clock: Callable[[], float]
     log: FilteringBoundLogger
     background: BackgroundTasks
+    recorder: SpanRecorder | None = None
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from structlog.typing import FilteringBoundLogger
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from adapter.app.stdio import StdioUpstreams
     from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
+    from adapter.upstream.tracing import SpanRecorder
 
 START_COOLDOWN = 1.0
 """Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
@@ -41,6 +43,8 @@ START_COOLDOWN = 1.0
 
 class LocalParts(NamedTuple):
     """The log, and the parts of upstreams that are no addresses; None where no server needs them.
+
+    ``recorder`` records the requests to them, None where nothing is recorded.
 
     ``replicas`` is None where no other process uses the state store, ``store`` where there is none.
     """
@@ -51,6 +55,21 @@ class LocalParts(NamedTuple):
     replicas: ReplicaParts | None = None
     store: Store | None = None
     grants: GrantParts | None = None
+    recorder: SpanRecorder | None = None
+
+    def traced(self, entry: ServerSettings, upstream: Upstream) -> Upstream:
+        """The upstream with a span for each request to it; tools that run here have spans of their own."""
+        if self.recorder is None or entry.upstream.transport == "hosted":
+            return upstream
+        # Late: few ask for traces.
+        from adapter.upstream.tracing import TracedUpstream
+
+        return TracedUpstream(
+            upstream,
+            self.recorder,
+            _address(entry),
+            over_http=entry.upstream.transport == "streamable_http",
+        )
 
     def owned(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream with the sessions that live in other replicas."""
@@ -143,6 +162,7 @@ def build_servers(
     """Build the servers; ``stages_of`` gives the stages of each."""
     hosting = None if plans is None else plans.hosting
     parts = local_parts(settings, hosting, runtime.log, replicas, store, grants)
+    parts = parts._replace(recorder=runtime.recorder)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -229,7 +249,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=parts.authorized(settings, entry, made),
+        upstream=parts.traced(entry, parts.authorized(settings, entry, made)),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
@@ -246,6 +266,17 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     if parts.processes is not None:
         server.process_use = partial(parts.processes.use_of, entry.id)
     return server
+
+
+def _address(entry: ServerSettings) -> dict[str, str | int]:
+    """The attributes of spans that tell where a server is; a command is none of them."""
+    found: dict[str, str | int] = {"server.id": entry.id}
+    if entry.upstream.url is None:
+        return {**found, "network.transport": "pipe"}
+    parts = urlsplit(entry.upstream.url)
+    found |= {"network.transport": "tcp", "network.protocol.name": "http"}
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return {**found, "server.address": parts.hostname or "", "server.port": port}
 
 
 def _transfer_rules(upstream: UpstreamSettings, answer_limit: int) -> TransferRules:

@@ -151,6 +151,7 @@ class ClientResponse:
     The code that takes it calls ``close`` when the last byte has left or the client has gone. An AdapterError
     that is raised out of ``pieces`` means: the head has left and the body cannot be completed, so break it off.
     ``last_words`` gives the bytes that complete a stream which is cut for that failure, None if no bytes can.
+    ``wait_at_least`` allows the upstream to be silent for more seconds than its read timeout; None for no stream.
     """
 
     status: int
@@ -159,6 +160,7 @@ class ClientResponse:
     length: int | None = None
     release: Callable[[], None] = field(default=_nothing)
     last_words: Callable[[AdapterError], Awaitable[bytes]] | None = None
+    wait_at_least: Callable[[float], None] | None = None
 
     @property
     def holds(self) -> bool:

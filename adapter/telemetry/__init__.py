@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from adapter.telemetry.exporting import Exports
     from adapter.telemetry.metric_registry import MetricRegistry
     from adapter.telemetry.signals import CallMetrics, Fault, Lines, Spans
+    from adapter.telemetry.spans import RequestSpans
 
 
 class TelemetryMissing(Exception):
@@ -36,13 +37,21 @@ class TelemetryMissing(Exception):
 class Telemetry:
     """The recorders of telemetry and their destinations, from the start to ``close``.
 
-    ``tracing`` records spans, ``measures`` counts; ``lines`` takes log lines and is None where they are not shipped.
+    ``tracing`` records spans, ``requests`` those of relayed requests, ``measures`` counts; ``lines`` takes log lines
+    and is None where they are not shipped.
     """
 
     def __init__(
-        self, tracing: Spans, measures: CallMetrics, lines: Lines | None, exports: Exports, settings: Settings
+        self,
+        tracing: Spans,
+        requests: RequestSpans,
+        measures: CallMetrics,
+        lines: Lines | None,
+        exports: Exports,
+        settings: Settings,
     ) -> None:
         self.tracing = tracing
+        self.requests = requests
         self.measures = measures
         self.lines = lines
         self._exports = exports
@@ -126,6 +135,7 @@ def open_telemetry(
         return None
     require_telemetry(settings)
     from adapter.telemetry import exporting, signals
+    from adapter.telemetry.spans import RequestSpans
 
     try:
         exports = exporting.exports(settings, registry)
@@ -137,6 +147,7 @@ def open_telemetry(
     redaction = signals.AttributeRedaction(redact)
     return Telemetry(
         signals.Spans(exports.traces.get_tracer(exporting.SCOPE), redaction, fault),
+        RequestSpans(exports.requests, exports.traces.sampler, redaction),
         signals.CallMetrics(exports.metrics.get_meter(exporting.SCOPE)),
         None if exports.logs is None else signals.Lines(exports.logs.get_logger(exporting.SCOPE), redaction),
         exports,

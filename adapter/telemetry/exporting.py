@@ -25,6 +25,8 @@ from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry.metric_registry import MetricRegistry
 from adapter.telemetry.otlp_metrics import RegistryMetrics
 from adapter.telemetry.signals import VIEWS
+from adapter.telemetry.span_encoding import SpanEncoding
+from adapter.telemetry.span_export import GrpcSender, HttpSender, SpanQueue, SpanSender
 from adapter.telemetry.worker_values import WorkerValues, values_of_this_process
 from adapter.version import VERSION
 
@@ -88,9 +90,13 @@ class WithRegistry:
 
 @dataclass(slots=True)
 class Exports:
-    """The providers, each with a thread that exports what has gathered. ``logs`` where log lines are shipped."""
+    """The providers, each with a thread that exports what has gathered. ``logs`` where log lines are shipped.
+
+    ``requests`` are the spans of relayed requests, which are none of the provider's.
+    """
 
     traces: TracerProvider
+    requests: SpanQueue
     metrics: MeterProvider
     logs: LoggerProvider | None
     gate: ExportGate = field(default_factory=ExportGate)
@@ -108,6 +114,7 @@ class Exports:
         return self.gate.open
 
     def _shutdowns(self, end: float) -> Iterator[Callable[[], None]]:
+        yield lambda: self.requests.shutdown(max(0.0, end - time.monotonic()))
         yield self.traces.shutdown
         # A reader that gets no time at all would go on reading.
         yield lambda: self.metrics.shutdown(timeout_millis=max(1.0, (end - time.monotonic()) * 1000))
@@ -136,6 +143,15 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
             schedule_delay_millis=settings.periodic_flush_seconds * 1000,
         )
     )
+    requests = SpanQueue(
+        SpanEncoding(resource, SCOPE),
+        _sender(settings),
+        lambda: gate.open,
+        most=settings.max_queue_size,
+        batch=settings.queue_batch_size,
+        every=settings.periodic_flush_seconds,
+        timeout=settings.export_timeout_seconds,
+    )
     reader = PeriodicExportingMetricReader(
         cast(MetricExporter, Gated(metrics, gate)),
         export_interval_millis=settings.export_interval_seconds * 1000,
@@ -146,7 +162,7 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
         # A reader exports nothing while no instrument has a value, and the registry leaves with what it exports.
         meters.get_meter(SCOPE).create_observable_gauge("adapter.up", [_up], description="1 while it runs.")
     logs = _log_provider(settings, resource, gate) if settings.emit_logs else None
-    return Exports(traces, meters, logs, gate)
+    return Exports(traces, requests, meters, logs, gate)
 
 
 def _up(_: CallbackOptions) -> Iterator[Observation]:
@@ -190,6 +206,16 @@ def _exporters(settings: Settings) -> tuple[SpanExporter, MetricExporter]:
         traces.OTLPSpanExporter(_signal(endpoint, "traces"), headers=headers, timeout=timeout),
         metrics.OTLPMetricExporter(_signal(endpoint, "metrics"), headers=headers, timeout=timeout),
     )
+
+
+def _sender(settings: Settings) -> SpanSender:
+    """The way of request spans to the same collector as all other spans."""
+    endpoint, headers = _target(settings.endpoint or _PORTS[settings.transport], settings.headers)
+    if settings.transport == "http":
+        return HttpSender(_signal(endpoint, "traces"), headers)
+    parts = urlsplit(endpoint)
+    insecure = settings.insecure and parts.scheme != "https"
+    return GrpcSender(parts.netloc or endpoint, headers, insecure=insecure)
 
 
 def _log_provider(settings: Settings, resource: Resource, gate: ExportGate) -> LoggerProvider:

@@ -16,10 +16,9 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from adapter.rules.text.events import encodable, is_telling, shortened
+from adapter.telemetry.request_spans import CURRENT, RequestSpan, Value
 
 # --- attributes -------------------------------------------------------------------------------------------------
-
-Value = str | int | float | bool
 
 MOST_KNOWN = 1024
 LONGEST_KNOWN = 64
@@ -76,7 +75,7 @@ _LONGEST_TRACEPARENT = 512
 class Noted:
     """A span that other code begins and ends."""
 
-    def __init__(self, spans: Spans, span: trace.Span) -> None:
+    def __init__(self, spans: Spans, span: trace.Span | RequestSpan) -> None:
         self._spans = spans
         self._span = span
 
@@ -105,6 +104,7 @@ class RecordedSpan(Noted):
         self, spans: Spans, name: str, attributes: Attributes, kind: SpanKind, carrier: object
     ) -> None:
         super().__init__(spans, trace.INVALID_SPAN)
+        self._own: trace.Span = trace.INVALID_SPAN
         self._name = name
         self._attributes = attributes
         self._kind = kind
@@ -115,14 +115,14 @@ class RecordedSpan(Noted):
 
     def __enter__(self) -> RecordedSpan:
         clean = self._spans.redaction
-        self._span = self._spans.tracer.start_span(
+        self._span = self._own = self._spans.tracer.start_span(
             self._name,
-            context=_context_of(self._carrier),
+            context=_context_of(self._carrier) or _around(),
             kind=self._kind,
             attributes={key: clean(key, value) for key, value in self._attributes.items()},
         )
         self._around = contexts.get_current()
-        contexts.attach(trace.set_span_in_context(self._span))
+        contexts.attach(trace.set_span_in_context(self._own))
         return self
 
     def __exit__(
@@ -135,7 +135,7 @@ class RecordedSpan(Noted):
         contexts.attach(self._around)
         if error is not None:
             self.fail(error)
-        self._span.end()
+        self._own.end()
 
 
 class Spans:
@@ -163,16 +163,27 @@ class Spans:
 
     def current(self) -> Noted:
         """The span that is current; one that records nothing outside of any."""
-        return Noted(self, trace.get_current_span())
+        inner = trace.get_current_span()
+        if inner.get_span_context().is_valid:
+            return Noted(self, inner)
+        return Noted(self, CURRENT.get() or inner)
 
     def trace_id(self) -> str | None:
         """The current trace in 32 hexadecimal digits; None outside of any."""
-        current = trace.get_current_span().get_span_context()
-        return trace.format_trace_id(current.trace_id) if current.is_valid else None
+        inner = trace.get_current_span(_around()).get_span_context()
+        return trace.format_trace_id(inner.trace_id) if inner.is_valid else None
 
     def inject(self, headers: MutableMapping[str, str]) -> None:
         """Put the current span into the header fields of a request; without one nothing is put there."""
-        _PROPAGATOR.inject(headers)
+        _PROPAGATOR.inject(headers, _around())
+
+
+def _around() -> Context | None:
+    """The client's request as the parent of spans, and of log lines, that have no other; None where they have one."""
+    if trace.get_current_span().get_span_context().is_valid:
+        return None
+    current = CURRENT.get()
+    return None if current is None else trace.set_span_in_context(trace.NonRecordingSpan(current.context()))
 
 
 def _context_of(traceparent: object) -> Context | None:
@@ -269,6 +280,7 @@ class Lines:
             severity_number=_SEVERITIES.get(level, SeverityNumber.INFO),
             severity_text=level.upper(),
             body=self._redaction("event", str(line.get("event", ""))),
+            context=_around(),
             attributes={
                 key: self._redaction(key, _plain(value))
                 for key, value in line.items()

@@ -89,6 +89,8 @@ class UpstreamAddress:
             lines = opening + _encoded(tuple(fields))
         elif (lines := fields.derived.get(opening)) is None:
             lines = _kept(opening, fields)
+        if request.traceparent:
+            lines += b"traceparent: " + request.traceparent.encode("ascii") + b"\r\n"
         if body or method in _METHODS_WITH_BODY:
             return lines + content_length(len(body))
         return lines + b"\r\n"

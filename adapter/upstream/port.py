@@ -62,6 +62,7 @@ class UpstreamRequest:
     then. ``caller`` and ``envelope`` are for upstreams in this process, and do not travel. ``envelope`` is the message
     of the client as it was read, and counts only if its body is this very ``body``. ``listens``: what the server says
     beside the answer reaches a client; a request of the adapter's own in a client's session has nobody for it.
+    ``traceparent`` is the value of one more field, which no other request has; "" for none.
     """
 
     method: str
@@ -73,6 +74,7 @@ class UpstreamRequest:
     purpose: Purpose = Purpose.CALL
     envelope: Envelope | Batch | None = None
     listens: bool = True
+    traceparent: str = ""
 
 
 class Share(NamedTuple):

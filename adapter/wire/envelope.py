@@ -17,6 +17,7 @@ from adapter.wire import spans
 from adapter.wire.ambiguity import doubt_of
 from adapter.wire.names import VERSION_KEY
 from adapter.wire.nesting import dump_odd, has_more_values
+from adapter.wire.trace_context import ABSENT, NO_META, TRACEPARENT, short_text
 
 LONGEST_ID = 1024
 """Characters of an id: it stands in every answer, and is remembered while one is waited for."""
@@ -40,6 +41,7 @@ class Kind(Enum):
 
 REQUEST: Final = Kind.REQUEST
 NOTIFICATION: Final = Kind.NOTIFICATION
+RESPONSE: Final = Kind.RESPONSE
 """The same under shorter names: in Python 3.11, to read a member of an Enum takes longer than a function call."""
 
 
@@ -70,7 +72,8 @@ class Envelope:
     ``method`` is "" for a response; ``failed`` says that a response carries an error. ``name`` is what the
     message is about: ``params.name``, else ``params.uri`` (the other way round for ``resources/…``, which
     know no name; tools and prompts go by their name alone). ``doubt`` is the sentence on what other readers of JSON
-    could take for something else in it (see ambiguity), None where there is nothing.
+    could take for something else in it (see ambiguity), None where there is nothing. ``trace`` is the value at
+    ``params._meta.traceparent``, None if it is no short text, or ABSENT or NO_META.
     """
 
     kind: Kind
@@ -81,6 +84,7 @@ class Envelope:
     body: bytes
     doubt: str | None = None
     failed: bool = field(default=False, init=False)
+    trace: object = field(default=NO_META, init=False, compare=False)
 
     @property
     def id_bytes(self) -> bytes:
@@ -90,6 +94,12 @@ class Envelope:
             return b"%d" % self.id
         span = spans.find(self.body, ("id",))
         return b"null" if span is None else self.body[span[0] : span[1]]
+
+    def with_body(self, body: bytes) -> Envelope:
+        """The same message where other members of its body have changed than those that are read here."""
+        other = Envelope(self.kind, self.method, self.id, self.name, self.meta, body, self.doubt)
+        other.trace, other.failed = self.trace, self.failed
+        return other
 
     def shrink(self) -> None:
         """Keep nothing of the body but the id, and ``params._meta`` of at most ``KEPT_META`` bytes: the message has
@@ -253,17 +263,22 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     if number is None and "id" in message:
         raise BadRequest("The id of a JSON-RPC request must be a string or a number, not null.")
     params = message.get("params")
-    name, version = None, NO_VERSION
+    name, version, trace = None, NO_VERSION, NO_META
     if type(params) is dict:
         name = _name(method, params)
         meta = params.get("_meta")
         if type(meta) is dict:
             version = _version(meta)
+            trace = meta.get(TRACEPARENT, ABSENT)
+            if trace is not ABSENT:
+                trace = short_text(trace)
     elif "params" in message and not isinstance(params, list):
         raise BadRequest("The params of a JSON-RPC message must be an object or an array.")
     doubt = doubt_of(message, body)
     kind = NOTIFICATION if number is None else REQUEST
-    return Envelope(kind, method, number, name, version, body, doubt)
+    envelope = Envelope(kind, method, number, name, version, body, doubt)
+    envelope.trace = trace
+    return envelope
 
 
 def _response(message: dict[str, Any], number: str | int | float | None, body: bytes) -> Envelope:

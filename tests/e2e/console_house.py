@@ -15,6 +15,7 @@ from typing import Any
 
 from adapter.demo import running
 from adapter.upstream.demo import shop
+from tests.e2e.asking_upstream import AskingUpstream, asking_upstream
 from tests.e2e.hostile_upstream import hostile_upstreams
 from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
 from tests.e2e.provision import packages
@@ -33,6 +34,7 @@ SECRETS = (*TOKENS.values(), "secret-of-the-signatures", "secret-for-the-demo")
 """What the settings hold and nobody may read."""
 
 DRIFTING = "drifting"
+WEIGHED = {"type": "upload_consumer", "tools": ["weigh"], "file_path_argument": "job.sources"}
 READ = {
     "name": "read",
     "description": "Reads a file.",
@@ -73,6 +75,7 @@ class House:
     front: Adapter
     demo: Running
     place: Path
+    asking: AskingUpstream
 
     @property
     def url(self) -> str:
@@ -106,13 +109,14 @@ async def house(place: Path, *, auth: bool) -> AsyncIterator[House]:
             drifting = await _started("tests.e2e.redefined_server", place, place / "tools.json")
             processes.append(drifting[0])
             servers.append(_server(DRIFTING, drifting[1]))
-        async with hostile_upstreams() as rough:
+        async with hostile_upstreams() as rough, asking_upstream() as asking:
             if auth:
                 servers += [_server(name, f"{rough}/{name}") for name in ("hostile", "vast")]
+                servers.append({**_server("asking", asking.url), "adapters": [WEIGHED]})
             front = Adapter(place, _settings(place, servers, auth=auth))
             try:
                 await front.start()
-                yield House(front, demo[0], place)
+                yield House(front, demo[0], place, asking)
             finally:
                 await front.stop()
     finally:

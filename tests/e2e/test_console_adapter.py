@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from tests.e2e.asking_upstream import LINK
 from tests.e2e.console_house import (
     DRIFTING,
     OPERATOR,
@@ -27,7 +28,7 @@ from tests.e2e.console_house import (
     house,
     theatre,
 )
-from tests.e2e.filing import MIB, python_host, said
+from tests.e2e.filing import MIB, python_host, said, sha256
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -106,12 +107,13 @@ async def test_a_cancelled_call_ends_at_its_server(stage: Stage) -> None:
 
 
 async def test_an_image_is_previewed_and_downloaded(stage: Stage) -> None:
-    """Out of the result and out of the list of files, byte by byte what the tool wrote."""
+    """Out of the result and out of the list of files, byte by byte what the tool wrote; another tool takes it too."""
     name = "Aufträge 2025.png"
     seen = await stage.play("artifact", "vic", name=name)
     content = base64.b64encode(stage.house.kept(name)).decode()
     assert seen["width"] > 100
     assert seen["result"] == seen["files"] == [name, content]
+    assert sha256(stage.house.kept(name)) in seen["digest"]
 
 
 async def test_changed_tools_wait_for_an_operator(stage: Stage) -> None:
@@ -163,6 +165,96 @@ async def test_exchanges_of_others_appear_as_they_happen(stage: Stage) -> None:
     seen = await stage.play("exchanges", OPERATOR, agent=TOKENS["anna"])
     assert {"validate", "execute", "presenter"} <= set(seen["stages"])
     assert "tools/call get-customer" in seen["line"] and "ok" in seen["line"]
+
+
+async def test_a_server_asks_by_a_form(stage: Stage) -> None:
+    """Every kind of field of MCP 2025-11-25, with its title, default and fault; declined and cancelled too, and asked
+    on the stream of the session as on that of the call. What the server says stays text."""
+    seen = await stage.play("form", "vic")
+    assert seen["focused"] == "The tool form asks you"
+    assert stage.house.asking.capabilities[-1] == {"elicitation": {"form": {}, "url": {}}}
+    assert len(seen["labels"]) == 12 and {"Your name", "E-mail", "view", "colours"} <= set(seen["labels"])
+    assert seen["faults"] == [
+        "This needs at least 2 characters.",
+        "The least is 18.",
+        "Fill this in.",
+        "This is not an e-mail address.",
+        "Choose at most 2.",
+    ]
+    assert seen["first"] == "Your name"
+    content = seen["accepted"]["content"]
+    assert seen["accepted"]["action"] == "accept" and content.pop("meet").startswith("2026-09-01T08:30:15")
+    assert content == {
+        "name": "Ann",
+        "mail": "ann@example.com",
+        "site": "https://ann.example/",
+        "born": "2000-02-29",
+        "age": 42,
+        "share": 0.5,
+        "quiet": True,
+        "room": "l",
+        "view": "sea",
+        "extras": ["bike"],
+        "colours": ["r", "g"],
+    }
+    assert (seen["declined"], seen["cancelled"]) == ({"action": "decline"}, {"action": "cancel"})
+    assert seen["aside"] == {"action": "decline"}
+    assert (seen["harmed"], seen["markup"]) == (None, 0)
+
+
+async def test_a_server_asks_for_a_page_to_be_opened(stage: Stage) -> None:
+    """The whole address and its host are shown, and opened by a click only, in a tab that does not know this one. A
+    call that needs one first is made again by a button."""
+    seen = await stage.play("links", "vic")
+    assert LINK in seen["shown"] and "sign.example" in seen["shown"]
+    assert seen["marks"] == {"target": "_blank", "rel": "noopener noreferrer", "href": LINK}
+    assert (seen["before"], seen["opener"], seen["accepted"]) == (1, None, {"action": "accept"})
+    assert LINK in seen["blocked"] and "Run again" in seen["blocked"]
+    stage.house.asking.opened = True
+    assert (await stage.play("unblocked", "vic"))["said"] == "ran"
+
+
+async def test_what_the_console_cannot_answer_is_told(stage: Stage) -> None:
+    """A language model and folders: the server hears that there are none, and the reader who asked for them."""
+    seen = await stage.play("refused", "vic")
+    assert [each["code"] for each in seen["answers"]] == [-32601, -32601]
+    assert ["language model" in seen["words"][0], "folders" in seen["words"][1]] == [True, True]
+    assert all("The tool model asked" in words for words in seen["words"])
+
+
+async def test_a_modern_server_asks_in_rounds(stage: Stage) -> None:
+    """The call goes on with the answers (MCP 2026-07-28), also with a refusal."""
+    seen = await stage.play("rounds", "vic")
+    assert "Booked: 4 guests, terrace, away from the door." in seen["booked"]
+    assert "Not booked: declined." in seen["declined"]
+
+
+async def test_prompts_are_filled_in_and_read(stage: Stage) -> None:
+    """With what the server suggests; one that it adds appears by itself."""
+    seen = await stage.play("prompts", "vic")
+    assert (seen["faults"], seen["offers"]) == (["Fill this in."], ["Lisbon", "Lima", "Linz"])
+    assert "hello to Lima" in seen["message"].replace("**", "")
+    assert (seen["harmed"], seen["markup"]) == (None, 0)
+
+
+async def test_resources_are_read_and_shown(stage: Stage) -> None:
+    """Markdown without its HTML, HTML as text, pictures, bytes to download, and one by the variables of a template."""
+    seen = await stage.play("resources", "vic")
+    assert seen["links"] == 0 and "<h1>Page</h1>" in seen["html"]
+    assert seen["filename"] == "bytes.bin"
+    assert "You read asking://city/S%C3%A3o%20Paulo?lang=pt" in seen["city"]
+    assert (seen["harmed"], seen["markup"]) == (None, 0)
+
+
+async def test_files_are_dropped_chosen_and_taken_again(stage: Stage) -> None:
+    """In a list within an object, as chips that the keyboard removes; sizes are judged before anything is sent. The
+    words that the adapter has for models are not shown."""
+    seen = await stage.play("files", "vic", limit=10 * MIB)
+    assert seen["about"].endswith("Weighs files.")
+    assert "handle" not in seen["words"] and "at most 10 MiB" in seen["words"]
+    assert seen["removed"] == 0 and "huge.txt has" in seen["refusal"]
+    assert seen["focused"] == "Remove one.txt from sources 1"
+    assert sorted(seen["said"]) == ["first", "second", "third"]
 
 
 async def test_a_call_is_run_again_with_its_arguments(stage: Stage) -> None:

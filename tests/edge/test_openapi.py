@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from adapter.edge.api.routes import NAME, ROUTES, matched
+from adapter.edge.api.catalogue_routes import ROUTES as CATALOGUE_ROUTES
+from adapter.edge.api.routes import CONTINUE, NAME, ROUTES, matched
 from adapter.edge.api.routes import document as document_of_servers
 from adapter.edge.openapi import Operation, document, json, operations, ref
 from adapter.wire.envelope import parse
@@ -98,6 +99,10 @@ async def test_the_document_is_served_and_valid() -> None:
         assert head.status == 200 and head["content-type"] == "application/json"
     check_document(said)
     served = {(f"{PATH}/{{server}}{route.operation.path}", route.operation.method) for route in ROUTES}
+    served |= {
+        (f"{PATH}/{{server}}{each.path}", each.method)
+        for each in (CONTINUE, *(route.operation for route in CATALOGUE_ROUTES))
+    }
     served |= {(f"{PATH}/{{server}}/resources", "GET"), (f"{PATH}/openapi.json", "GET")}
     described = {(path, method.upper()) for path, methods in said["paths"].items() for method in methods}
     assert described == served

@@ -11,7 +11,9 @@ from typing import Any
 import orjson
 
 from adapter.edge.api.auth_hook import AuthHook, Hook
+from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import Callers, Previews, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.http.access import Guard
@@ -111,7 +113,9 @@ async def serving(
         checks=CHECKS,
     )
     lines: list[dict[str, object]] = []
-    apis = {"one": ServerApi(api, Previews(sessions, callers))}
+    news = NewsStreams()
+    recent.on_close.append(news.close)
+    apis = {"one": ServerApi(api, Previews(sessions, callers), ServerCatalogue(api, sessions, callers, news))}
     records = ExchangeRecords(guard, Lines(lines), recent)
     routes = ServerRoutes(PATH, apis, document(PATH, version="1"), records)
     async with listening(routes.branches(), guard, relaying) as port:

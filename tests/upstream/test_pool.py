@@ -335,7 +335,11 @@ async def test_cancelled_turn_goes_to_the_next(site: Site) -> None:
         return dialled
 
     releases: list[Callable[[Connection], None]] = []
-    places = ExchangeLimit[Connection](1, patience=PATIENCE, noun="connections", setting="")
+    places, told = (
+        ExchangeLimit[Connection](1, patience=PATIENCE, noun="connections", setting=""),
+        list[bool](),
+    )
+    places.on_wait = lambda seconds, given: told.append(given)
     pool = Pool(dial, idle_ttl=PATIENCE, streams=places)
     connection = await pool.take(places)
     gives_up, patient = asyncio.create_task(pool.take(places)), asyncio.create_task(pool.take(places))
@@ -344,6 +348,7 @@ async def test_cancelled_turn_goes_to_the_next(site: Site) -> None:
     gives_up.cancel()
     assert await patient is connection
     assert (pool.active, pool.idle, places.taken) == (1, 0, 1)
+    assert sorted(told) == [False, True] and (pool.opened, pool.kept) == (1, 1)
     await pool.close()
     assert (pool.active, pool.idle, places.taken) == (0, 0, 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields
 from functools import partial
@@ -120,6 +120,7 @@ class HostTools:
         arguments: dict[str, Any],
         request: Request,
         tell: Tell | None,  # noqa: ARG002 (a Provider's)
+        continued: Mapping[str, Any] | None = None,  # noqa: ARG002 (a Provider's)
     ) -> ApiResult:
         """See Provider. Raises TypeError for a handler that returns something else, and what it raises."""
         more = (seen_by_host(request, name),) if self._takes_request else ()

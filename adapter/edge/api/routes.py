@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge import openapi
+from adapter.edge.api.catalogue_routes import ANSWERS, CALL_FIELD, NAMED, TAB, CatalogueRoute
+from adapter.edge.api.catalogue_routes import ROUTES as CATALOGUE_ROUTES
+from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import RESOURCE, Previews
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.request import Branch, Names, Request, names_behind
@@ -25,7 +27,6 @@ from adapter.edge.openapi import (
     TEXT,
     YES,
     Operation,
-    RequestShape,
     Says,
     Schema,
     Takes,
@@ -35,9 +36,12 @@ from adapter.edge.openapi import (
     ref,
 )
 from adapter.edge.router import ExchangeRecords
-from adapter.pipeline.tracing import Tracing
 from adapter.rules.calls.tool_api import HttpOutcome, refused
 from adapter.rules.text.unicode import shown
+
+if TYPE_CHECKING:
+    # Late: few ask for traces.
+    from adapter.edge.mcp.server_spans import ServerSpans
 
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""
@@ -62,6 +66,9 @@ class ToolRoute(NamedTuple):
     def methods(self) -> tuple[str, ...]:
         """The methods of the route; GET includes HEAD."""
         return ("GET", "HEAD") if self.operation.method == "GET" else (self.operation.method,)
+
+
+AnyRoute = ToolRoute | CatalogueRoute
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +144,7 @@ _BODY = {
     415: json("A web page sent a body that is not JSON.", _ERROR),
 }
 _TOOL_NAMED = {"name": "The tool's name, percent-encoded."}
-_TAB = RequestShape(
-    "X-Adapter-Session",
-    "header",
-    "Selects one of several sessions of a caller: up to 64 letters, digits, - and _.",
-    schema={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-)
-
-CALL_FIELD = "X-Adapter-Call"
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CALL = RequestShape(
-    CALL_FIELD,
-    "header",
-    "Names this call, so that its caller finds it among the exchanges: up to 64 letters, digits, - and _.",
-    schema={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-)
 
 CALL = Operation(
     "POST",
@@ -173,7 +166,15 @@ CALL = Operation(
         403: json("Execution is disabled, or the token has too few scopes.", _ERROR),
         500: json("The tool failed (see its result), or the tools could not be listed.", _FAILED),
     },
-    Takes((_TAB, _CALL), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
+    Takes((TAB, ANSWERS, NAMED), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
+)
+_GOING_ON = object_of({"arguments": ANY_OBJECT}, {"inputResponses": ANY_OBJECT, "requestState": TEXT})
+CONTINUE = replace(
+    CALL,
+    path="/tools/{name}/continue",
+    id="continueCall",
+    summary="Goes on with a call that asked for input; the body has the arguments and the answers.",
+    takes=Takes((TAB, ANSWERS, NAMED), {"application/json": _GOING_ON}, _TOOL_NAMED),
 )
 VALIDATE = Operation(
     "POST",
@@ -190,7 +191,7 @@ VALIDATE = Operation(
         401: json("The token is missing or wrong.", _ERROR),
         429: json("Too many large checks are waiting.", _ERROR),
     },
-    Takes((_TAB,), {"application/json": {}}, _TOOL_NAMED),
+    Takes((TAB,), {"application/json": {}}, _TOOL_NAMED),
 )
 LIST = Operation(
     "GET",
@@ -199,7 +200,7 @@ LIST = Operation(
     TAG,
     "All tools.",
     {200: json("The tools.", list_of(ref("Tool"))), **_FAILED_TO_LOOK, **_NO_SERVER},
-    Takes((_TAB,)),
+    Takes((TAB,)),
 )
 SHOW = Operation(
     "GET",
@@ -208,7 +209,7 @@ SHOW = Operation(
     TAG,
     "One tool with the schema of its arguments.",
     {200: json("The tool.", ref("ToolDetail")), **_FAILED_TO_LOOK, **_UNKNOWN},
-    Takes((_TAB,), named=_TOOL_NAMED),
+    Takes((TAB,), named=_TOOL_NAMED),
 )
 META = Operation(
     "GET",
@@ -228,6 +229,9 @@ ROUTES = (
     ToolRoute(SHOW, lambda api, request, name, extra: api.show_tool(request, name, extra)),
 )
 """In the order in which they are tried."""
+
+GO_ON = ToolRoute(CONTINUE, lambda api, request, name, extra: api.call(request, name, extra, going_on=True))
+"""The route of calls that asked for input, which a host's own tools do not."""
 
 
 DOCUMENT = Operation(
@@ -250,12 +254,13 @@ class ServerApi:
 
     tools: ToolApi
     previews: Previews
+    catalogue: ServerCatalogue
 
 
 class ServerRoutes:
     """Serves ``apis`` (by server id) below ``path``, and ``document``.
 
-    ``records`` gets the line of each call, and ``tracing`` its span, as those over MCP do.
+    ``records`` gets the line of each call, and ``spans`` its span, as those over MCP do.
     """
 
     def __init__(
@@ -264,33 +269,32 @@ class ServerRoutes:
         apis: Mapping[str, ServerApi],
         document: bytes,
         records: ExchangeRecords,
-        tracing: Tracing | None = None,
+        spans: ServerSpans | None = None,
     ) -> None:
         self._path = path
         self._apis = apis
         self._document = document
         self._records = records
-        self._tracing = tracing
+        self._spans = spans
 
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried in this order behind those of the console's data."""
         tools = (
-            PatternBranch(
-                self._path,
-                0,
-                route.methods,
-                _EXPOSED,
-                partial(self._serve_call if route.operation is CALL else self._serve, route),
-                ("{server}", *route.parts),
-            )
-            for route in ROUTES
+            self._branch(route, self._serve_call if route.operation in (CALL, CONTINUE) else self._serve)
+            for route in (*ROUTES[:1], GO_ON, *ROUTES[1:])
         )
+        catalogue = (self._branch(route, self._serve_catalogue) for route in CATALOGUE_ROUTES)
         read = ("GET", "HEAD")
         return (
+            *catalogue,
             *tools,
             PatternBranch(self._path, 0, read, _EXPOSED, self._serve_preview, ("{server}", "resources")),
             PatternBranch(self._path, 0, read, (), self._show_document, ("openapi.json",)),
         )
+
+    def _branch(self, route: AnyRoute, serve: Callable[..., Awaitable[object]]) -> PatternBranch:
+        parts = ("{server}", *route.parts)
+        return PatternBranch(self._path, 0, route.methods, _EXPOSED, partial(serve, route), parts)
 
     async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> object:
         server, *rest = names
@@ -300,26 +304,33 @@ class ServerRoutes:
             return None
         return await route.serve(api.tools, request, rest[0] if rest else "", extra)
 
+    async def _serve_catalogue(
+        self, route: CatalogueRoute, request: Request, names: Names, extra: Extra
+    ) -> None:
+        server, *rest = names
+        api = self._apis.get(server)
+        if api is None:
+            send(request, refused(404, f"Server not found: {server}"), extra)
+            return
+        await route.serve(api.catalogue, request, rest[0] if rest else "", extra)
+
     async def _serve_call(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
         self._records.begin()
         began = time.monotonic()
         # What nobody took any more has no status of its own; 499 is what proxies write for it.
         outcome, status = "client_gone", 499
+        spans = self._spans if names[0] in self._apis else None
+        span = None if spans is None else spans.begin_call(request.headers, names[0], names[1])
         try:
-            with self._spanned(request, names):
-                answered = await self._serve(route, request, names, extra)
+            answered = await self._serve(route, request, names, extra)
             # The status of an event stream is that of its beginning, whatever came of the call.
             status = answered.status if isinstance(answered, HttpOutcome) else request.reply.status or 499
             outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
         finally:
+            if spans is not None and span is not None:
+                spans.end(span, outcome if outcome in ("ok", "client_gone") else str(status))
             if names[0] in self._apis:
                 self._tell(request, names, (outcome, status), time.monotonic() - began)
-
-    def _spanned(self, request: Request, names: Names) -> AbstractContextManager[object]:
-        if self._tracing is None:
-            return nullcontext()
-        attributes = {"tool.name": shown(names[1], LONGEST_NAME), "server.id": names[0], "entrance": "http"}
-        return self._tracing.call_span("mcp.tool.call", attributes, request.headers)
 
     def _tell(self, request: Request, names: Names, came: tuple[str, int], seconds: float) -> None:
         outcome, status = came
@@ -360,7 +371,12 @@ def document(
         replace(route, takes=route.takes._replace(named={**_SERVER, **route.takes.named})).below(
             f"{path.rstrip('/')}/{{server}}"
         )
-        for route in (*(route.operation for route in ROUTES), RESOURCE)
+        for route in (
+            *(route.operation for route in ROUTES),
+            CONTINUE,
+            *(route.operation for route in CATALOGUE_ROUTES),
+            RESOURCE,
+        )
     ]
     return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)
 

@@ -13,17 +13,33 @@ from adapter.edge.api.tool_api import ApiResult, Tell, refusal_of
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bases import Bases
 from adapter.edge.http.request import Request, query_of
-from adapter.edge.http.response import Extra, send
+from adapter.edge.http.response import CallStream, Extra, send
 from adapter.edge.openapi import Operation, RequestShape, Says, Takes, json, ref
-from adapter.errors import AdapterError, BadRequest, CatalogueDrifted, Unauthorized, UpstreamBroken
+from adapter.errors import (
+    AdapterError,
+    BadRequest,
+    CatalogueDrifted,
+    Unauthorized,
+    UpstreamBroken,
+    UrlElicitationRequired,
+)
 from adapter.pipeline.call import AuthRequest
-from adapter.relay.http_api.callers import METHOD_NOT_FOUND
+from adapter.relay.http_api.callers import METHOD_NOT_FOUND, InputRequired
+from adapter.relay.http_api.dialogue import Dialogue
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.rules.access.browser_sessions import TAB_FIELD
 from adapter.rules.access.principals import ANONYMOUS, Identity
 from adapter.rules.calls.tool_api import refused
 from adapter.rules.files.filenames import content_disposition
 from adapter.rules.results.outcomes import ERROR_KEY, text_block
+
+ANSWERS_FIELD = "X-Adapter-Answers"
+"""The field with which the console's page says that a person can answer: its value is ``elicitation``."""
+
+INPUT_KEY, LINKS_KEY = "_input_required", "_elicitations"
+"""Members of ``_meta``: the questions of a modern server, and the links to open before the call is made again."""
+
+MOST_LINKS = 16
 
 _TAB = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -64,7 +80,9 @@ class Callers:
             # What it sent may be meant for the adapter alone, so none of it may reach a server.
             identity, tab = Identity(ANONYMOUS, self._credentials), None
         principal, withheld, scopes, claims, _ = identity
-        return Who(principal, tab, headers, self._bases.of(request), withheld, scopes, claims)
+        # Strangers share one session, so that none of them can be asked.
+        answers = tab is not None and headers.get(ANSWERS_FIELD) == "elicitation"
+        return Who(principal, tab, headers, self._bases.of(request), withheld, scopes, claims, answers)
 
 
 class ServerTools:
@@ -111,14 +129,42 @@ class ServerTools:
             raise _not_listed(refused) from refused
 
     async def call(
-        self, name: str, arguments: dict[str, Any], request: Request, tell: Tell | None
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        request: Request,
+        tell: Tell | None,
+        continued: Mapping[str, Any] | None = None,
     ) -> ApiResult:
-        """See Provider; a JSON-RPC error is a failed result. Raises AdapterError, and what ``tell`` raises."""
+        """See Provider; a JSON-RPC error is a failed result, except for questions to a caller who can answer them.
+
+        Raises AdapterError, and what ``tell`` raises.
+        """
+        who = self._callers.of(request)
+        if who.answers and isinstance(tell, CallStream):
+            tell = Dialogue(tell.event)
         try:
-            return ApiResult(await self._sessions.call(self._callers.of(request), name, arguments, tell))
+            if continued is None:
+                return ApiResult(await self._sessions.call(who, name, arguments, tell))
+            return ApiResult(await self._sessions.call(who, name, arguments, tell, continued))
         except ToolRefused as refused:
+            asked = questions_of(refused) if who.answers else None
+            if asked is not None:
+                return ApiResult({"content": [], "isError": False, "_meta": asked})
             meta = {ERROR_KEY: refused.data} if isinstance(refused.data, Mapping) else {}
             return ApiResult({"content": [text_block(str(refused))], "isError": True, "_meta": meta})
+
+
+def questions_of(refused: ToolRefused) -> dict[str, Any] | None:
+    """The ``_meta`` of an answer that asks a person for input first; None for any other refusal."""
+    if isinstance(refused, InputRequired):
+        return {INPUT_KEY: {"inputRequests": refused.requests, "requestState": refused.state}}
+    data = refused.data
+    if refused.code == UrlElicitationRequired.rpc and isinstance(data, Mapping):
+        links = data.get("elicitations")
+        if isinstance(links, list):
+            return {LINKS_KEY: {"message": str(refused), "elicitations": links[:MOST_LINKS]}}
+    return None
 
 
 def _not_listed(refused: ToolRefused) -> AdapterError:

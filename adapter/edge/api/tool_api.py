@@ -31,6 +31,7 @@ from adapter.rules.calls.tool_api import (
     InvalidJson,
     arguments_of,
     as_plain,
+    continued_arguments,
     failure_body,
     input_schema_of,
     is_destructive,
@@ -89,9 +90,16 @@ class Provider(Protocol):
         """One of them, None if there is none of that name."""
 
     async def call(
-        self, name: str, arguments: dict[str, Any], request: Request, tell: Tell | None
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        request: Request,
+        tell: Tell | None,
+        continued: Mapping[str, Any] | None = None,
     ) -> ApiResult:
-        """Run a tool. Whatever it raises becomes a failed result; cancelling it cancels the tool."""
+        """Run a tool, or go on with one that asked something: ``continued`` has the answers. Whatever it raises becomes
+        a failed result; cancelling it cancels the tool.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +157,7 @@ class ToolApi:
         async def listing() -> HttpOutcome:
             return await in_turns(tool_list(await self._provider.tools(request)))
 
-        send(request, await self._seen(request, "", listing), extra)
+        send(request, await self.seen(request, "", listing), extra)
 
     async def show_tool(self, request: Request, name: str, extra: Extra) -> None:
         """``GET /tools/{name}``. Raises ClientGone."""
@@ -158,7 +166,7 @@ class ToolApi:
             tool = await self._find(name, request)
             return tool_detail(tool) if tool is not None else unknown_tool(name)
 
-        send(request, await self._seen(request, name, showing), extra)
+        send(request, await self.seen(request, name, showing), extra)
 
     async def show_meta(self, request: Request, extra: Extra) -> None:
         """``GET /meta``."""
@@ -172,11 +180,11 @@ class ToolApi:
         """
 
         async def validating() -> HttpOutcome:
-            self._authenticated(request)
+            self.authenticated(request)
             tool = await self._provider.tool(name, request)
             if tool is None:
                 return unknown_tool(name)
-            raw = await self._body(request)
+            raw = await self.body(request)
             if isinstance(raw, HttpOutcome):
                 return raw
             given = validated_arguments(raw)
@@ -186,7 +194,7 @@ class ToolApi:
                 else validation(await self._errors(tool, given, request))
             )
 
-        send(request, await self._seen(request, name, validating), extra)
+        send(request, await self.seen(request, name, validating), extra)
 
     async def _errors(self, tool: Any, arguments: dict[str, Any], request: Request) -> Errors:
         """The errors of the arguments. A schema that cannot be used is an error too. Raises LimitReached."""
@@ -199,30 +207,35 @@ class ToolApi:
         except SchemaInvalid as invalid:
             return [{"path": "", "message": str(invalid), "keyword": "schema"}]
 
-    def _authenticated(self, request: Request) -> None:
+    @property
+    def allows_execution(self) -> bool:
+        """Whether ``console.allow_execute`` is on."""
+        return self._options.allow_execute
+
+    def authenticated(self, request: Request) -> None:
         """Raises Unauthorized for a caller without a good credential, where one is asked for."""
         if self._authenticate is not None:
             self._authenticate(request)
 
-    async def _seen(
+    async def seen(
         self, request: Request, name: str, look: Callable[[], Awaitable[HttpOutcome]]
     ) -> HttpOutcome:
         """Return the answer of ``look``; a failure is an answer too."""
         try:
             if not self._options.discovery_auth:
                 return await look()
-            return await self._admitted(request, name, look)
+            return await self.admitted(request, name, look)
         except ClientGone:
             raise
         except Exception as error:
-            return self._failed_to_look(error)
+            return self.failed_to_look(error)
 
-    async def _admitted(
+    async def admitted(
         self, request: Request, name: str, act: Callable[[], Awaitable[HttpOutcome]]
     ) -> HttpOutcome:
         """Return the answer of ``act``, once credential and hook let the caller in. Raises what ``act`` raises."""
         try:
-            self._authenticated(request)
+            self.authenticated(request)
         except Unauthorized as error:
             return refusal_of(error)
         if self._hook is None:
@@ -235,13 +248,14 @@ class ToolApi:
 
     # --- calls ------------------------------------------------------------------------------------------------
 
-    async def call(self, request: Request, name: str, extra: Extra) -> HttpOutcome:
-        """``POST /tools/{name}/call``. Returns what was answered. Raises ClientGone.
+    async def call(self, request: Request, name: str, extra: Extra, *, going_on: bool = False) -> HttpOutcome:
+        """``POST /tools/{name}/call``, or ``/continue`` of one that is ``going_on``. Returns what was answered. Raises
+        ClientGone.
 
         A caller that accepts an event stream gets one: ``progress`` as it comes, then ``result`` with the status and
         the body that a plain answer would have.
         """
-        prepared = await self._prepared(request, name)
+        prepared = await self._prepared(request, name, going_on)
         if isinstance(prepared, HttpOutcome):
             send(request, prepared, extra)
             return prepared
@@ -256,7 +270,7 @@ class ToolApi:
             send(request, answered, extra)
         return answered
 
-    async def _prepared(self, request: Request, name: str) -> Arguments | HttpOutcome:
+    async def _prepared(self, request: Request, name: str, going_on: bool) -> Arguments | HttpOutcome:
         """The arguments of a call, if its tool and its body allow it; else its refusal."""
         options = self._options
         if not options.allow_execute:
@@ -264,19 +278,21 @@ class ToolApi:
         try:
             if options.discovery_auth:
                 # Else whoever may see no tools could find their names by calling them.
-                self._authenticated(request)
+                self.authenticated(request)
             tool = await self._provider.tool(name, request)
         except ClientGone:
             raise
         except CatalogueDrifted as error:  # answered as where only the call itself notices it
             return failure_body(str(error))
         except Exception as error:
-            return self._failed_to_look(error)
+            return self.failed_to_look(error)
         if tool is None:
             return unknown_tool(name)
-        raw = await self._body(request)
+        raw = await self.body(request)
         if isinstance(raw, HttpOutcome):
             return raw
+        if going_on:
+            return continued_arguments(raw)
         return arguments_of(raw, options.invalid_json, destructive=is_destructive(tool))
 
     async def _outcome(
@@ -287,12 +303,12 @@ class ToolApi:
         async def running() -> HttpOutcome:
             if stream is not None:
                 stream.begin()
-            tell = stream.tell if stream is not None else None
-            result = await self._provider.call(name, arguments.value, request, tell)
+            continued = arguments.continued
+            result = await self._provider.call(name, arguments.value, request, stream, continued)
             return result_body(result.result, result.trace_id)
 
         try:
-            return await self._admitted(request, name, running)
+            return await self.admitted(request, name, running)
         except ClientGone:
             raise
         except AdapterError as error:
@@ -308,7 +324,7 @@ class ToolApi:
         tool = await self._provider.tool(name, request)
         return None if tool is None else ApiTool.of(tool)
 
-    async def _body(self, request: Request) -> bytes | HttpOutcome:
+    async def body(self, request: Request) -> bytes | HttpOutcome:
         """The body, or the refusal of one that another site's page could send, or that is too large."""
         headers = request.headers
         if headers.get("Origin") is not None and not is_json_type(headers.get("Content-Type")):
@@ -321,7 +337,8 @@ class ToolApi:
             return refused(error.http, str(error))
         return body
 
-    def _failed_to_look(self, error: Exception) -> HttpOutcome:
+    def failed_to_look(self, error: Exception) -> HttpOutcome:
+        """The answer where a list, or anything else that is read, failed."""
         if isinstance(error, Unauthorized):
             return refusal_of(error)
         if isinstance(error, AdapterError):

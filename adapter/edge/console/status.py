@@ -213,10 +213,16 @@ class Belongings:
             scope_id: records for scope_id, records in held.items() if records or self.registry.used(scope_id)
         }
 
+    async def files_of(self, scope_id: str, most: int) -> list[dict[str, Any]]:
+        """The files of one scope, those that came last first. Raises StoreUnavailable, StorageFailed."""
+        return self._newest(await self._records(scope_id), most)
+
     def _own(self, scope_id: str, held: list[FileRecord]) -> dict[str, Any]:
+        return {**self._totals(scope_id, held), "own": True, "files": self._newest(held, MOST_FILES)}
+
+    def _newest(self, held: list[FileRecord], most: int) -> list[dict[str, Any]]:
         records = sorted(held, key=lambda record: record.created, reverse=True)
-        files = [self._file(record) for record in records[:MOST_FILES]]
-        return {**self._totals(scope_id, held), "own": True, "files": files}
+        return [self._file(record) for record in records[:most]]
 
     def _totals(self, scope_id: str, held: list[FileRecord]) -> dict[str, Any]:
         return {

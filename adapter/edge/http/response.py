@@ -354,9 +354,13 @@ class CallStream:
         self._request.last_words = _cut
         self.begun = True
 
-    async def tell(self, progress: dict[str, Any]) -> None:
+    async def __call__(self, progress: dict[str, Any]) -> None:
         """Send how far the call is. Raises ClientGone."""
         await self._request.reply.write(b"event: progress\ndata: %s\n\n" % dump(progress))
+
+    async def event(self, name: str, data: dict[str, Any]) -> None:
+        """Send another event of the call; ``name`` is one of the adapter's own. Raises ClientGone."""
+        await self._request.reply.write(b"event: %s\ndata: %s\n\n" % (name.encode(), dump(data)))
 
     async def end(self, answered: HttpOutcome) -> None:
         """Send the outcome of the call. Raises ClientGone."""

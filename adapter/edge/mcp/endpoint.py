@@ -7,7 +7,6 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -37,20 +36,16 @@ from adapter.rules.access import host_and_origin_check
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.access.principals import Identity
-from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import LEGACY, MODERN, Era
 
 if TYPE_CHECKING:
-    # Late: few servers ask people for grants.
-    from adapter.pipeline.tracing import Tracing
+    # Late: few servers ask people for grants, and few operators for traces.
+    from adapter.edge.mcp.server_spans import ServerSpans
     from adapter.relay.call.grants import GrantAnswers
 
 LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
-
-NO_SPAN: AbstractContextManager[object] = contextlib.nullcontext()
-"""A block that nobody traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +96,8 @@ class InboundRequest:
 
 @dataclass(slots=True)
 class Endpoint:
-    """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``; with ``tracing`` every tool call
-    is a span. ``grants`` answers callers who have to authorize the adapter at an upstream first."""
+    """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``; with ``spans`` every
+    message is recorded. ``grants`` answers callers who have to authorize the adapter at an upstream first."""
 
     relay: Relay
     guard: Guard
@@ -110,7 +105,7 @@ class Endpoint:
     log: FilteringBoundLogger
     bases: Bases
     legacy_statuses: bool = False
-    tracing: Tracing | None = None
+    spans: ServerSpans | None = None
     grants: GrantAnswers | None = None
     stopping: bool = field(default=False, init=False)
     """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
@@ -122,17 +117,21 @@ class Endpoint:
         """
         extra = self.guard.cors_fields(request.headers)
         answer: ClientResponse | None = None
+        spans, span = self.spans, None
         try:
             ask = await self._ask(request, server, visit)
-            with NO_SPAN if self.tracing is None else self._spanned(self.tracing, request, server, visit):
-                answer = await self.relay.handle(ask)
-                fields = _fields_of(answer, extra)
-                if isinstance(answer.body, bytes):
-                    request.reply.send(answer.status, fields, answer.body)
-                elif visit.expires is not None and visit.endless:
-                    await self._send_until_expiry(request.reply, answer, answer.body, fields, visit)
-                else:
-                    await send_pieces(request.reply, answer, answer.body, fields)
+            if spans is not None and visit.envelope is not None:
+                span = spans.begin(request.headers, server.id, visit.envelope)
+            answer = await self.relay.handle(ask)
+            if spans is not None and span is not None and not isinstance(answer.body, bytes):
+                spans.watch(span, answer)
+            fields = _fields_of(answer, extra)
+            if isinstance(answer.body, bytes):
+                request.reply.send(answer.status, fields, answer.body)
+            elif visit.expires is not None and visit.endless:
+                await self._send_until_expiry(request.reply, answer, answer.body, fields, visit)
+            else:
+                await send_pieces(request.reply, answer, answer.body, fields)
         except GrantRequired as error:
             visit.outcome, request.failure = error.code, GrantRequired
             await self._ask_for_grant(request.reply, ask, error, visit, extra)
@@ -145,6 +144,7 @@ class Endpoint:
             raise
         except asyncio.CancelledError:
             if not self.stopping:
+                visit.outcome = "client_gone"
                 raise
             visit.outcome, request.failure = AdapterStopping.code, AdapterStopping
             await self._cut(request.reply, answer, visit, extra)
@@ -153,20 +153,10 @@ class Endpoint:
             self.log.exception("a request failed unexpectedly", server=server.id)
             self._fail(request.reply, InternalError(), visit, extra)
         finally:
+            if spans is not None and span is not None:
+                spans.end(span, visit.outcome, answer, request.failure)
             if answer is not None and answer.holds:
                 await answer.close()
-
-    def _spanned(
-        self, tracing: Tracing, request: Request, server: Server, visit: InboundRequest
-    ) -> AbstractContextManager[object]:
-        if visit.method != "tools/call":
-            return NO_SPAN
-        attributes = {
-            "tool.name": shown(visit.name or "", LONGEST_NAME),
-            "server.id": server.id,
-            "entrance": "mcp",
-        }
-        return tracing.call_span("mcp.tool.call", attributes, request.headers)
 
     def _fail(
         self, reply: Reply, error: AdapterError, visit: InboundRequest, extra: list[tuple[str, str]]

@@ -93,6 +93,7 @@ class AnswerStream:
         self._asked = wanted[0]
         self._recovery = recovery
         self._read_timeout, self._resumable, self._observe, self._limit = terms
+        self._allowed = self._read_timeout
         self._rewrite = edits.answer if edits is not None else None
         self._aside = edits.aside if edits is not None else None
         self._reader: SseReader | None = None
@@ -191,6 +192,11 @@ class AnswerStream:
         await self.catch_up(all_of_it=True)
         self._failure = error
         return self._seam() + self._error_events()
+
+    def wait_at_least(self, seconds: float) -> None:
+        """Let the upstream be silent for so long from now on, because somebody else is to speak. 0 ends that."""
+        if self._allowed is not None:
+            self._read_timeout = max(self._allowed, seconds)
 
     async def _next(self) -> bytes:
         """The next chunk; at the end ``b""``, with the reason kept if it was not a clean one."""

@@ -65,12 +65,22 @@ class PassThrough:
                     pieces = reduced(stream.pieces(), aside, ask.server.rules.answer_limit)
                     headers = of_changed_body(headers)
                     return ClientResponse(
-                        reply.status, headers, pieces, release=reply.abort, last_words=stream.last_words
+                        reply.status,
+                        headers,
+                        pieces,
+                        release=reply.abort,
+                        last_words=stream.last_words,
+                        wait_at_least=stream.wait_at_least,
                     )
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return ClientResponse(reply.status, headers, reply.whole)
                 return ClientResponse(
-                    reply.status, headers, stream.body(), release=reply.abort, last_words=stream.last_words
+                    reply.status,
+                    headers,
+                    stream.body(),
+                    release=reply.abort,
+                    last_words=stream.last_words,
+                    wait_at_least=stream.wait_at_least,
                 )
             if reply.whole is not None:
                 return ClientResponse(reply.status, headers, reply.whole)

@@ -139,7 +139,12 @@ def _streamed(
     if call.subscription is not None:
         pieces = call.subscription.joined(pieces)
     return ClientResponse(
-        status, of_changed_body(headers), pieces, release=release, last_words=stream.last_words
+        status,
+        of_changed_body(headers),
+        pieces,
+        release=release,
+        last_words=stream.last_words,
+        wait_at_least=stream.wait_at_least,
     )
 
 

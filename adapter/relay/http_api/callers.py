@@ -36,12 +36,24 @@ class ToolRefused(Exception):
         self.data = data
 
 
+class InputRequired(ToolRefused):
+    """A modern server asks its client before it goes on (MCP 2026-07-28, InputRequiredResult). ``requests`` are by
+    their keys; ``state`` is given back with the answers.
+    """
+
+    def __init__(self, requests: Mapping[str, Any], state: str | None) -> None:
+        super().__init__(METHOD_NOT_FOUND, NO_INPUT)
+        self.requests = requests
+        self.state = state
+
+
 @dataclass(frozen=True, slots=True)
 class Who:
     """A caller over HTTP. ``tab`` tells apart what one principal does in several places.
 
     ``fields`` are those of its request, of which ``withhold`` (lower case) carried the adapter's own credential.
-    ``base`` is the URL under which it knows the adapter. ``scopes`` and ``claims``: see Caller.
+    ``base`` is the URL under which it knows the adapter. ``scopes`` and ``claims``: see Caller. ``answers`` says that
+    a person is there who can answer what servers ask (elicitation).
     """
 
     principal: str = ANONYMOUS
@@ -51,6 +63,7 @@ class Who:
     withhold: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
     claims: Mapping[str, Any] = field(default_factory=dict)
+    answers: bool = False
     caller: Caller = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +94,9 @@ class Asks:
         return ask
 
     def listen(self, who: Who, last_id: str) -> ClientRequest:
-        """A legacy stream, taken up again behind that event. Raises BadRequest."""
+        """A legacy stream, taken up again behind that event; a new one without any. Raises BadRequest."""
+        if not last_id:
+            return self._ask(who, Era.LEGACY, "GET", [*self._passed(who)])
         return self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)], last_id)
 
     def end(self, principal: str) -> ClientRequest:
@@ -146,7 +161,13 @@ def result_of(response: Mapping[str, Any]) -> dict[str, Any]:
         )
     if not isinstance(result, dict):
         raise UpstreamBroken("The upstream server answered with something that is not a result.")
-    if result.get("resultType") not in (None, "complete"):
+    kind = result.get("resultType")
+    if kind == "input_required":
+        requests, state = result.get("inputRequests"), result.get("requestState")
+        raise InputRequired(
+            requests if isinstance(requests, dict) else {}, state if isinstance(state, str) else None
+        )
+    if kind not in (None, "complete"):
         raise ToolRefused(METHOD_NOT_FOUND, NO_INPUT)
     return result
 

@@ -1,7 +1,8 @@
 """A client of the relay's own: what a caller over HTTP asks becomes JSON-RPC, in a session or stateless.
 
 It is a client like any other: everything goes through ``Relay.handle``, so gate, stages, files and limits are those
-of MCP. What an upstream asks of its client on the way is refused at once, because a caller over HTTP cannot answer it.
+of MCP. What an upstream asks of its client on the way is refused at once, because a caller over HTTP cannot answer it;
+only one that said that a person is there (``Who.answers``) is asked for input.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from adapter.errors import (
     AdapterError,
@@ -20,9 +21,16 @@ from adapter.errors import (
     UpstreamBroken,
     UpstreamUnanswered,
 )
-from adapter.relay.background import BackgroundTasks, breathe, in_turns, slices
+from adapter.relay.background import BackgroundTasks, breathe, slices
 from adapter.relay.call.dispatch import CLOSE_SECONDS, Relay
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
+from adapter.relay.http_api.answer_reading import (
+    StreamEnd,
+    awaited_response,
+    pieces_of,
+    refused_by_status,
+    whole_body,
+)
 from adapter.relay.http_api.callers import (
     INITIALIZED,
     METHOD_NOT_FOUND,
@@ -34,13 +42,18 @@ from adapter.relay.http_api.callers import (
     refusal,
     result_of,
 )
-from adapter.relay.replies import LARGE, RESUMPTIONS, too_large
+from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
+from adapter.relay.replies import RESUMPTIONS, too_large
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import INITIALIZE_PARAMS, LONGEST_RETRY, modern_meta, rpc_request
+from adapter.relay.sessions.own_session import (
+    INITIALIZE_PARAMS,
+    LONGEST_RETRY,
+    NO_CAPABILITIES,
+    modern_meta,
+    rpc_request,
+)
 from adapter.rules.access.sessions import session_key
-from adapter.rules.tools.lists import long_response
 from adapter.upstream.port import header
-from adapter.wire.envelope import response_in
 from adapter.wire.eras import Era
 from adapter.wire.sse import SseReader
 
@@ -52,25 +65,38 @@ MOST_REPLIES = 16
 refusals has been taken, so that a server gets no more out of this adapter than it takes in.
 """
 
-LISTS = {"tools/list": "tools", "resources/list": "resources"}
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
 """The methods that answer with lists, and where in their result those stand."""
 
+SHORTEST_RETRY = 1000
+"""Milliseconds before a stream that the server ended is opened again."""
+
 _PROGRESS = ("progress", "total", "message")
-
-
-class _StreamEnd(NamedTuple):
-    """The response that a stream brought, or the event id to resume it from after ``retry`` milliseconds."""
-
-    response: dict[str, Any] | None
-    last_id: bytes = b""
-    retry: int | None = None
+_NEWS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 
 class Conversation:
-    """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while that is not known."""
+    """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while that is not known.
 
-    def __init__(self, relay: Relay, server: Server, era: Era | None, background: BackgroundTasks) -> None:
+    With ``answers`` it declares that a person can be asked.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        server: Server,
+        era: Era | None,
+        background: BackgroundTasks,
+        *,
+        answers: bool = False,
+    ) -> None:
         self._relay = relay
+        self._capabilities = CAPABILITIES if answers else NO_CAPABILITIES
         self._asks = Asks(server)
         self._background = background
         self._ids = itertools.count(1)
@@ -104,12 +130,15 @@ class Conversation:
         """Ask the server for a legacy session. Return whether it opened one."""
         asks, number = self._asks, next(self._ids)
         asks.session_id = asks.version = None
-        message = rpc_request(number, "initialize", INITIALIZE_PARAMS)
+        params = INITIALIZE_PARAMS
+        if self._capabilities:
+            params = {**params, "capabilities": self._capabilities}
+        message = rpc_request(number, "initialize", params)
         answer = await self._relay.handle(asks.post(who, Era.LEGACY, message))
         result = ((await self._read_response(answer, who, number)).response or {}).get("result")
         session_id = header(answer.headers, "mcp-session-id")
         if answer.status in (401, 403):
-            raise _refused_by_status(answer.status)
+            raise refused_by_status(answer.status)
         if answer.status != 200 or session_id is None or not isinstance(result, dict):
             return False
         version = result.get("protocolVersion")
@@ -164,7 +193,7 @@ class Conversation:
         mirrors: Iterable[tuple[str, str]] = (),
     ) -> dict[str, Any]:
         number = next(self._ids)
-        meta: dict[str, Any] = modern_meta() if era is Era.MODERN else {}
+        meta: dict[str, Any] = modern_meta(self._capabilities) if era is Era.MODERN else {}
         if tell is not None:
             meta["progressToken"] = number
         message = rpc_request(number, method, {**params, "_meta": meta} if meta else params)
@@ -214,7 +243,7 @@ class Conversation:
             if end.response is not None:
                 return end.response
             if answer.status != 200:
-                raise _refused_by_status(answer.status)
+                raise refused_by_status(answer.status)
             if ask.sender.era is Era.MODERN or end.last_id in (b"", last_id):
                 raise UpstreamBroken("The upstream server ended its answer without a response.")
             last_id = end.last_id
@@ -230,7 +259,7 @@ class Conversation:
         number: int,
         tell: Tell | None = None,
         listed: str | None = None,
-    ) -> _StreamEnd:
+    ) -> StreamEnd:
         """Read an answer up to the response, then close it. Raises AdapterError."""
         limit = self._asks.server.rules.answer_limit
         try:
@@ -240,25 +269,59 @@ class Conversation:
                 )
             kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
             if kind != "text/event-stream":
-                body = await _whole(answer, limit)
-                return _StreamEnd(await _response_in(body, number, listed))
+                body = await whole_body(answer, limit)
+                return StreamEnd(await awaited_response(body, number, listed))
             reader = SseReader(limit)
-            async for piece in _pieces(answer):
+            async for piece in pieces_of(answer):
                 for part in slices(piece):
                     events = reader.feed(part)
                     for event in events:
                         if not event.data:
                             continue
-                        response = await _response_in(event.data, number, listed)
+                        response = await awaited_response(event.data, number, listed)
                         if response is not None:
-                            return _StreamEnd(response)
+                            return StreamEnd(response)
                         await self._observe(event.data, who, number, tell)
+                        if isinstance(tell, Dialogue) and answer.wait_at_least is not None:
+                            answer.wait_at_least(tell.patience)
                     await breathe(len(events))
-            return _StreamEnd(None, reader.last_id, reader.retry)
+            return StreamEnd(None, reader.last_id, reader.retry)
         except MessageTooLong:
             raise too_large(limit) from None
         finally:
             await answer.close()
+
+    async def listen(self, who: Who, dialogue: Dialogue, opened: asyncio.Event) -> None:
+        """Pass on what the server says outside of answers, until it ends that; ``opened`` is set when it has begun.
+
+        Raises AdapterError, ToolRefused.
+        """
+        number = next(self._ids)
+        if self.era is Era.MODERN:
+            meta = modern_meta(self._capabilities)
+            message = rpc_request(number, "subscriptions/listen", {"notifications": _NEWS, "_meta": meta})
+            answer = await self._relay.handle(self._asks.post(who, Era.MODERN, message))
+            opened.set()
+            await self._read_response(answer, who, number, dialogue)
+            return
+        last_id = b""
+        for _ in range(RESUMPTIONS):
+            answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
+            opened.set()
+            end = await self._read_response(answer, who, number, dialogue)
+            if answer.status != 200 or end.response is not None:
+                return
+            last_id = end.last_id
+            await asyncio.sleep(min(max(end.retry or 0, SHORTEST_RETRY) / 1000, LONGEST_RETRY))
+
+    async def answer(self, who: Who, address: ReplyAddress, result: Mapping[str, Any]) -> None:
+        """Answer a question of the server, in whichever session it asked. Raises AdapterError."""
+        asks = Asks(self._asks.server, address.session, address.version)
+        message: Message = {"jsonrpc": "2.0", "id": address.number, "result": dict(result)}
+        reply = await self._relay.handle(asks.post(who, Era.LEGACY, message))
+        await reply.close()
+        if reply.status >= 400:
+            raise refused_by_status(reply.status)
 
     # --- messages before the response --------------------------------------------------------------------------
 
@@ -270,9 +333,20 @@ class Conversation:
             if tell is not None and params.get("progressToken") == number:
                 await tell({name: params[name] for name in _PROGRESS if params.get(name) is not None})
         elif "method" in message and "id" in message:
+            if isinstance(tell, Dialogue) and await self._is_asked(message, tell):
+                return
             # In the background: the server may not read the refusal before its own message was read to the end.
             await self._replies.acquire()
             self._background.run(self._answer_server(who, message["id"], message["method"]))
+        elif isinstance(tell, Dialogue):
+            await tell.notice(message)
+
+    async def _is_asked(self, message: Message, dialogue: Dialogue) -> bool:
+        """Tell whether the caller was asked, so that the answer comes from it."""
+        if message["method"] == "ping" or self._asks.session_id is None:
+            return False
+        address = ReplyAddress(self._asks.version, self._asks.session_id, message["id"])
+        return await dialogue.question(message, address)
 
     async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
         """Answer a ping of the server, refuse any other request; then another may be refused."""
@@ -296,37 +370,3 @@ class Conversation:
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()
-
-
-async def _response_in(data: bytes, number: int, listed: str | None) -> dict[str, Any] | None:
-    """As ``envelope.response_in``; a long list is read in turns."""
-    if listed is None or len(data) <= LARGE:
-        return response_in(data, number)
-    return await in_turns(long_response(data, number, listed))
-
-
-async def _pieces(answer: ClientResponse) -> AsyncIterator[bytes]:
-    if isinstance(answer.body, bytes):
-        yield answer.body
-        return
-    async for piece in answer.body:
-        yield piece
-
-
-async def _whole(answer: ClientResponse, limit: int) -> bytes:
-    if isinstance(answer.body, bytes) and len(answer.body) <= limit:
-        return answer.body
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in _pieces(answer):
-        size += len(piece)
-        if size > limit:
-            raise too_large(limit)
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-def _refused_by_status(status: int) -> UpstreamBroken:
-    if status in (401, 403):
-        return UpstreamBroken(f"The upstream server refused the caller's credentials (HTTP status {status}).")
-    return UpstreamBroken(f"The upstream server answered with HTTP status {status}.")

@@ -230,6 +230,8 @@ class Recent:
         self._closed = False
         self.on_watch: list[Callable[[], None]] = []
         """Called when a viewer begins to watch."""
+        self.on_close: list[Callable[[], None]] = []
+        """Called when the adapter stops, to end other streams of the console."""
         self.counts = MinuteCounts(time.time())
         self.failures: dict[str, Failure] = {}
         """By the ids of servers."""
@@ -321,4 +323,6 @@ class Recent:
         self._closed = True
         for watcher in (*self._watchers, *self._tellers):
             watcher.close()
+        for act in self.on_close:
+            act()
         self._watchers.clear()

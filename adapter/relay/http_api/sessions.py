@@ -13,6 +13,8 @@ from adapter.relay.background import BackgroundTasks, in_turns
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
+from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress
+from adapter.relay.http_api.listening import SharedListening
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
@@ -33,6 +35,9 @@ MOST = 1000
 KNOWN_FOR = 5.0
 """Seconds for which a tool that was listed is taken to be as it was; a name that is not known is asked for at once."""
 
+NOT_CONTINUED: Mapping[str, Any] = {}
+"""The answers of a call that has asked nothing yet."""
+
 T = TypeVar("T")
 
 
@@ -40,6 +45,7 @@ class _Key(NamedTuple):
     principal: str
     tab: str | None
     party: str
+    answers: bool
 
 
 @dataclass(slots=True)
@@ -57,6 +63,10 @@ class _CallerSession:
     places: Mapping[str, int] = field(default_factory=dict)
     listed: float = float("-inf")
     rights: object = None
+    listening: SharedListening = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.listening = SharedListening(self.conversation)
 
     def known(self, name: str) -> dict[str, Any] | None:
         """The tool of that name on the list that was read last."""
@@ -128,12 +138,19 @@ class HttpSessions:
         return session.known(name) if session is not None else None
 
     async def call(
-        self, who: Who, name: str, arguments: Mapping[str, Any], progress: Tell | None = None
+        self,
+        who: Who,
+        name: str,
+        arguments: Mapping[str, Any],
+        progress: Tell | None = None,
+        continued: Mapping[str, Any] = NOT_CONTINUED,
     ) -> dict[str, Any]:
-        """The result of a call. ``progress`` is told how far it is, where the tool says so.
+        """The result of a call. ``progress`` is told how far it is, where the tool says so; a Dialogue also hears what
+        the server asks. ``continued`` has the answers of a modern call that goes on: ``inputResponses`` and
+        ``requestState``.
 
-        Cancelling the wait cancels the call. Raises ToolRefused for a JSON-RPC error, AdapterError, and what
-        ``progress`` raises.
+        Cancelling the wait cancels the call. Raises ToolRefused for a JSON-RPC error, InputRequired for questions of a
+        modern server, AdapterError, and what ``progress`` raises.
         """
 
         async def calling(session: _CallerSession) -> dict[str, Any]:
@@ -141,14 +158,46 @@ class HttpSessions:
             if session.conversation.era is Era.MODERN:
                 definition = session.known(name) or await self.tool(who, name) or {}
                 mirrors = mirrored(definition.get("inputSchema"), dict(arguments))
-            params = {"name": name, "arguments": dict(arguments)}
-            return await session.conversation.ask(who, "tools/call", params, tell=progress, mirrors=mirrors)
+            params = {"name": name, "arguments": dict(arguments), **continued}
+            if not isinstance(progress, Dialogue) or session.conversation.era is Era.MODERN:
+                return await session.conversation.ask(
+                    who, "tools/call", params, tell=progress, mirrors=mirrors
+                )
+            # Some servers ask on the stream of the session, and not on that of the call.
+            async with session.listening.heard(who, progress.hear, answers=True):
+                return await session.conversation.ask(who, "tools/call", params, tell=progress)
 
         return await self._using(who, calling)
 
+    async def request(self, who: Who, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a request about prompts and resources. Raises ToolRefused, InputRequired, AdapterError."""
+        return await self._using(who, lambda session: session.conversation.ask(who, method, dict(params)))
+
+    async def listed(self, who: Who, method: str) -> Sequence[dict[str, Any]]:
+        """All pages of the list of that method (see LISTS). Raises as ``tools``."""
+        return await self._using(who, lambda session: _all(session.conversation, who, method))
+
+    async def answer(self, who: Who, address: ReplyAddress, result: Mapping[str, Any]) -> None:
+        """Answer a question. The session is the one that it names, if it is this caller's. Raises AdapterError."""
+        # Not in the caller's own session here: the question may have come through another process of the adapter.
+        conversation = Conversation(self._relay, self._server, Era.LEGACY, self._background)
+        await conversation.answer(who, address, result)
+
+    async def listen(self, who: Who, hear: Hear) -> None:
+        """Have ``hear`` take what the server says outside of answers, until it ends that.
+
+        Raises AdapterError where no session can be opened.
+        """
+
+        async def listening(session: _CallerSession) -> None:
+            async with session.listening.heard(who, hear):
+                await session.listening.ended()
+
+        await self._using(who, listening)
+
     async def resources(self, who: Who) -> Sequence[dict[str, Any]]:
         """The resources on all pages, artifacts among them. Raises as ``tools``."""
-        return await self._using(who, lambda session: _all(session.conversation, who, "resources/list"))
+        return await self.listed(who, "resources/list")
 
     async def read_resource(self, who: Who, uri: str) -> list[dict[str, Any]]:
         """The contents of a resource, each with ``text`` or ``blob``. Raises as ``tools``."""
@@ -200,7 +249,8 @@ class HttpSessions:
                 self._background.run(session.conversation.close(key.principal))
 
     def _key_of(self, who: Who) -> _Key:
-        return _Key(who.principal, who.tab, party_of(who.caller) if self._server.apart else who.principal)
+        party = party_of(who.caller) if self._server.apart else who.principal
+        return _Key(who.principal, who.tab, party, who.answers)
 
     async def _open(self, session: _CallerSession, who: Who) -> None:
         """Of all who come at once, one opens it."""
@@ -214,9 +264,8 @@ class HttpSessions:
         if session is None:
             self._make_room()
             era = self._era() or self._found
-            session = _CallerSession(
-                Conversation(self._relay, self._server, era, self._background), self._clock()
-            )
+            conversation = Conversation(self._relay, self._server, era, self._background, answers=key.answers)
+            session = _CallerSession(conversation, self._clock())
             self._sessions[key] = session
         self._sessions.move_to_end(key)
         return session

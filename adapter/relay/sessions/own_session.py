@@ -55,6 +55,8 @@ REFUSAL_SHOWN = 300
 
 CLIENT = {"name": "mcp-file-adapter", "version": "1"}
 
+NO_CAPABILITIES: Mapping[str, Any] = {}
+
 INITIALIZE_PARAMS = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
 """Of the adapter's own ``initialize``: a client that can do nothing but ask."""
 
@@ -321,10 +323,10 @@ def rpc_request(number: int, method: str, params: Mapping[str, Any] | None) -> d
     return message
 
 
-def modern_meta() -> dict[str, Any]:
+def modern_meta(capabilities: Mapping[str, Any] = NO_CAPABILITIES) -> dict[str, Any]:
     """The data on its client that every modern request carries (MCP 2026-07-28, "_meta")."""
     return {
         "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
         "io.modelcontextprotocol/clientInfo": CLIENT,
-        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
     }

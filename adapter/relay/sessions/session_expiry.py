@@ -112,7 +112,7 @@ class SessionExpiry:
             if slots is not None:
                 await slots.give_back(row.key, slot)
             if self._sessions.on_event is not None:
-                self._sessions.on_event(due.record.server, "idle")
+                self._sessions.on_event(due.server, "idle")
 
     async def forget(self, row: Row) -> None:
         """Delete a session whose time is over and whose upstream session is closed, unless it was revived since ``row``

@@ -42,11 +42,13 @@ class HttpOutcome(NamedTuple):
 class Arguments(NamedTuple):
     """The arguments that a tool is called with.
 
-    ``warning`` is for the caller, where the body of its request was not what it should be.
+    ``warning`` is for the caller, where the body of its request was not what it should be. ``continued`` has the
+    answers to what the tool asked before it goes on, if it did: ``inputResponses`` and ``requestState``.
     """
 
     value: dict[str, Any]
     warning: str | None = None
+    continued: Mapping[str, Any] | None = None
 
 
 def _spelled(value: Any) -> bytes:
@@ -170,6 +172,40 @@ def arguments_of(raw: bytes, policy: InvalidJson, *, destructive: bool = False) 
     return Arguments(value)
 
 
+CONTINUED = ("inputResponses", "requestState")
+"""The members of a request that goes on after the server asked for input (MCP 2026-07-28)."""
+
+
+def continued_arguments(raw: bytes) -> Arguments | HttpOutcome:
+    """Return the arguments and the answers in the body of a call that goes on, or its refusal."""
+    body = json_object(raw)
+    if isinstance(body, HttpOutcome):
+        return body
+    arguments, continued = body.get("arguments", {}), continued_in(body)
+    if not isinstance(arguments, dict) or isinstance(continued, HttpOutcome) or not continued:
+        return refused(400, "The body must have arguments, inputResponses and requestState.")
+    return Arguments(arguments, continued=continued)
+
+
+def continued_in(body: Mapping[str, Any]) -> dict[str, Any] | HttpOutcome:
+    """Return the answers in the body of a request that goes on, none in that of a first one, or its refusal."""
+    found = {name: body[name] for name in CONTINUED if body.get(name) is not None}
+    if not isinstance(found.get("inputResponses", {}), dict) or not isinstance(
+        found.get("requestState", ""), str
+    ):
+        return refused(400, "inputResponses must be an object, and requestState a string.")
+    return found
+
+
+def json_object(raw: bytes) -> dict[str, Any] | HttpOutcome:
+    """Return the JSON object in a body, or its refusal."""
+    try:
+        value = _read(raw)
+    except ValueError as error:
+        return refused(400, f"The body is not valid JSON: {error}")
+    return value if isinstance(value, dict) else refused(400, "The body must be a JSON object.")
+
+
 class _Unusable(ValueError):
     """JSON, or nearly so, that no arguments can be made of."""
 
@@ -247,6 +283,20 @@ def _meta_for_callers(meta: dict[str, Any], trace_id: Any) -> dict[str, Any]:
     if trace is not None and trace != "":
         shown[TRACE_KEY] = str(trace)
     return shown
+
+
+def value_body(value: Mapping[str, Any]) -> HttpOutcome:
+    """Return an answer of MCP as it is, without what is the protocol's own."""
+    return HttpOutcome(200, _spelled({key: each for key, each in value.items() if key != "resultType"}))
+
+
+def value_list(values: Iterable[Any]) -> Piecewise[HttpOutcome]:
+    """Return a list of MCP, member by member as it is."""
+    shown: list[bytes] = []
+    for each in values:
+        shown.append(_spelled(each))
+        yield None
+    return HttpOutcome(200, b"[" + b",".join(shown) + b"]")
 
 
 def failure_body(message: str) -> HttpOutcome:

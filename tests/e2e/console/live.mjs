@@ -4,11 +4,12 @@
 import { createInterface } from 'node:readline';
 
 import { AXE, browser } from './browser.mjs';
+import { asking } from './live_asking.mjs';
 import { using } from './live_using.mjs';
 import { watching } from './live_watching.mjs';
 import { origin } from './origin.mjs';
 
-const SCENES = { ...using, ...watching, ...origin };
+const SCENES = { ...asking, ...using, ...watching, ...origin };
 const chromium = await browser();
 process.once('SIGTERM', () => chromium.close().finally(() => process.exit()));
 

@@ -77,7 +77,7 @@ export const using = {
     const buffer = Buffer.alloc(size, 'Зимний сон. ');
     await page.locator('input[type=file]').setInputFiles({ name, mimeType: 'text/plain', buffer });
     await page.getByText('uploaded').first().waitFor();
-    const handle = await page.getByLabel('path').inputValue();
+    const handle = await page.locator('.file-field textarea').inputValue();
     await run(page);
     await succeeded(page);
     const said = await result(page).innerText();
@@ -135,7 +135,18 @@ export const using = {
     await page.getByRole('button', { name: `Preview ${name}` }).click();
     await page.getByRole('img', { name: `Picture: ${name}` }).waitFor();
     const files = await saved(page.getByRole('button', { name: `Download ${name}` }));
-    return { width, result: first, files };
+    // What a tool made is a value for the next one.
+    await page.goto(at(url, 'server', 'demo', 'tools', 'digest'));
+    const recent = page.getByLabel('Recent files for path');
+    await recent.focus();
+    const made = recent.locator('optgroup[label="Made by tools"] option', { hasText: name });
+    await made.waitFor({ state: 'attached' });
+    await recent.selectOption(await made.getAttribute('value'));
+    await page.getByText('made by a tool').waitFor();
+    await run(page);
+    await succeeded(page);
+    const digest = await result(page).innerText();
+    return { width, result: first, files, digest };
   },
 
   /** The command and the script as they come into the clipboard. */

@@ -91,6 +91,10 @@ export const watching = {
       ['.pins-head', 'server/drifting/pins'],
       ['.connect pre', 'server/drifting/connect'],
       ['.row', 'server/demo'],
+      ['.row', 'server/asking/prompts'],
+      ['.tool h2', 'server/asking/prompts/greet'],
+      ['.tool h2', `server/asking/resources/${encodeURIComponent('asking://city/{name}{?lang}')}`],
+      ['.drop', 'server/asking/tools/weigh'],
     ]) {
       await move(page, view);
       await page.locator(first).first().waitFor();
@@ -100,6 +104,11 @@ export const watching = {
     await run(page);
     await succeeded(page);
     await look('result');
+    await move(page, 'server/asking/tools/form');
+    await page.getByRole('heading', { name: 'form', exact: true }).waitFor();
+    await run(page);
+    await page.locator('.question').waitFor();
+    await look('question');
     return { found };
   },
 

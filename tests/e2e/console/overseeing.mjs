@@ -97,12 +97,12 @@ export const overseeing = {
     };
     await page.goto(at(url, 'server', 'studio', 'tools', 'count_words'));
     await useToken(page, 'token-of-olga');
-    await page.getByLabel('path').fill(GONE);
+    await page.getByRole('textbox', { name: 'path' }).fill(GONE);
     await run(page);
     await result(page).getByText('success').waitFor();
     const [form, outcome] = [await page.locator('.arguments').boundingBox(), await result(page).boundingBox()];
     const kept = await anew('count_words');
-    const path = await page.getByLabel('path').inputValue();
+    const path = await page.locator('.file-field textarea').inputValue();
     await page.goto(at(url, 'exchanges'));
     // Every third exchange is somebody else's.
     const foreign = page.locator('.exchange', { hasText: 'mcp' }).first();
@@ -110,7 +110,7 @@ export const overseeing = {
     const offered = await foreign.getByRole('button', { name: 'Run again…' }).count();
     await enter('token-of-vic');
     const stranger = await anew('count_words');
-    const left = await page.getByLabel('path').inputValue();
+    const left = await page.locator('.file-field textarea').inputValue();
     return { kept, path, offered, stranger, left, beside: outcome.x > form.x + form.width, ...reported };
   },
 

@@ -7,7 +7,7 @@ import { at, judged, result, run } from './parts.mjs';
 async function opened(page, url, narrow, look) {
   await page.goto(at(url, 'servers'));
   await page.getByText('As a table').click();
-  await page.locator('.chip').first().focus();
+  await page.locator('.term').first().focus();
   await page.getByRole('tooltip').waitFor();
   await look('tooltip and table');
   await page.getByRole('button', { name: 'Token' }).click();

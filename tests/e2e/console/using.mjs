@@ -13,7 +13,7 @@ export const using = {
     await page.getByRole('option', { name: /count_words/ }).waitFor();
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'count_words' }).waitFor();
-    await page.getByLabel('path').focus();
+    await page.getByRole('textbox', { name: 'path' }).focus();
     await page.keyboard.type('upload://somewhere');
     await page.keyboard.press('Control+Enter');
     await result(page).getByText('success').waitFor();
@@ -47,7 +47,7 @@ export const using = {
     await page.locator('input[type=file]').setInputFiles(file);
     const bars = await seen;
     await page.getByText('uploaded').first().waitFor();
-    const handle = await page.getByLabel('path').inputValue();
+    const handle = await page.locator('.file-field textarea').inputValue();
     await run(page);
     await result(page).getByText('success').waitFor();
     return { bars, handle, ...reported };
@@ -122,7 +122,7 @@ export const using = {
     const { page, reported } = await open();
     await page.goto(at(url, 'server', 'studio', 'tools', 'count_words'));
     await useToken(page, 'token-of-vic');
-    await page.getByLabel('path').fill(path);
+    await page.getByRole('textbox', { name: 'path' }).fill(path);
     await page.getByRole('tab', { name: 'cURL & Python' }).click();
     const [curl, python] = await page.locator('pre.code').evaluateAll((all) => all.map((one) => one.textContent));
     await page.getByRole('button', { name: 'Copy' }).first().click();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -83,3 +84,25 @@ async def test_calls_are_counted_by_tool_and_outcome(upstream: StartUpstream, ad
     assert served == {**expected, ("-32011", "tools/call", "", "raw", "-32011", "torn", "tcp"): 1}
     assert sent == {**expected, ("upstream_unanswered", "tools/call", "", "raw", "", "torn", "tcp"): 1}
     assert found["adapter_mcp_requests_in_flight", "raw"] == 0
+
+
+async def test_the_life_of_a_session_is_counted(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """From its beginning over a rest to its end."""
+    sessions = {"idle_ttl_seconds": 0.3, "allow_revival": True}
+    core = {"cleanup_interval_seconds": 0.1}
+    events = "adapter_sessions_lifecycle_total"
+    async with (
+        upstream(tools) as up,
+        adapter(up, telemetry=ON, sessions=sessions, core=core) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        async with asyncio.timeout(10):
+            while not (await numbers(client)).get((events, "idle", "raw")):
+                await asyncio.sleep(0.05)
+        await call(client, "good")
+        assert (await client.request("DELETE"))[0].status == 200
+        found = await numbers(client)
+    assert {key[1]: value for key, value in found.items() if key[0] == events} == {
+        **{"created": 1, "idle": 1, "revived": 1, "ended": 1},
+    }

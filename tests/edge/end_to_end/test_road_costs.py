@@ -40,6 +40,9 @@ COSTS = {
     "a call answered by a stream": 153,
     "a call with a static token": 79,
     "a call with an access token": 82,
+    # Twelve and fourteen of these are for its spans, and the others for the metrics that telemetry brings too.
+    "a call that is passed on and traced": 143,
+    "a call that is passed on and continues a trace": 145,
 }
 """Calls of Python functions for one exchange."""
 
@@ -235,6 +238,37 @@ async def test_a_credential_costs_no_more_than_is_known(
         async with adapter(up, core=settings) as front, front.client() as client:
             await client.initialize(**fields)
             calls = await usual_cost(go, client)
+    record_property("road", road)
+    record_property("python_calls", calls)
+    assert calls <= COSTS[road]
+
+
+@pytest.mark.parametrize(
+    ("road", "traceparent"),
+    [
+        ("a call that is passed on and traced", ""),
+        ("a call that is passed on and continues a trace", f"00-{'a' * 32}-{'b' * 16}-01"),
+    ],
+)
+async def test_a_trace_costs_no_more_than_is_known(
+    upstream: StartUpstream,
+    adapter: StartAdapter,
+    road: str,
+    traceparent: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Both spans of a call, while no collector takes any of them; what the thread exports is not counted here."""
+
+    async def go(client: RawClient) -> None:
+        head, body = await client.request("POST", call_body(), traceparent=traceparent)
+        assert head.status == 200, body
+
+    # Nobody listens on the port of "discard".
+    settings = {"enabled": True, "transport": "http", "endpoint": "http://127.0.0.1:9", "max_queue_size": 4}
+    settings |= {"shutdown_drain_timeout_seconds": 0.1}
+    async with upstream(listing) as up, adapter(up, telemetry=settings) as front, front.client() as client:
+        await client.initialize()
+        calls = await usual_cost(go, client)
     record_property("road", road)
     record_property("python_calls", calls)
     assert calls <= COSTS[road]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.pipeline.end_to_end.living import ERAS, Answer, Speaker, living
 from tests.pipeline.end_to_end.workshop import saying, workshop
@@ -78,7 +79,11 @@ def tree(collector: Collector, root: Any) -> list[Any]:
 
 
 def calls(collector: Collector) -> list[Any]:
-    spans = [span for span in collector.spans() if span.name == "mcp.tool.call"]
+    spans = [
+        span
+        for span in collector.spans()
+        if span.kind == Span.SPAN_KIND_SERVER and span.name.startswith("tools/call ")
+    ]
     return sorted(spans, key=lambda span: span.start_time_unix_nano)
 
 
@@ -99,13 +104,33 @@ async def test_h34_v24_a_call_is_one_tree_of_spans_in_its_clients_trace(tmp_path
             assert answer.data == {"answer": "ANSWERED-9"}
         (call,) = calls(collector)
         assert call.trace_id.hex() == TRACE and call.parent_span_id.hex() == "b7ad6b7169203331"
-        names = ("auth", "limits", "middleware", "execute", "middleware", "output_transform")
-        assert tree(collector, call) == ["mcp.tool.call", *([f"stage.{name}"] for name in names)]
-        stages = [span for span in collector.spans() if span.parent_span_id == call.span_id]
+        before, after = ("auth", "limits", "middleware", "execute"), ("middleware", "output_transform")
+        assert tree(collector, call) == [
+            "tools/call work",
+            *([f"stage.{name}"] for name in before),
+            ["tools/call work"],
+            ["tools/list"],
+            *([f"stage.{name}"] for name in after),
+        ]
+        below = [span for span in collector.spans() if span.parent_span_id == call.span_id]
+        stages = [span for span in below if span.name.startswith("stage.")]
+        assert len(stages) == len(before) + len(after)
         spent = sum(span.end_time_unix_nano - span.start_time_unix_nano for span in stages)
         assert spent <= call.end_time_unix_nano - call.start_time_unix_nano
-        assert {span.trace_id.hex() for span in collector.spans()} == {TRACE}
-        assert values(call.attributes) == {
+        assert {span.trace_id.hex() for span in below} == {TRACE}
+        others = [span for span in collector.spans() if span not in below and span is not call]
+        # The messages that opened the session came without a trace.
+        assert all(span.trace_id.hex() != TRACE and "tools/call" not in span.name for span in others)
+        told = values(call.attributes)
+        assert told.pop("jsonrpc.request.id").isdecimal()
+        assert told.pop("mcp.protocol.version", version) == version
+        assert told == {
+            "mcp.method.name": "tools/call",
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "work",
+            "network.transport": "tcp",
+            "network.protocol.name": "http",
+            "network.protocol.version": "1.1",
             "tool.name": "work",
             "tool.kind": "proxied",
             "server.id": "up",
@@ -132,9 +157,15 @@ async def test_h37_nothing_that_was_said_is_told(tmp_path: Path, version: str) -
             assert secret not in sent
         failures = [answer.failure["stage"] for answer in answers if answer.result.get("isError")]
         assert failures == ["limits", "auth", "handler"]
-        ended = {values(span.attributes).get("error.stage"): span.status.code for span in calls(collector)}
-        # Refusals leave the status unset; what a script raised makes it an error.
-        assert ended == {None: 0, "limits": 0, "auth": 0, "handler": 2}
+        told = [(values(span.attributes), span.status.code) for span in calls(collector)]
+        # A result that is an error is one for OpenTelemetry too, whoever made the mistake.
+        ended = [(each.get("error.stage"), each.get("error.type"), code) for each, code in told]
+        assert ended[:2] == [(None, None, 0)] * 2
+        assert [each[0] for each in ended[2:4]] == ["limits", "auth"]
+        assert ended[4:6] == [(None, None, 0)] * 2
+        assert ended[6][0] == "handler"
+        assert ended[7] == (None, "-32601", 2)
+        assert [code for *_, code in ended] == [0, 0, 2, 2, 0, 0, 2, 2]
         hits = [values(span.attributes).get("cache.hit") for span in calls(collector)]
         assert hits == [None] * 4 + [False, True] + [None] * 2
 

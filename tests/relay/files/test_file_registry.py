@@ -166,8 +166,9 @@ async def test_file_that_vanished_is_forgotten_when_it_is_read() -> None:
 
 
 async def test_eviction_takes_the_longest_unused_first_and_no_more_than_it_needs() -> None:
-    """Uploads go before artifacts, by the default policy."""
-    filing = Filing()
+    """Uploads go before artifacts, by the default policy. Each that goes is told."""
+    filing, told = Filing(), list[FileRecord]()
+    filing.registry.watch(told.append, lambda seconds, entered: None)
     artifact = await filing.artifact(b"a" * 300)
     uploads = []
     for _ in range(3):
@@ -177,6 +178,7 @@ async def test_eviction_takes_the_longest_unused_first_and_no_more_than_it_needs
     await filing.is_found(uploads[0])
     [new] = await filing.upload(b"y" * 250)
     assert await filing.held() == [uploads[0], uploads[2], new, artifact]
+    assert told == [uploads[1]] and filing.registry.files == 4
     assert await filing.agrees()
 
 

@@ -372,6 +372,21 @@ async def test_one_who_leaves_the_queue_lets_the_next_in(let_in: bool) -> None:
     assert repr(admission) == "<UploadQueue: 0 scopes, 0 waiting>"
 
 
+async def test_waits_in_the_queue_are_told() -> None:
+    """With their time, and whether the batch came in."""
+    admission, told = UploadQueue(100, wait=0.01), list[tuple[float, bool]]()
+    admission.on_wait = lambda seconds, entered: told.append((seconds, entered))
+    leave = await admission.enter(ALICE.id, None)
+    with pytest.raises(QuotaReached):
+        await admission.enter(ALICE.id, None)
+    waiting = asyncio.ensure_future(admission.enter(ALICE.id, 10))
+    await asyncio.sleep(0)
+    leave()
+    (await waiting)()
+    assert [entered for _, entered in told] == [False, True]
+    assert told[0][0] >= 0.01
+
+
 async def test_without_a_quota_nobody_waits() -> None:
     """As many come in at once as like to."""
     filing = Filing(scope_bytes=None)

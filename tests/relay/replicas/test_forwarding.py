@@ -31,6 +31,8 @@ CALL = UpstreamRequest("POST", [("X-A", "1"), ("Mcp-Session-Id", "a:token")], b'
 async def test_a_request_arrives_as_it_is() -> None:
     """Method, fields in their order, query, body, caller, purpose and timeout are those of the first replica."""
     async with pair() as found:
+        told: list[tuple[str, str]] = []
+        found.forwarding.on_end = lambda server, result: told.append((server, result))
         request = replace(CALL, method="GET", repeatable=always, purpose=Purpose.STREAM)
         reply = await found.near.send(request, 7.5)
         assert (reply.status, reply.headers, reply.whole) == (
@@ -47,6 +49,7 @@ async def test_a_request_arrives_as_it_is() -> None:
         assert arrived.caller.scopes == CALLER.scopes and arrived.caller.claims == CLAIMS
         assert arrived.caller.told_fields() == CALLER.told_fields() == {"x-tenant": "t"}
         assert [url for url, _ in found.peers] == ["http://a:1" + PATH]
+        assert told == [("raw", "ok")]
 
 
 async def test_secrets_of_the_caller_do_not_travel() -> None:

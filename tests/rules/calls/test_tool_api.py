@@ -23,8 +23,11 @@ from adapter.rules.calls.tool_api import (
     InvalidJson,
     arguments_of,
     as_plain,
+    continued_arguments,
+    continued_in,
     failure_body,
     is_destructive,
+    json_object,
     result_body,
     too_large,
     tool_detail,
@@ -32,6 +35,8 @@ from adapter.rules.calls.tool_api import (
     unknown_tool,
     validated_arguments,
     validation,
+    value_body,
+    value_list,
 )
 from adapter.rules.text.json_values import NotJson
 from adapter.wire.piecewise import at_once
@@ -277,3 +282,44 @@ def test_e15_invalid_json_is_400(raw: bytes) -> None:
     assert answered.status == 400 and read(answered)["valid"] is False
     assert error["path"] == "" and error["keyword"] == "format"
     assert error["message"].startswith("Invalid JSON: ")
+
+
+# --- requests that go on, and answers of MCP as they are --------------------------------------------------------
+
+
+def test_a_call_goes_on_with_answers() -> None:
+    """Arguments, and the answers with the state that belongs to them."""
+    raw = json.dumps(
+        {"arguments": {"n": 1}, "inputResponses": {"k": {}}, "requestState": "s", "other": 1}
+    ).encode()
+    assert continued_arguments(raw) == Arguments(
+        {"n": 1}, None, {"inputResponses": {"k": {}}, "requestState": "s"}
+    )
+    assert continued_in({"name": "x"}) == {}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"{}",
+        b'{"arguments":[],"requestState":"s"}',
+        b'{"inputResponses":[]}',
+        b'{"requestState":1}',
+    ],
+)
+def test_what_is_no_continuation_is_refused(raw: bytes) -> None:
+    """With 400 and a reason."""
+    refusal = continued_arguments(raw)
+    assert isinstance(refusal, HttpOutcome) and refusal.status == 400 and read(refusal)["error"]
+
+
+def test_answers_of_mcp_are_passed_as_they_are() -> None:
+    """Without the protocol's own member; a list member by member."""
+    assert value_body({"resultType": "complete", "messages": []}) == HttpOutcome(200, b'{"messages":[]}')
+    assert at_once(value_list([{"name": "a"}, {"name": "b"}])) == HttpOutcome(
+        200, b'[{"name":"a"},{"name":"b"}]'
+    )
+    assert json_object(b'{"a":1}') == {"a": 1}

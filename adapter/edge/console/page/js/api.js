@@ -45,7 +45,7 @@ function tab() {
  * the exchanges. Raises TypeError when none came.
  */
 export async function send(path, { method = 'GET', body, accept = 'application/json', call, signal } = {}) {
-  const headers = { Accept: accept, 'X-Adapter-Session': tab() };
+  const headers = { Accept: accept, 'X-Adapter-Session': tab(), 'X-Adapter-Answers': 'elicitation' };
   const sent = token;
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';

@@ -1,15 +1,28 @@
 // Attaching a file: the server's helper tool names an upload URL, the browser sends the file there with its progress
 // shown, and the handle it gets becomes the argument.
 
-import { Refused, base, post, reason, refused } from './api.js';
-import { announce, button, fill, h } from './dom.js';
+import { Refused, base, get, post, refused } from './api.js';
 import { bytes } from './format.js';
 import { toolPath } from './world.js';
 
 /** How files get to one server: by its helper tool. */
 export class Helper {
   constructor(server, tool) {
-    Object.assign(this, { server, tool });
+    Object.assign(this, { server, tool, known: new Map(), limit: null });
+  }
+
+  /** The reader's own files that the tools of the server take, newest first; also learns how large one may be. */
+  async recent(signal) {
+    const { limit = null, files = [] } = await get(`${encodeURIComponent(this.server)}/files`, { signal });
+    this.limit = limit;
+    for (const file of files) this.known.set(file.uri, file);
+    return files;
+  }
+
+  /** Why a file cannot be uploaded, before anything is sent; null where it can. */
+  refusal(file) {
+    if (this.limit === null || file.size <= this.limit) return null;
+    return `${file.name} has ${bytes(file.size)}; a file may have at most ${bytes(this.limit)}.`;
   }
 
   /** Whether a part of a tool's definition tells of it. */
@@ -35,6 +48,7 @@ export class Helper {
     if (offer.sha256_required) form.append(offer.sha256_field_name ?? 'sha256', await digest(file));
     const answer = await sent(url, form, progress, signal);
     if (typeof answer?.upload_handle !== 'string') throw new Refused(0, 'The answer to the upload has no handle.');
+    this.known.set(answer.upload_handle, { kind: 'upload', filename: file.name, size: file.size });
     return answer.upload_handle;
   }
 }
@@ -78,57 +92,22 @@ function sent(url, form, progress, signal) {
   });
 }
 
-/** The button that attaches a file to a field, and the place where its progress shows. `take(handle)` is told. */
-export function attachment(helper, take) {
-  const chooser = h('input', {
-    type: 'file',
-    class: 'unseen',
-    tabindex: '-1',
-    'aria-hidden': 'true',
-    on: { change: start },
-  });
-  const attach = button('', () => chooser.click(), {
-    look: 'quiet icon clip',
-    picture: 'clip',
-    'aria-label': 'Attach a file',
-    title: 'Attach a file',
-  });
-  const progress = h('div', { class: 'upload', hidden: true });
+const OF_ARGUMENT = ['Takes an ', ' URI.'];
+const OF_TOOL = 'To give it a local file, first upload the file to the URL from ';
+const OF_RESULT = 'A file it produces comes back as an ';
 
-  async function start() {
-    const [file] = chooser.files;
-    if (!file) return;
-    chooser.value = '';
-    const stop = new AbortController();
-    const bar = h('progress', { max: file.size || 1, value: 0, 'aria-label': `Uploading ${file.name}` });
-    const told = h('span', { class: 'told' }, `${file.name} · 0 of ${bytes(file.size)}`);
-    fill(
-      progress,
-      bar,
-      told,
-      button('Cancel', () => stop.abort(), { look: 'small' }),
-    );
-    progress.hidden = false;
-    attach.disabled = true;
-    try {
-      const handle = await helper.upload(
-        file,
-        (loaded, total) => {
-          [bar.max, bar.value] = [total || 1, loaded];
-          told.textContent = `${file.name} · ${bytes(Math.min(loaded, file.size))} of ${bytes(file.size)}`;
-        },
-        stop.signal,
-      );
-      take(handle);
-      fill(progress, h('span', { class: 'told good' }, `${file.name} · ${bytes(file.size)} uploaded`));
-      announce(`${file.name} is uploaded.`);
-    } catch (failure) {
-      const said = failure.name === 'AbortError' ? 'Upload cancelled.' : reason(failure);
-      fill(progress, h('span', { class: 'told bad', role: 'alert' }, said));
-    } finally {
-      attach.disabled = false;
-    }
+/** A description without what the adapter added to it for models; a person uploads in the form. */
+export function forPeople(text, helper) {
+  let said = text;
+  if (helper) {
+    const tool = said.lastIndexOf(`${OF_TOOL}${helper}, `);
+    if (tool >= 0) said = `${said.slice(0, tool)}${said.slice(tool).includes(OF_RESULT) ? OF_RESULT : ''}`;
+    const argument = said.lastIndexOf(OF_ARGUMENT[0]);
+    if (argument >= 0 && said.includes(` handle from ${helper}, `, argument) && said.endsWith(OF_ARGUMENT[1]))
+      said = said.slice(0, argument);
   }
-
-  return { button: h('span', {}, chooser, attach), progress };
+  const result = said.lastIndexOf(OF_RESULT);
+  // Nothing of the server's own stands behind it.
+  if (result >= 0 && said.length - result < 200) said = `${said.slice(0, result)}Files that it makes are in the result.`;
+  return said.trim();
 }

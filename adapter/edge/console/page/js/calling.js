@@ -1,17 +1,18 @@
 // One call of a tool through the tool API: with its progress as it comes, and given up by aborting.
 
 import { remember } from './again.js';
-import { events, send } from './api.js';
+import { events, post, send } from './api.js';
 import { toolPath } from './world.js';
 
 /**
  * Calls a tool; `{status, body}` as the API answers it, whatever the status. `progress({progress, total, message})` is
- * told of notifications. Raises AbortError, TypeError.
+ * told of notifications, `heard(event, data)` of all else that comes before the result. `more` has the answers with
+ * which a call goes on that asked for input: `{inputResponses, requestState}`. Raises AbortError, TypeError.
  */
-export async function call(server, tool, args, { progress, signal }) {
-  const response = await send(`${toolPath(server, tool)}/call`, {
+export async function call(server, tool, args, { progress, heard = () => {}, more = null, signal }) {
+  const response = await send(`${toolPath(server, tool)}/${more ? 'continue' : 'call'}`, {
     method: 'POST',
-    body: JSON.stringify(args),
+    body: JSON.stringify(more ? { arguments: args, ...more } : args),
     accept: 'text/event-stream, application/json',
     call: remember(args),
     signal,
@@ -22,9 +23,14 @@ export async function call(server, tool, args, { progress, signal }) {
   for await (const { event, data } of events(response)) {
     if (event === 'progress') progress(JSON.parse(data));
     else if (event === 'result') return JSON.parse(data);
+    else heard(event, JSON.parse(data));
   }
   throw new Error('The connection ended before the result came.');
 }
+
+/** Gives the answer of a person to a question that a tool asked while it runs. Raises Refused, TypeError. */
+export const answer = (server, tool, reply_to, result, signal) =>
+  post(`${toolPath(server, tool)}/answer`, { reply_to, result }, { signal });
 
 /** What a validation found wrong: a list of `{path, message}`, empty where nothing is. Raises Refused. */
 export async function validate(server, tool, args) {

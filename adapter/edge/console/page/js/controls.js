@@ -1,13 +1,16 @@
 // Controls of single values: each has a node and reads, writes and finds fault. `undefined` stands for a value left out.
 
-import { attachment } from './attach.js';
+import { forPeople } from './attach.js';
 import { button, h, unique } from './dom.js';
+import { fileControl } from './files.js';
+import { plain } from './format.js';
 import { fits, manner, nullable } from './schema.js';
 
 /** What a control needs to know beside its schema: the whole schema, a listener, the helper for files if there is one. */
 export class Surroundings {
-  constructor(root, changed, helper) {
-    Object.assign(this, { root, changed, helper });
+  /** `person`: a server asks a person, so fields have titles for people, and all defaults are filled in. */
+  constructor(root, changed, helper, { person = false } = {}) {
+    Object.assign(this, { root, changed, helper, person });
   }
 
   /** The same for a member, among others: files are attached where the adapter wrote that it takes them, if it did. */
@@ -20,7 +23,7 @@ export class Surroundings {
 /** The frame of a control: its name, marks and description, and the place for a fault. */
 export function framed(control, { name, schema, required, around, item = false }) {
   const [hint, fault] = [unique('hint'), unique('fault')];
-  const said = typeof schema.description === 'string' ? schema.description : '';
+  const said = described(schema, around);
   const wrong = h('p', { class: 'fault', id: fault, hidden: true });
   const node = h(
     'div',
@@ -28,11 +31,11 @@ export function framed(control, { name, schema, required, around, item = false }
     h(
       'div',
       { class: 'field-head' },
-      h('label', { for: control.focusable.id, class: 'name' }, name),
+      h('label', { for: control.focusable.id, class: 'name' }, titled(name, schema, around)),
       required && !item ? h('span', { class: 'mark required' }, 'required') : null,
-      h('span', { class: 'manner' }, manner(schema, around.root)),
+      h('span', { class: 'manner' }, control.manner ?? manner(schema, around.root, around.person)),
     ),
-    said ? h('p', { class: 'hint', id: hint }, said.slice(0, 2000)) : null,
+    said ? h('p', { class: 'hint', id: hint }, said) : null,
     h('div', { class: 'control' }, control.node),
     wrong,
   );
@@ -42,6 +45,7 @@ export function framed(control, { name, schema, required, around, item = false }
     node,
     read: control.read,
     write: control.write,
+    upload: control.upload,
     blame(message) {
       wrong.textContent = message;
       wrong.hidden = !message;
@@ -50,16 +54,24 @@ export function framed(control, { name, schema, required, around, item = false }
     find() {
       return this;
     },
-    focus: () => control.focusable.focus(),
+    focus: () => (control.focus ? control.focus() : control.focusable.focus()),
   };
 }
+
+/** What a schema says of itself, in words for people. */
+export const described = (schema, around) =>
+  typeof schema.description === 'string' ? forPeople(schema.description, around.helper?.tool).slice(0, 2000) : '';
+
+/** The name of a field for people: the title that a server gave it, else its name. */
+const titled = (name, schema, around) =>
+  around.person && typeof schema.title === 'string' && schema.title ? plain(schema.title, 200) : name;
 
 /** The value of an empty control that was not touched: null asks the reader for it, nothing leaves it out. */
 const empty = (required) => (required ? null : undefined);
 
 const INPUTS = { 'date-time': 'datetime-local', date: 'date', email: 'email', uri: 'url', password: 'password' };
 
-export function stringControl({ schema, required, around }) {
+export function stringControl({ schema, required, around, name, spoken = name, sure = false }) {
   const type = INPUTS[schema.format];
   let touched = false;
   const changed = () => {
@@ -95,15 +107,9 @@ export function stringControl({ schema, required, around }) {
       return box.value !== '' || !value;
     },
   };
-  if (around.helper && !type) {
-    const clip = attachment(around.helper, (handle) => {
-      control.write(handle);
-      around.changed();
-    });
-    node.append(clip.button);
-    return { ...control, node: h('div', { class: 'stack' }, node, clip.progress) };
-  }
-  return control;
+  // A format of URIs is what handles are, too.
+  if (!around.helper || (type && type !== 'url')) return control;
+  return fileControl(control, box, { name: spoken, around, sure: sure || around.helper.isNamed(schema) });
 }
 
 /** A local date and time with its offset, as RFC 3339 wants it. */
@@ -164,6 +170,40 @@ export function choiceControl({ schema, required, around }) {
       const at = values.findIndex((one) => JSON.stringify(one) === JSON.stringify(value));
       box.value = at < 0 ? '' : String(at);
       return at >= 0 || value === null || value === undefined;
+    },
+  };
+}
+
+/** Several of a few JSON values, each at most once, as a list. */
+export function choicesControl({ schema, required, around, name }) {
+  const { enum: values, titles } = schema.of;
+  const boxes = values.map((value, at) => {
+    const box = h('input', { type: 'checkbox', id: unique(), on: { change: changed } });
+    const text = titles?.[at] ?? (typeof value === 'string' ? value : JSON.stringify(value));
+    return [box, h('div', { class: 'check' }, box, h('label', { for: box.id }, plain(text, 300) || '(empty)'))];
+  });
+  let given = required;
+  function changed() {
+    given = true;
+    around.changed();
+  }
+  const group = h(
+    'div',
+    { class: 'checks', role: 'group', id: unique(), tabindex: '-1', 'aria-label': plain(name, 200) },
+    boxes.map(([, line]) => line),
+  );
+  return {
+    node: group,
+    focusable: group,
+    read: () => (given || boxes.some(([box]) => box.checked) ? values.filter((_, at) => boxes[at][0].checked) : undefined),
+    write(value) {
+      const wanted = (Array.isArray(value) ? value : []).map((one) => JSON.stringify(one));
+      given = required || Array.isArray(value);
+      values.forEach((one, at) => {
+        boxes[at][0].checked = wanted.includes(JSON.stringify(one));
+      });
+      const known = values.map((one) => JSON.stringify(one));
+      return value === undefined || value === null || (Array.isArray(value) && wanted.every((one) => known.includes(one)));
     },
   };
 }

@@ -3,6 +3,8 @@
 import {
   booleanControl,
   choiceControl,
+  choicesControl,
+  described,
   framed,
   jsonControl,
   numberControl,
@@ -10,6 +12,7 @@ import {
   stringControl,
 } from './controls.js';
 import { button, fill, h, icon } from './dom.js';
+import { dropZone } from './files.js';
 import { fits, kind, list, manner, own } from './schema.js';
 
 const DEEPEST = 8;
@@ -21,7 +24,7 @@ const MOST_FIELDS = 200;
  */
 export function field(options) {
   const { schema, around, depth = 0 } = options;
-  const [found, here] = kind(schema, around.root);
+  const [found, here] = fileKind(schema, around) ?? kind(schema, around.root);
   const given = { ...options, schema: here, depth };
   // So deep, or so wide, a form helps nobody more than JSON does.
   if (depth >= DEEPEST && (found === 'object' || found === 'array')) return leaf(jsonControl, given);
@@ -34,8 +37,20 @@ export function field(options) {
     integer: numberControl,
     boolean: booleanControl,
     choice: choiceControl,
+    choices: choicesControl,
   };
   return leaf(make[found] ?? jsonControl, given, found);
+}
+
+/** The kind of a field that takes one file or a list of them, where only the adapter's words say so; null for others. */
+function fileKind(schema, around) {
+  const [found, here] = kind(schema, around.root);
+  if (found !== 'json' || !around.helper?.isNamed(here.description)) return null;
+  const { anyOf, ...beside } = here;
+  const branches = list(anyOf).map((one) => kind(one, around.root));
+  const many = branches.find(([one, shape]) => one === 'array' && kind(shape.items, around.root)[0] === 'string');
+  if (many) return ['array', { ...many[1], ...beside }];
+  return branches.some(([one]) => one === 'string') ? ['string', { ...beside, type: 'string' }] : null;
 }
 
 function leaf(make, options, found) {
@@ -58,6 +73,7 @@ function slot(options) {
       inner = plain;
       return inner.write(value);
     },
+    upload: (file) => inner.upload?.(file),
     find: (names) => inner.find(names),
     blame: (message) => inner.blame(message),
     focus: () => inner.focus(),
@@ -65,7 +81,7 @@ function slot(options) {
 }
 
 /** Frame of what has parts: a legend, a description, the parts. */
-function group({ name, schema, required, around, item }, ...content) {
+function group({ name, schema, required, around, item, manner: said = null }, ...content) {
   const wrong = h('p', { class: 'fault', hidden: true });
   const node = h(
     'fieldset',
@@ -75,9 +91,9 @@ function group({ name, schema, required, around, item }, ...content) {
       {},
       h('span', { class: 'name' }, name),
       required && !item ? h('span', { class: 'mark required' }, 'required') : null,
-      h('span', { class: 'manner' }, manner(schema, around.root)),
+      h('span', { class: 'manner' }, said ?? manner(schema, around.root)),
     ),
-    typeof schema.description === 'string' ? h('p', { class: 'hint' }, schema.description.slice(0, 2000)) : null,
+    described(schema, around) ? h('p', { class: 'hint' }, described(schema, around)) : null,
     content,
     wrong,
   );
@@ -126,7 +142,7 @@ export function members({ schema, around, depth = 0 }) {
     prefill() {
       for (const [name, one] of fields) {
         const begin = kind(schema.properties[name], around.root)[1].default;
-        if (needed.has(name) && begin !== undefined) one.write(begin);
+        if ((needed.has(name) || around.person) && begin !== undefined) one.write(begin);
       }
     },
     find: ([name, ...rest]) => (name === undefined ? null : (fields.get(name)?.find(rest) ?? null)),
@@ -198,7 +214,9 @@ function arrayField(options) {
     picture: 'plus',
     'aria-label': `Add to ${name}`,
   });
-  const [node, blame] = group(options, body, add);
+  const files = around.helper?.isNamed(schema) && kind(schema.items, around.root)[0] === 'string';
+  const zone = files ? dropZone(around.helper, name, (chosen) => chosen.forEach((file) => push(undefined).upload(file))) : null;
+  const [node, blame] = group({ ...options, manner: files ? 'list of files' : null }, body, zone, add);
   let items = [];
   let given = required;
   function push(value) {
@@ -208,6 +226,8 @@ function arrayField(options) {
       schema: schema.items,
       required: true,
       item: true,
+      sure: files,
+      spoken: `${name} ${items.length + 1}`,
       around,
       depth: depth + 1,
     });

@@ -1,11 +1,13 @@
 // Running a tool: validate, run, progress as it comes, cancel, and the result.
 
 import { reason } from './api.js';
-import { call, refusal, validate } from './calling.js';
+import { refusal, validate } from './calling.js';
 import { announce, button, fill, h } from './dom.js';
+import { callWithPerson, completed, linksNode, questions } from './elicitation.js';
 import { duration, plain } from './format.js';
 import { copyButton } from './leaving.js';
 import { badge } from './pieces.js';
+import { follow } from './news.js';
 import { rawNode, resultNode } from './result.js';
 import { tabs } from './tabs.js';
 import { me, watch } from './world.js';
@@ -21,6 +23,7 @@ export function runner({ server, name, form, signal }) {
   const verdict = h('p', { class: 'verdict', role: 'status' });
   const live = h('div', { class: 'live', hidden: true });
   const outcome = h('div', { class: 'outcome' });
+  const asked = questions(server, `The tool ${plain(name, 80)}`);
   const actions = h('div', { class: 'run-bar' }, execute, check, cancel, elapsed, verdict);
   let under = null;
   watch(() => {
@@ -79,7 +82,8 @@ export function runner({ server, name, form, signal }) {
     }, TICK);
     busy(true);
     try {
-      const answer = await call(server, name, args, { progress: show, signal: under.signal });
+      under.signal.addEventListener('abort', asked.clear);
+      const answer = await callWithPerson(server, name, args, asked, { progress: show, signal: under.signal });
       arrived(answer, performance.now() - began);
     } catch (failure) {
       if (failure.name === 'AbortError')
@@ -107,6 +111,7 @@ export function runner({ server, name, form, signal }) {
     if (now) {
       fill(live);
       fill(outcome);
+      asked.clear();
       announce('Executing.');
       if (document.activeElement === execute || document.activeElement === document.body) cancel.focus();
     } else if (document.activeElement === cancel || document.activeElement === document.body) execute.focus();
@@ -134,6 +139,13 @@ export function runner({ server, name, form, signal }) {
       return;
     }
     const result = answer.body;
+    if (result._meta?._elicitations) {
+      const links = linksNode(server, `The tool ${plain(name, 80)}`, result._meta._elicitations, run);
+      fill(outcome, links);
+      outcome.querySelector('h3').focus();
+      follow(server, { complete: (id) => completed(links, id) }, signal, () => links.isConnected);
+      return;
+    }
     const bad = result.isError === true;
     const trace = result._meta?._trace_id;
     const head = h(
@@ -168,7 +180,7 @@ export function runner({ server, name, form, signal }) {
     fill(outcome, h('div', { class: `notice ${look}`, role: 'alert' }, h('strong', {}, title), h('p', {}, about)));
   }
 
-  const node = h('div', { class: 'runner' }, form.node, actions, live, outcome);
+  const node = h('div', { class: 'runner' }, form.node, actions, live, asked.node, outcome);
   node.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();

@@ -58,7 +58,8 @@ export const nullable = (schema) =>
 export function kind(schema, root) {
   const here = resolve(schema, root);
   if (own(here, 'const')) return ['choice', { ...here, enum: [here.const] }];
-  if (Array.isArray(here.enum) && here.enum.length) return ['choice', here];
+  if (Array.isArray(here.enum) && here.enum.length)
+    return ['choice', Array.isArray(here.enumNames) ? { ...here, titles: here.enumNames } : here];
   const variants = list(here.anyOf ?? here.oneOf)
     .map((one) => resolve(one, root))
     .filter((one) => one.type !== 'null');
@@ -76,6 +77,8 @@ export function kind(schema, root) {
   if (others.length) return ['json', here];
   if (type === undefined) return [own(here, 'properties') ? 'object' : 'json', here];
   if (type === 'object') return [here.properties && Object.keys(here.properties).length ? 'object' : 'json', here];
+  if (type === 'array' && here.uniqueItems === true && kind(resolve(here.items, root), root)[0] === 'choice')
+    return ['choices', { ...here, of: kind(here.items, root)[1] }];
   if (type === 'array')
     return [here.items && typeof here.items === 'object' && !Array.isArray(here.items) ? 'array' : 'json', here];
   return [['string', 'number', 'integer', 'boolean'].includes(type) ? type : 'json', here];
@@ -89,17 +92,21 @@ const LISTED = {
   choice: 'choices',
   array: 'lists',
   object: 'objects',
+  choices: 'choices',
   json: 'values',
 };
 
-/** A few words on what values are good: `string · date-time · at most 20`. */
-export function manner(schema, root) {
+const FOR_PEOPLE = { string: 'text', integer: 'whole number', boolean: 'yes or no' };
+
+/** A few words on what values are good: `string · date-time · at most 20`; a `person` reads no names of types. */
+export function manner(schema, root, person = false) {
   const [found, here] = kind(schema, root);
   const words = [];
   if (found === 'array') words.push(`list of ${LISTED[kind(here.items, root)[0]]}`);
+  else if (found === 'choices') words.push(`any of ${here.of.enum.length}`);
   else if (found === 'choice') words.push(here.enum.length === 1 ? 'always the same' : `one of ${here.enum.length}`);
   else if (found === 'json') words.push(types(here).join(' or ') || 'any JSON');
-  else words.push(found);
+  else words.push(person ? (FOR_PEOPLE[found] ?? found) : found);
   if (typeof here.format === 'string') words.push(here.format);
   const between = (least, most, what) => {
     if (Number.isFinite(least) && Number.isFinite(most)) words.push(`${least} – ${most}${what}`);
@@ -110,7 +117,7 @@ export function manner(schema, root) {
   between(here.minLength || undefined, here.maxLength, ' characters');
   between(here.minItems || undefined, here.maxItems, ' items');
   if (typeof here.pattern === 'string' && here.pattern.length <= 40) words.push(`matches ${here.pattern}`);
-  const begin = here.default === undefined || here.default === null ? '' : JSON.stringify(here.default);
+  const begin = person || here.default === undefined || here.default === null ? '' : JSON.stringify(here.default);
   if (begin && begin.length <= 40) words.push(`default ${begin}`);
   return words.join(' · ');
 }

@@ -11,8 +11,8 @@ const GAP = 4;
 export function chip(text, { look = '', term, key }) {
   const id = unique('tip');
   const tip = h('span', { class: 'tip', role: 'tooltip', id, hidden: true }, term);
-  const face = h('button', { type: 'button', class: `badge chip ${look}`, 'aria-describedby': id, 'data-key': key }, text);
-  const node = h('span', { class: 'chip-place' }, face, tip);
+  const face = h('button', { type: 'button', class: `badge term ${look}`, 'aria-describedby': id, 'data-key': key }, text);
+  const node = h('span', { class: 'term-place' }, face, tip);
 
   function show() {
     if (!tip.hidden) return;
@@ -42,9 +42,9 @@ export function chip(text, { look = '', term, key }) {
 
 /** A row of chips with one tab stop; arrow keys move among them. */
 export function chips(label, nodes) {
-  const faces = nodes.map((node) => node.querySelector('.chip'));
+  const faces = nodes.map((node) => node.querySelector('.term'));
   const stop = (at) => faces.forEach((face, place) => (face.tabIndex = place === at ? 0 : -1));
   faces.forEach((face, at) => face.addEventListener('focus', () => stop(at)));
   stop(0);
-  return arrows(h('div', { class: 'badges', role: 'group', 'aria-label': label }, nodes), '.chip', { sideways: true });
+  return arrows(h('div', { class: 'badges', role: 'group', 'aria-label': label }, nodes), '.term', { sideways: true });
 }

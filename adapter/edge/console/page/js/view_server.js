@@ -1,6 +1,7 @@
 // One server: its tools beside the one that is open, its pins, and how clients are connected to it.
 
 import { begun } from './again.js';
+import { forPeople } from './attach.js';
 import { condition } from './condition.js';
 import { showConnect } from './connect.js';
 import { button, fill, h, refill } from './dom.js';
@@ -8,13 +9,15 @@ import { count, plain } from './format.js';
 import { longList } from './longlist.js';
 import { annotationBadges, dot, failed, heading, nothing, waiting } from './pieces.js';
 import { showPins } from './pins.js';
+import { showPrompts } from './prompts.js';
+import { showResources } from './resources.js';
 import { go, link } from './route.js';
 import { facts } from './terms.js';
 import { showTool } from './view_tool.js';
 import { fleet, me, server as known, tools, watch } from './world.js';
 
 const ROW = 62;
-const PARTS = { pins: showPins, connect: showConnect };
+const PARTS = { pins: showPins, connect: showConnect, prompts: showPrompts, resources: showResources };
 
 export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
   title(id);
@@ -27,19 +30,16 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
     );
   }
   const head = h('div', { class: 'server-bar' });
-  const other = (name, text) =>
-    me.hosted
-      ? h('a', { class: 'tab', href: link('server', id, name), 'aria-current': tab === name ? 'page' : null }, text)
-      : null;
+  const part = (name, text) =>
+    h('a', { class: 'tab', href: link('server', id, name), 'aria-current': tab === name ? 'page' : null }, text);
+  const other = (name, text) => (me.hosted ? part(name, text) : null);
   const pins = other('pins');
   const tabs = h(
     'nav',
     { class: 'tabs', 'aria-label': `Parts of ${id}` },
-    h(
-      'a',
-      { class: 'tab', href: link('server', id, 'tools'), 'aria-current': tab === 'tools' ? 'page' : null },
-      'Tools',
-    ),
+    part('tools', 'Tools'),
+    other('prompts', 'Prompts'),
+    other('resources', 'Resources'),
     pins,
     other('connect', 'Connect'),
   );
@@ -97,6 +97,17 @@ function catalogue({ signal, id, title }) {
     detail,
   );
   let [all, open, leaving, form] = [[], null, null, null];
+
+  function row(tool) {
+    const claims = tool.annotations ?? {};
+    const marks = annotationBadges({ readOnlyHint: claims.readOnlyHint, destructiveHint: claims.destructiveHint });
+    const about = forPeople(String(tool.description ?? ''), known(id)?.helper).split('\n', 1)[0];
+    return [
+      h('div', { class: 'row-head' }, h('span', { class: 'mono grow' }, plain(tool.name, 120)), marks),
+      h('p', { class: 'row-about' }, plain(about, 160)),
+    ];
+  }
+
   load(false);
 
   async function load(anew) {
@@ -193,15 +204,6 @@ function catalogue({ signal, id, title }) {
   }
 
   return { node, moved, signedIn };
-}
-
-function row(tool) {
-  const claims = tool.annotations ?? {};
-  const marks = annotationBadges({ readOnlyHint: claims.readOnlyHint, destructiveHint: claims.destructiveHint });
-  return [
-    h('div', { class: 'row-head' }, h('span', { class: 'mono grow' }, plain(tool.name, 120)), marks),
-    h('p', { class: 'row-about' }, plain((tool.description ?? '').split('\n', 1)[0], 160)),
-  ];
 }
 
 function changed(server) {

@@ -1,7 +1,7 @@
 // One tool: what it is, a form to run it, its schema, the same call for the terminal.
 
 import { get } from './api.js';
-import { Helper } from './attach.js';
+import { Helper, forPeople } from './attach.js';
 import { fill, h } from './dom.js';
 import { argumentForm } from './form.js';
 import { plain } from './format.js';
@@ -49,7 +49,7 @@ export async function showTool({ signal, server, name }) {
       {},
       h('h2', { class: 'mono', tabindex: '-1' }, plain(name, 300)),
       claims(tool.annotations),
-      about(String(tool.description ?? '')),
+      about(forPeople(String(tool.description ?? ''), known(server)?.helper)),
     ),
     choice.list,
     choice.panel,

@@ -1,0 +1,250 @@
+"""Prompts and resources of one server for the console, the answers of people to what it asks, and its news.
+
+Everything goes through the caller's own session, so callers see what MCP clients with their credential would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from adapter.edge.api.news_streams import NewsStreams
+from adapter.edge.api.server_tools import Callers, questions_of
+from adapter.edge.api.tool_api import ToolApi
+from adapter.edge.http.request import Request
+from adapter.edge.http.response import Extra, send
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.relay.background import in_turns
+from adapter.relay.http_api.callers import METHOD_NOT_FOUND
+from adapter.relay.http_api.dialogue import ReplyAddress
+from adapter.relay.http_api.sessions import HttpSessions, ToolRefused
+from adapter.rules.calls.tool_api import (
+    DISABLED,
+    HttpOutcome,
+    continued_in,
+    json_object,
+    refused,
+    value_body,
+    value_list,
+)
+
+_NOT_THERE = (-32002, -32602, METHOD_NOT_FOUND)
+"""What servers answer who have not this prompt or resource, or none at all."""
+
+_ACTIONS = ("accept", "decline", "cancel")
+_REFERENCES = {"ref/prompt": "name", "ref/resource": "uri"}
+
+LISTED = {
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "templates": "resources/templates/list",
+}
+
+
+class CallerFiles(Protocol):
+    """The files of callers that the tools of one server take."""
+
+    async def of(self, principal: str, session_key: str | None) -> dict[str, Any]:
+        """``limit``, the bytes that a file may have, and ``files``, newest first. Raises StoreUnavailable."""
+
+
+_STREAMED = value_body({})
+"""Stands for an answer that was sent as a stream."""
+
+
+class _Asked(NamedTuple):
+    """A request to the server."""
+
+    method: str
+    params: dict[str, Any]
+
+
+class ServerCatalogue:
+    """Serves what a server has beside its tools. ``api`` lets callers in as it does for tools."""
+
+    def __init__(
+        self,
+        api: ToolApi,
+        sessions: HttpSessions,
+        callers: Callers,
+        news: NewsStreams,
+        files: CallerFiles | None = None,
+    ) -> None:
+        self._news = news
+        self._api = api
+        self._sessions = sessions
+        self._callers = callers
+        self._files = files
+
+    # --- lists ------------------------------------------------------------------------------------------------
+
+    async def show_list(self, request: Request, kind: str, extra: Extra) -> None:
+        """``GET``: all prompts, resources or templates (a key of LISTED). Raises ClientGone."""
+
+        async def listing() -> HttpOutcome:
+            try:
+                found = await self._sessions.listed(self._callers.of(request), LISTED[kind])
+            except ToolRefused as error:
+                raise UpstreamBroken(f"The upstream server does not list its {kind}: {error}") from error
+            return await in_turns(value_list(found))
+
+        send(request, await self._api.seen(request, "", listing), extra)
+
+    async def show_files(self, request: Request, extra: Extra) -> None:
+        """``GET /files``: the files that this caller can give to the server's tools. Raises ClientGone."""
+
+        async def showing() -> HttpOutcome:
+            who = self._callers.of(request)
+            if self._files is None:
+                return value_body({"limit": None, "files": []})
+            return value_body(await self._files.of(who.principal, self._sessions.key_of(who)))
+
+        try:
+            answered = await self._api.admitted(request, "", showing)
+        except AdapterError as error:
+            answered = self._api.failed_to_look(error)
+        send(request, answered, extra)
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    async def get_prompt(self, request: Request, extra: Extra) -> None:
+        """``POST /prompts/get``: the messages of a prompt. Raises ClientGone."""
+        await self._ask(request, extra, _prompt, execution=True)
+
+    async def read_resource(self, request: Request, extra: Extra) -> None:
+        """``POST /resources/read``: the contents of a resource, as the server sends them. Raises ClientGone."""
+        await self._ask(request, extra, _resource, execution=False)
+
+    async def complete(self, request: Request, extra: Extra) -> None:
+        """``POST /complete``: values for an argument of a prompt or a template. Raises ClientGone."""
+        await self._ask(request, extra, _completion, execution=True)
+
+    async def _ask(
+        self,
+        request: Request,
+        extra: Extra,
+        read: Callable[[Mapping[str, Any]], _Asked | None],
+        *,
+        execution: bool,
+    ) -> None:
+        async def asking(body: dict[str, Any]) -> HttpOutcome:
+            asked, continued = read(body), continued_in(body)
+            if asked is None:
+                return refused(400, "The body has not the members that this request needs.")
+            if isinstance(continued, HttpOutcome):
+                return continued
+            who = self._callers.of(request)
+            try:
+                found = await self._sessions.request(who, asked.method, {**asked.params, **continued})
+            except ToolRefused as error:
+                questions = questions_of(error) if who.answers else None
+                if questions is not None:
+                    return value_body({"_meta": questions})
+                return refused(404 if error.code in _NOT_THERE else 502, f"The server refused: {error}")
+            return value_body(found)
+
+        await self._answered(request, extra, asking, execution=execution)
+
+    async def answer(self, request: Request, name: str, extra: Extra) -> None:
+        """``POST /tools/{name}/answer``: what a person says to a question of a tool that runs. Raises ClientGone."""
+
+        async def answering(body: dict[str, Any]) -> HttpOutcome:
+            result = body.get("result")
+            if not isinstance(result, dict) or not _is_answer(result):
+                return refused(400, "result must have an action (accept, decline or cancel), and content.")
+            address = ReplyAddress.read(body.get("reply_to"))
+            await self._sessions.answer(self._callers.of(request), address, result)
+            return value_body({"answered": True})
+
+        await self._answered(request, extra, answering, execution=True, name=name)
+
+    async def _answered(
+        self,
+        request: Request,
+        extra: Extra,
+        act: Callable[[dict[str, Any]], Awaitable[HttpOutcome]],
+        *,
+        execution: bool,
+        name: str = "",
+    ) -> None:
+        """Answer with what comes of the body, once the caller is let in as for a call."""
+
+        async def acting() -> HttpOutcome:
+            raw = await self._api.body(request)
+            body = raw if isinstance(raw, HttpOutcome) else json_object(raw)
+            return body if isinstance(body, HttpOutcome) else await act(body)
+
+        if execution and not self._api.allows_execution:
+            send(request, DISABLED, extra)
+            return
+        try:
+            answered = await self._api.admitted(request, name, acting)
+        except AdapterError as error:
+            answered = self._api.failed_to_look(error)
+        send(request, answered, extra)
+
+    # --- news -------------------------------------------------------------------------------------------------
+
+    async def show_events(self, request: Request, extra: Extra) -> None:
+        """``GET /events``: what the server says outside of calls, until the client goes. Raises ClientGone."""
+
+        async def streaming() -> HttpOutcome:
+            who = self._callers.of(request)
+            await self._news.serve(request, self._sessions, who, extra)
+            return _STREAMED
+
+        try:
+            answered = await self._api.admitted(request, "", streaming)
+        except AdapterError as error:
+            answered = self._api.failed_to_look(error)
+        if answered is not _STREAMED:
+            send(request, answered, extra)
+
+
+def _prompt(body: Mapping[str, Any]) -> _Asked | None:
+    name, arguments = body.get("name"), body.get("arguments", {})
+    if not isinstance(name, str) or not _are_texts(arguments):
+        return None
+    return _Asked("prompts/get", {"name": name, "arguments": arguments})
+
+
+def _resource(body: Mapping[str, Any]) -> _Asked | None:
+    uri = body.get("uri")
+    return _Asked("resources/read", {"uri": uri}) if isinstance(uri, str) and uri else None
+
+
+def _completion(body: Mapping[str, Any]) -> _Asked | None:
+    ref, argument, given = body.get("ref"), body.get("argument"), body.get("arguments", {})
+    if not isinstance(ref, dict) or not isinstance(argument, dict) or not _are_texts(given):
+        return None
+    kind = ref.get("type")
+    key = _REFERENCES.get(kind) if isinstance(kind, str) else None
+    if key is None or not isinstance(ref.get(key), str):
+        return None
+    if not isinstance(argument.get("name"), str) or not isinstance(argument.get("value"), str):
+        return None
+    params: dict[str, Any] = {
+        "ref": {"type": kind, key: ref[key]},
+        "argument": {"name": argument["name"], "value": argument["value"]},
+    }
+    if given:
+        params["context"] = {"arguments": given}
+    return _Asked("completion/complete", params)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+def _is_answer(result: Mapping[str, Any]) -> bool:
+    """Tell whether it is an ElicitResult (MCP 2025-11-25)."""
+    if result.get("action") not in _ACTIONS or not result.keys() <= {"action", "content"}:
+        return False
+    content = result.get("content", {})
+    return isinstance(content, dict) and all(_is_field(each) for each in content.values())
+
+
+def _is_field(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, str | int | float)

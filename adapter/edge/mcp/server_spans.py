@@ -1,0 +1,138 @@
+"""Spans of the messages that clients send: one SERVER span for each request and notification.
+
+The convention is OpenTelemetry's for MCP: the parent is the span that ``params._meta`` names, else that of the header
+``traceparent``; where both are there, the header's becomes a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from adapter.edge.http.request import Fields
+from adapter.errors import AdapterError, AdapterStopping
+from adapter.relay.exchange import ClientResponse, Flow
+from adapter.upstream.port import Sink
+from adapter.upstream.tracing import (
+    CUT,
+    ERROR_SIGN,
+    AnswerEnd,
+    OpenSpan,
+    SpanRecorder,
+    SpanSorts,
+    note_answer,
+)
+from adapter.wire.envelope import RESPONSE, Batch, Envelope, Kind
+from adapter.wire.trace_context import TRACEPARENT, read_traceparent
+
+_HTTP = {"network.transport": "tcp", "network.protocol.name": "http", "network.protocol.version": "1.1"}
+
+_COMPLETE = "ok"
+_CUT_BY = ("client_gone", AdapterStopping.code)
+
+
+class ServerSpans:
+    """Begins and ends the spans of messages, as ``recorder`` records them."""
+
+    def __init__(self, recorder: SpanRecorder) -> None:
+        self._recorder = recorder
+        self._sorts: dict[tuple[str, str], SpanSorts] = {}
+
+    def begin(self, headers: Fields, server: str, message: Envelope | Batch) -> OpenSpan | None:
+        """Begin the span of a message to ``server`` (its id); None for what is none, such as a response.
+
+        A batch has the span of its first request.
+        """
+        envelope = _first(message) if isinstance(message, Batch) else message
+        if envelope is None or envelope.kind is RESPONSE:
+            return None
+        fields = headers.lower
+        outer, inner = fields.get(TRACEPARENT), envelope.trace
+        around = None if outer is None else read_traceparent(outer)
+        # Many clients say the same in both places.
+        within = around if inner == outer else read_traceparent(inner) if type(inner) is str else None
+        version = envelope.meta.version or fields.get("mcp-protocol-version")
+        sorts = self._sorts.get((server, "mcp"))
+        if sorts is None:
+            sorts = self._made(server, "mcp")
+        sort = sorts[envelope.method, envelope.name, version]
+        span = self._recorder.begin(sort, envelope.id, within or around)
+        if within is not None and around is not None and around != within:
+            span.link(around)
+        return span
+
+    def begin_call(self, headers: Fields, server: str, tool: str) -> OpenSpan:
+        """Begin the span of a call over the HTTP API."""
+        parent = read_traceparent(headers.lower.get(TRACEPARENT))
+        sorts = self._sorts.get((server, "http"))
+        if sorts is None:
+            sorts = self._made(server, "http")
+        return self._recorder.begin(sorts["tools/call", tool, None], None, parent)
+
+    def watch(self, span: OpenSpan, answer: ClientResponse) -> None:
+        """Look along at an answer that comes in pieces, for the error that it tells."""
+        body = answer.body
+        if not span.sampled or isinstance(body, bytes):
+            return
+        pieces = _Watched(span, answer, AnswerEnd())
+        answer.body = pieces.flow(body) if isinstance(body, Flow) else pieces.of(body)
+
+    def end(
+        self,
+        span: OpenSpan,
+        outcome: str,
+        answer: ClientResponse | None = None,
+        failure: type[AdapterError] | None = None,
+    ) -> None:
+        """End a span. ``outcome`` is "ok", or the word for what went wrong.
+
+        ``failure`` is the adapter's, if it was one; ``answer`` is what the relay answered, None if nothing.
+        """
+        if outcome != _COMPLETE:
+            error = outcome if failure is None else str(failure.rpc)
+            span.fail(CUT if outcome in _CUT_BY else error, outcome)
+        elif (
+            answer is not None
+            and isinstance(body := answer.body, bytes)
+            and (answer.status >= 400 or ERROR_SIGN in body)
+        ):
+            note_answer(span, answer.status, answer.headers, body)
+        self._recorder.end(span)
+
+    def _made(self, server: str, entrance: str) -> SpanSorts:
+        facts = {"server.id": server, "entrance": entrance, **_HTTP}
+        sorts = self._sorts[server, entrance] = SpanSorts(self._recorder, facts, client=False)
+        return sorts
+
+
+class _Watched:
+    """An answer in pieces; when the last one has passed, the span knows of the error in it."""
+
+    def __init__(self, span: OpenSpan, answer: ClientResponse, end: AnswerEnd) -> None:
+        self._span = span
+        self._status, self._headers = answer.status, answer.headers
+        self._end = end
+
+    def flow(self, flow: Flow) -> Flow:
+        """The pieces as they can be poured."""
+
+        async def poured(sink: Sink) -> None:
+            self._end.sink = sink
+            await flow.pour(self._end)
+            self._end.note(self._span, self._status, self._headers)
+
+        return Flow(lambda: self.of(flow), poured)
+
+    async def of(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        try:
+            async for piece in pieces:
+                self._end.keep(piece)
+                yield piece
+            self._end.note(self._span, self._status, self._headers)
+        finally:
+            await pieces.aclose()
+
+
+def _first(batch: Batch) -> Envelope | None:
+    """The first request of a batch, else its first notification."""
+    messages = [each for each in batch.members if each.kind is not RESPONSE]
+    return next((each for each in messages if each.kind is Kind.REQUEST), messages[0] if messages else None)

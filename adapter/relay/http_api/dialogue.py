@@ -1,0 +1,120 @@
+"""Questions and notifications of a server for a caller over HTTP who can answer, and the addresses of the answers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from adapter.errors import BadJson, BadRequest
+from adapter.wire.envelope import dump, parse
+
+Hear = Callable[[str, dict[str, Any]], Awaitable[None]]
+"""Takes an event: its name and its data."""
+
+ELICITATION = "elicitation/create"
+
+CAPABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+"""Declared for callers who can answer: forms and links can be shown to a person."""
+
+PERSON_PATIENCE = 600.0
+"""Seconds that a person has to answer; the silence of a server until then is no failure of it."""
+
+MOST_QUESTIONS, WINDOW = 16, 60.0
+"""Questions of one stream that are passed on within so many seconds; more are refused."""
+
+LONGEST_QUESTION = 256 << 10
+"""Bytes of one question's parameters."""
+
+_LONGEST_ADDRESS = 2048
+_PROGRESS, _COMPLETE = "progress", "notifications/elicitation/complete"
+_CHANGED = {f"notifications/{name}/list_changed": name for name in ("tools", "prompts", "resources")}
+
+
+class ReplyAddress(NamedTuple):
+    """The place where the answer to a question goes: the request ``number`` of a legacy session.
+
+    It leaves the adapter with the question, and comes back with the answer, which another process may take.
+    """
+
+    version: str | None
+    session: str
+    number: Any
+
+    def encoded(self) -> str:
+        """Encode it as text for the caller to give back."""
+        return base64.urlsafe_b64encode(dump(list(self))).decode()
+
+    @classmethod
+    def read(cls, text: object) -> ReplyAddress:
+        """Decode what ``encoded`` made. Raises BadRequest."""
+        if isinstance(text, str) and len(text) <= _LONGEST_ADDRESS:
+            try:
+                read = parse(base64.b64decode(text, altchars=b"-_", validate=True))
+            except (binascii.Error, BadJson):
+                read = None
+            match read:
+                case [str() | None as version, str(session), str() | int() | float() as number]:
+                    return cls(version, session, number)
+        raise BadRequest("reply_to must be that of the question.")
+
+
+class Dialogue:
+    """Passes the progress, the questions and the news of a server on to ``hear``.
+
+    Events: ``progress``; ``question`` with ``method``, ``params`` and ``reply_to``; ``refused`` with the ``method``
+    of a request that nobody here can answer; ``complete`` with an ``elicitationId``; ``changed`` with the ``list``.
+    ``is_open`` tells whether somebody takes questions now.
+    """
+
+    def __init__(
+        self,
+        hear: Hear,
+        *,
+        is_open: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.hear = hear
+        self._is_open = is_open
+        self._clock = clock
+        self.patience = 0.0
+        """Seconds that the server may be silent now, as it waits for a person."""
+        self._asked: deque[float] = deque(maxlen=MOST_QUESTIONS)
+
+    async def __call__(self, progress: dict[str, Any]) -> None:
+        """Pass on progress. Raises what ``hear`` raises."""
+        self.patience = 0.0
+        await self.hear(_PROGRESS, progress)
+
+    async def question(self, message: Mapping[str, Any], address: ReplyAddress) -> bool:
+        """Pass a request on; False if it cannot be answered here, which is passed on too."""
+        method, params = message["method"], message.get("params")
+        asks = method == ELICITATION and isinstance(params, dict) and len(dump(params)) <= LONGEST_QUESTION
+        if not asks or not self._is_open() or not self._is_free():
+            await self.refused(method)
+            return False
+        self.patience = PERSON_PATIENCE
+        await self.hear("question", {"method": method, "params": params, "reply_to": address.encoded()})
+        return True
+
+    async def refused(self, method: object) -> None:
+        """Tell that a request of the server was refused."""
+        await self.hear("refused", {"method": str(method)[:100]})
+
+    async def notice(self, message: Mapping[str, Any]) -> None:
+        """Pass on a notification that callers can use."""
+        method, params = message.get("method"), message.get("params")
+        if method in _CHANGED:
+            await self.hear("changed", {"list": _CHANGED[method]})
+        elif method == _COMPLETE and isinstance(params, dict):
+            await self.hear("complete", {"elicitationId": str(params.get("elicitationId"))[:500]})
+
+    def _is_free(self) -> bool:
+        now = self._clock()
+        if len(self._asked) == MOST_QUESTIONS and now - self._asked[0] < WINDOW:
+            return False
+        self._asked.append(now)
+        return True

@@ -1,0 +1,59 @@
+"""One stream of a session for all who listen in it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from adapter.relay.http_api.dialogue import Dialogue
+from adapter.relay.http_api.sessions import Who
+from adapter.upstream.scripted import Expect, ScriptedAnswer
+from tests.relay.http_api.test_dialogue import FORM, PERSON, Heard, request
+from tests.relay.http_api.test_sessions import DONE, SSE, Serving, call, data, opening
+
+CHANGED = data({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"})
+
+
+async def test_a_question_beside_the_call_reaches_the_call() -> None:
+    """Some servers ask on the stream of the session; who only follows the news does not get it."""
+    finish, asking = asyncio.Event(), asyncio.Event()
+    beside: list[Any] = [CHANGED, asking, request(7, "elicitation/create", FORM), asyncio.Event()]
+    ending: list[Any] = [finish, data({"jsonrpc": "2.0", "id": 3, "result": DONE})]
+    serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(headers=SSE, chunks=beside)))
+    news, heard = Heard(), Heard()
+    following = asyncio.create_task(serving.sessions.listen(PERSON, news))
+    await news.came.wait()
+    serving.upstream.then(*call(3, ScriptedAnswer(headers=SSE, chunks=ending)))
+    running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
+    await serving.played()
+    asking.set()
+    await heard.came.wait()
+    assert [event for event, _ in heard.events] == ["question"]
+    assert news.events == [("changed", {"list": "resources"})]
+    finish.set()
+    assert await running == DONE
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_a_question_that_nobody_waits_for_is_refused() -> None:
+    """A server that asks outside of any call gets its refusal, and does not wait."""
+    beside: list[Any] = [request(7, "elicitation/create", FORM), asyncio.Event()]
+    serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(headers=SSE, chunks=beside)))
+    serving.upstream.then(Expect("POST", lambda body: b"-32601" in body), ScriptedAnswer(202))
+    news = Heard()
+    following = asyncio.create_task(serving.sessions.listen(PERSON, news))
+    await serving.played()
+    assert news.events == []
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_a_server_without_such_a_stream_is_left_alone() -> None:
+    """Following it ends at once, and callers who answer nothing do not ask for one."""
+    serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
+    await serving.sessions.listen(PERSON, Heard())
+    assert [each.method for each in serving.upstream.requests] == ["POST", "POST", "GET"]
+    done = ScriptedAnswer(headers=SSE, chunks=[data({"jsonrpc": "2.0", "id": 2, "result": DONE})])
+    plain = Serving(*opening(), call(2, done))
+    assert await plain.sessions.call(Who("ann", "tab-1"), "save", {}) == DONE
