@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
+
+import yaml
 
 from adapter import errors
 from adapter.errors import AdapterError, AdapterStopping
@@ -49,6 +52,17 @@ def test_each_says_what_is_wrong_and_what_to_do() -> None:
     assert set(re.findall(r"^### (McpAdapter\w+)$", page, re.MULTILINE)) == {
         rule["alert"] for rule in rules()
     }
+
+
+def test_they_become_a_resource_of_kubernetes() -> None:
+    """The command of the documentation writes a PrometheusRule with all groups."""
+    command = re.findall(r"^\(\n.+?^\)(?= \| kubectl apply)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    made = subprocess.run(
+        ["sh", "-c", *command], cwd=TESTS.parent, capture_output=True, text=True, check=True
+    )
+    rule = yaml.safe_load(made.stdout)
+    assert (rule["kind"], rule["apiVersion"]) == ("PrometheusRule", "monitoring.coreos.com/v1")
+    assert rule["spec"] == yaml.safe_load(RULES.read_text())
 
 
 def test_a_failure_is_no_mistake_of_a_caller() -> None:

@@ -10,7 +10,7 @@ SCHEMA = 38
 """The version of dashboards in Grafana 10.0; later ones convert it."""
 
 COLUMNS = 24
-HEIGHTS = {"timeseries": 8, "stat": 4, "bargauge": 8}
+HEIGHTS = {"timeseries": 8, "stat": 4}
 
 OF_PROCESS = 'job=~"$job",instance=~"$instance"'
 OF_SERVER = f'{OF_PROCESS},server_id=~"$server"'
@@ -51,7 +51,7 @@ class Panel:
     meaning: str
     queries: tuple[Query, ...]
     unit: Unit = "short"
-    kind: Literal["timeseries", "stat", "bargauge"] = "timeseries"
+    kind: Literal["timeseries", "stat"] = "timeseries"
     width: int = 8
     stacked: bool = False
     warn: float | None = None
@@ -106,8 +106,6 @@ class Panel:
                 "tooltip": {"mode": "multi", "sort": "desc"},
             }
         options = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}}
-        if self.kind == "bargauge":
-            return {**options, "displayMode": "basic", "orientation": "horizontal", "showUnfilled": True}
         return {**options, "colorMode": "value", "graphMode": "area", "textMode": "auto"}
 
 
