@@ -170,10 +170,14 @@ def test_files_of_clients_are_the_ones_that_install_writes() -> None:
 # --- commands -------------------------------------------------------------------------------------------------
 
 
+COMMAND = re.compile(r"(?:^|[|;&(=])[ \t]*(?:[A-Z_]+=\S* )*(?:/[\w./-]*/)?mcp-adapter ([^\n]*)", re.MULTILINE)
+"""The adapter as the command of a line, of a pipe or of a substitution: its arguments, and the rest of the line."""
+
+
 def commands(text: str) -> Iterator[list[str]]:
     """The arguments of each `mcp-adapter` in shell text."""
     joined = re.sub(r"\\\n\s*", " ", text)
-    for line in re.findall(r"\bmcp-adapter ([^\n]*)", joined):
+    for line in COMMAND.findall(joined):
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         lexer.commenters = "#"

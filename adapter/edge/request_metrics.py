@@ -52,7 +52,7 @@ class RouteCounts:
 class FinishedRequest(NamedTuple):
     """A request that was answered, as far as it is counted."""
 
-    group: RouteGroup
+    route: RouteCounts
     method: str
     status: int | None
     failure: type[AdapterError] | None
@@ -68,7 +68,7 @@ class FinishedRequest(NamedTuple):
         return "client_gone" if self.status is None else f"http_{self.status}"
 
 
-Finished = tuple[RouteGroup, str, int | None, type[AdapterError] | None, float, int, int]
+Finished = tuple[RouteCounts, str, int | None, type[AdapterError] | None, float, int, int]
 """The values of a FinishedRequest."""
 
 
@@ -104,10 +104,12 @@ class RequestMetrics:
                 await handler(request)
             finally:
                 route.active -= 1
-                reply, seconds = request.reply, clock() - began
-                ended = (reply.status, request.failure, seconds, request.body.arrived, reply.sent)
+                reply, body = request.reply, request.body
                 # A tuple without names: those of FinishedRequest would take a third of all this.
-                finished.append((route.group, request.method, *ended))
+                size, seconds = reply.sent, clock() - began
+                finished.append(
+                    (route, request.method, reply.status, request.failure, seconds, body.arrived, size)
+                )
                 if len(finished) >= MOST_WAITING:
                     self.flush()
 
@@ -122,37 +124,33 @@ class RequestMetrics:
 
     def flush(self) -> None:
         """Count what waits."""
-        times: dict[tuple[RouteGroup, str, int | None], list[float]] = {}
-        sizes: dict[RouteGroup, list[int]] = {}
+        alike: dict[tuple[RouteCounts, str, int | None], list[Finished]] = {}
         for each in self._finished:
-            group, method, status, failure, seconds, received, sent = each
-            times.setdefault((group, method, status), []).append(seconds)
-            size = sizes.setdefault(group, [0, 0])
-            size[0] += received
-            size[1] += sent
-            if failure is not None or group.name != MCP:
+            alike.setdefault(each[:3], []).append(each)
+            if each[3] is not None or each[0].group.name != MCP:
                 self._count_apart(FinishedRequest._make(each))
         self._finished.clear()
-        for (group, method, status), seconds_of in times.items():
-            labels = (group.server, method_label(method), group.name, status_class(status))
-            self._sink.count(HTTP_REQUESTS, *labels, by=len(seconds_of))
-            self._sink.observe_all(HTTP_DURATION, seconds_of, *labels)
-        for group, (received, sent) in sizes.items():
-            self._sink.count(REQUEST_BYTES, group.server, group.name, by=received)
-            self._sink.count(RESPONSE_BYTES, group.server, group.name, by=sent)
+        for (route, method, status), requests in alike.items():
+            name, server = route.group
+            labels = (server, method_label(method), name, status_class(status))
+            _, _, _, _, times, received, sent = zip(*requests, strict=True)
+            self._sink.count(HTTP_REQUESTS, *labels, by=len(times))
+            self._sink.observe_all(HTTP_DURATION, times, *labels)
+            self._sink.count(REQUEST_BYTES, server, name, by=sum(received))
+            self._sink.count(RESPONSE_BYTES, server, name, by=sum(sent))
 
     def _count_apart(self, each: FinishedRequest) -> None:
         """Count what is not common to all requests."""
-        name, server = each.group
+        name, server = each.route.group
         if name == UPLOAD and each.method == "POST":
             self._upload(each, server)
         elif name in (UPLOAD, ARTIFACT) and each.method == "GET":
             self._download(each, server)
         if each.failure is not None:
-            self._reject(each.failure.code, each.failure.http, each.group)
+            self._reject(each.failure.code, each.failure.http, each.route.group)
         elif each.status is not None and each.status >= 400:
             # An answer of the HTTP API, whose errors have no code; what an upstream answers is no refusal.
-            self._reject(each.reason, each.status, each.group)
+            self._reject(each.reason, each.status, each.route.group)
 
     def _upload(self, each: FinishedRequest, server: str) -> None:
         if each.status == 200:

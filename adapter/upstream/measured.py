@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from adapter.errors import AdapterError
 from adapter.rules.metrics.catalogue import CLIENT_OPERATION
@@ -39,6 +39,10 @@ ToolLabel = Callable[[str | None, OperationOutcome], str]
 """The label of a tool by its name and the outcome of a call of it."""
 
 
+_Messages = tuple[tuple[str, str | None], ...]
+"""Method and name of each message in a request."""
+
+
 class MeasuredUpstream:
     """Counts the operations of ``server`` (its id) into ``sink``. ``transport`` is tcp or pipe, empty for a server in
     this process.
@@ -52,7 +56,7 @@ class MeasuredUpstream:
         self._sink = sink
         self._tool = tool
         self._transport = transport
-        self._waiting: list[tuple[Sequence[tuple[str, str | None]], float, OperationOutcome]] = []
+        self._waiting: list[tuple[_Messages, float, OperationOutcome]] = []
 
     def __repr__(self) -> str:
         return f"<MeasuredUpstream of {self._upstream!r}>"
@@ -62,7 +66,7 @@ class MeasuredUpstream:
         if request.method != "POST":
             return await self._upstream.send(request, read_timeout)
         envelope, began = request.envelope, time.perf_counter()
-        messages: Sequence[tuple[str, str | None]]
+        messages: _Messages
         messages = ((envelope.method, envelope.name),) if type(envelope) is Envelope else _messages(request)
         try:
             reply = await self._upstream.send(request, read_timeout)
@@ -85,9 +89,7 @@ class MeasuredUpstream:
         """See Upstream."""
         await self._upstream.close()
 
-    def end(
-        self, messages: Sequence[tuple[str, str | None]], began: float, outcome: OperationOutcome
-    ) -> None:
+    def end(self, messages: _Messages, began: float, outcome: OperationOutcome) -> None:
         """Note that messages with these methods and names, which left at that moment, were answered."""
         self._waiting.append((messages, time.perf_counter() - began, outcome))
         if len(self._waiting) >= MOST_WAITING:
@@ -95,28 +97,29 @@ class MeasuredUpstream:
 
     def flush(self) -> None:
         """Count what waits."""
-        waiting, self._waiting = self._waiting, []
-        times: dict[tuple[str, ...], list[float]] = {}
-        for messages, seconds, outcome in waiting:
+        alike: dict[tuple[_Messages, OperationOutcome], list[float]] = {}
+        for messages, seconds, outcome in self._waiting:
+            alike.setdefault((messages, outcome), []).append(seconds)
+        self._waiting.clear()
+        for (messages, outcome), all_seconds in alike.items():
             for method, name in messages:
-                if not method:
-                    # A response to the server, which is no operation of the adapter's.
-                    continue
-                tool = self._tool(name, outcome) if method == "tools/call" else ""
-                ended = (outcome.error_type, outcome.status_code)
-                times.setdefault((method_name(method), tool, *ended), []).append(seconds)
-        for labels, all_seconds in times.items():
-            self._sink.observe_all(CLIENT_OPERATION, all_seconds, self._server, *labels, "", self._transport)
+                # A response to the server is no operation of the adapter's.
+                if method:
+                    tool = self._tool(name, outcome) if method == "tools/call" else ""
+                    labels = (method_name(method), tool, outcome.error_type, outcome.status_code, "")
+                    self._sink.observe_all(
+                        CLIENT_OPERATION, all_seconds, self._server, *labels, self._transport
+                    )
 
 
-def _messages(request: UpstreamRequest) -> list[tuple[str, str | None]]:
+def _messages(request: UpstreamRequest) -> _Messages:
     """Method and name of each message in a request; none for a response."""
     if isinstance(request.envelope, Batch):
-        return [(each.method, each.name) for each in request.envelope.members if each.method]
+        return tuple((each.method, each.name) for each in request.envelope.members)
     # One of the adapter's own, which are short and know no tool.
     span = find(request.body, ("method",))
     method = parse(request.body[slice(*span)]) if span is not None else ""
-    return [(method, None)] if isinstance(method, str) and method else []
+    return ((method, None),) if isinstance(method, str) else ()
 
 
 class _Sent:
@@ -124,9 +127,7 @@ class _Sent:
 
     __slots__ = ("_began", "_messages", "_owner")
 
-    def __init__(
-        self, owner: MeasuredUpstream, messages: Sequence[tuple[str, str | None]], began: float
-    ) -> None:
+    def __init__(self, owner: MeasuredUpstream, messages: _Messages, began: float) -> None:
         self._owner = owner
         self._messages = messages
         self._began = began

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import NamedTuple
@@ -101,10 +101,19 @@ class MeasuredOperation(NamedTuple):
     """
 
     server: ServerOperations
-    requests: Sequence[tuple[str, str | None]]
+    requests: tuple[tuple[str, str | None], ...]
     version: str | None
     trace: str | None
     began: float
+
+
+_Requests = tuple[tuple[str, str | None], ...]
+
+_Alike = tuple[ServerOperations, _Requests, str | None, OperationOutcome]
+"""What operations have in common that are counted together: server, requests, version and outcome."""
+
+_Ended = tuple[ServerOperations, _Requests, str | None, str | None, OperationOutcome, float, int]
+"""An operation that is over: server, requests, version, trace, outcome, seconds, and the size of its answer."""
 
 
 class OperationCounts:
@@ -122,7 +131,7 @@ class OperationCounts:
     ) -> None:
         self.servers = servers
         self.trace = trace
-        self.waiting: list[tuple[MeasuredOperation, float, OperationOutcome, int]] = []
+        self.waiting: list[_Ended] = []
         self._artifacts = artifacts
         self._sink = sink
 
@@ -131,37 +140,47 @@ class OperationCounts:
 
     def end(self, operation: MeasuredOperation, outcome: OperationOutcome, size: int = 0) -> None:
         """Note an operation that is over; its answer had so many bytes."""
-        operation.server.active -= 1
-        self.waiting.append((operation, time.perf_counter() - operation.began, outcome, size))
+        server, requests, version, trace, began = operation
+        server.active -= 1
+        seconds = time.perf_counter() - began
+        self.waiting.append((server, requests, version, trace, outcome, seconds, size))
         if len(self.waiting) >= MOST_WAITING:
             self.flush()
 
     def flush(self) -> None:
-        """Count what waits."""
-        calls: dict[tuple[str, str, str], list[float]] = {}
-        times: dict[tuple[str, ...], list[float]] = {}
+        """Count what waits. Most of it is alike, and is looked at once."""
+        alike: dict[_Alike, list[float]] = {}
         waiting, self.waiting[:] = self.waiting[:], []
-        for (server, requests, version, trace, _), seconds, outcome, size in waiting:
-            for method, name in requests:
-                tool = ""
-                if method == CALL:
-                    tool = server.tools.label(name, outcome)
-                    call = (server.id, tool, outcome.label)
-                    if trace is None:
-                        calls.setdefault(call, []).append(seconds)
-                    else:
-                        self._sink.count(TOOL_CALLS, *call)
-                        self._sink.observe(TOOL_CALL_DURATION, seconds, *call, trace=trace)
-                elif method == READ and name is not None and name.startswith(self._artifacts):
-                    self._count_read(server.id, outcome, seconds, size)
-                if method and method != LISTEN:
-                    ended = (outcome.error_type, outcome.status_code, version_label(version), "tcp")
-                    times.setdefault((server.id, method_name(method), tool, *ended), []).append(seconds)
-        for call, all_seconds in calls.items():
-            self._sink.count(TOOL_CALLS, *call, by=len(all_seconds))
-            self._sink.observe_all(TOOL_CALL_DURATION, all_seconds, *call)
-        for labels, all_seconds in times.items():
-            self._sink.observe_all(SERVER_OPERATION, all_seconds, *labels)
+        for server, requests, version, trace, outcome, seconds, size in waiting:
+            if trace is None and requests[0][0] != READ:
+                alike.setdefault((server, requests, version, outcome), []).append(seconds)
+            else:
+                self._count((server, requests, version, outcome), [seconds], trace, size)
+        for operations, all_seconds in alike.items():
+            self._count(operations, all_seconds)
+
+    def _count(
+        self, operations: _Alike, all_seconds: list[float], trace: str | None = None, size: int = 0
+    ) -> None:
+        """Count operations that are alike but for their time. With a ``trace`` it is one."""
+        server, requests, version, outcome = operations
+        ended = (outcome.error_type, outcome.status_code, version_label(version), "tcp")
+        for method, name in requests:
+            tool = ""
+            if method == CALL:
+                tool = server.tools.label(name, outcome)
+                call = (server.id, tool, outcome.label)
+                self._sink.count(TOOL_CALLS, *call, by=len(all_seconds))
+                if trace is None:
+                    self._sink.observe_all(TOOL_CALL_DURATION, all_seconds, *call)
+                else:
+                    self._sink.observe(TOOL_CALL_DURATION, all_seconds[0], *call, trace=trace)
+            elif method == READ and name is not None and name.startswith(self._artifacts):
+                self._count_read(server.id, outcome, all_seconds[0], size)
+            if method and method != LISTEN:
+                self._sink.observe_all(
+                    SERVER_OPERATION, all_seconds, server.id, method_name(method), tool, *ended
+                )
 
     def _count_read(self, server: str, outcome: OperationOutcome, seconds: float, size: int) -> None:
         self._sink.count(ARTIFACT_DOWNLOADS, server, outcome.label)
@@ -189,33 +208,44 @@ class MeasuredRelay(Relay):
         server = counts.servers[ask.server.id]
         if envelope is None:
             return _listening(server, ask, await self.inner.handle(ask))
-        requests: Sequence[tuple[str, str | None]]
         requests = _requests(envelope) if isinstance(envelope, Batch) else ((envelope.method, envelope.name),)
         trace = None if counts.trace is None else counts.trace()
         server.active += 1
-        operation = MeasuredOperation(server, requests, ask.sender.version, trace, time.perf_counter())
+        began = time.perf_counter()
         try:
             answer = await self.inner.handle(ask)
-        except AdapterError as error:
-            counts.end(_named_again(ask, operation), outcome_of_error(type(error)))
+        except BaseException as error:
+            operation = MeasuredOperation(server, requests, ask.sender.version, trace, began)
+            counts.end(_named_again(ask, operation), _outcome_of(error))
             raise
-        except asyncio.CancelledError:
-            counts.end(operation, CLIENT_GONE)
-            raise
-        except Exception:
-            counts.end(operation, outcome_of_error(InternalError))
-            raise
-        if ask.envelope is not envelope:
-            operation = _named_again(ask, operation)
-        body = answer.body
-        if type(body) is not bytes:
-            answer = _followed(counts, operation, answer)
-            return _listening(server, ask, answer) if requests[0][0] == LISTEN else answer
-        if FAILING not in body and answer.status < 400 and requests[0][0] != LIST:
-            counts.end(operation, OK, len(body))
-        else:
+        body, first = answer.body, requests[0][0]
+        if (
+            type(body) is bytes
+            and FAILING not in body
+            and answer.status < 400
+            and first != LIST
+            and ask.envelope is envelope
+        ):
+            # Nearly all answers: what it costs to count them is what metrics cost.
+            server.active -= 1
+            seconds = time.perf_counter() - began
+            counts.waiting.append((server, requests, ask.sender.version, trace, OK, seconds, len(body)))
+            if len(counts.waiting) >= MOST_WAITING:
+                counts.flush()
+            return answer
+        operation = _named_again(ask, MeasuredOperation(server, requests, ask.sender.version, trace, began))
+        if isinstance(body, bytes):
             counts.end(operation, _whole(operation, answer, body), len(body))
-        return answer
+            return answer
+        answer = _followed(counts, operation, answer)
+        return _listening(server, ask, answer) if first == LISTEN else answer
+
+
+def _outcome_of(error: BaseException) -> OperationOutcome:
+    """The outcome of an operation that ended with an exception."""
+    if isinstance(error, AdapterError):
+        return outcome_of_error(type(error))
+    return CLIENT_GONE if isinstance(error, asyncio.CancelledError) else outcome_of_error(InternalError)
 
 
 def _listening(server: ServerOperations, ask: ClientRequest, answer: ClientResponse) -> ClientResponse:
@@ -328,16 +358,16 @@ async def _poured(pieces: Flow, seen: _Answer, sink: Sink) -> None:
     seen.complete()
 
 
-def _requests(batch: Batch) -> list[tuple[str, str | None]]:
+def _requests(batch: Batch) -> _Requests:
     """Method and name of each message in a batch; "" for a response."""
-    return [(each.method, each.name) for each in batch.members]
+    return tuple((each.method, each.name) for each in batch.members)
 
 
 def _named_again(ask: ClientRequest, operation: MeasuredOperation) -> MeasuredOperation:
     """The operation with the tool that code mode has put in the place of its own."""
     envelope = ask.envelope
     if isinstance(envelope, Envelope):
-        return operation._replace(requests=[(envelope.method, envelope.name)])
+        return operation._replace(requests=((envelope.method, envelope.name),))
     return operation
 
 

@@ -20,7 +20,8 @@ EXAMPLES: Mapping[str, Any] = yaml.safe_load((HERE / "scenarios" / "others.yaml"
 KEYS = (HERE / "migrated_keys.txt").read_text().split()
 """The names of all settings of remote-mcp-adapter, those of early files among them."""
 
-PAGE = (HERE.parents[2] / "docs" / "migration.md").read_text()
+DOCS = HERE.parents[2] / "docs"
+PAGE = (DOCS / "migration.md").read_text()
 GONE = {"artifacts.naming", "servers[].adapters[].output_locator.embedded_mime_hint"}
 ALIASES = {"servers[].adapters[].include_raw_output"}
 METRICS = 24
@@ -95,5 +96,8 @@ def spellings(key: str) -> list[str]:
 
 
 def test_every_metric_has_its_line() -> None:
-    """The names that dashboards of remote-mcp-adapter hold are all on the page."""
-    assert len(set(re.findall(r"`(adapter_\w+)`", PAGE))) == METRICS
+    """The names that dashboards of remote-mcp-adapter hold are all on the page, and described as ours."""
+    named = set(re.findall(r"`(adapter_\w+)`", PAGE))
+    assert len(named) == METRICS
+    described = set(re.findall(r"^\| `(adapter_\w+)`", (DOCS / "telemetry.md").read_text(), re.MULTILINE))
+    assert named - described == set()
