@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard as GrafanaDashboard
 
 from adapter.rules.metrics.catalogue import CATALOGUE
 from deploy.dashboards.__main__ import DASHBOARDS, FOLDER, text_of
@@ -42,6 +45,30 @@ def test_grafana_knows_them_again(dashboard: dict[str, Any]) -> None:
     assert dashboard["title"] and dashboard["description"] and dashboard["schemaVersion"] >= 36
     numbers = [panel["id"] for panel in dashboard["panels"]]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def unread(given: Any, read: Any, place: str = "") -> Iterator[str]:
+    """The places in JSON whose values have become others, or nothing."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        for key, value in given.items():
+            yield from unread(value, read.get(key), f"{place}.{key}")
+    elif isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        for value, other in zip(given, read, strict=True):
+            yield from unread(value, other, f"{place}[]")
+    elif given != read:
+        yield place
+
+
+def test_grafana_reads_every_key(dashboard: dict[str, Any]) -> None:
+    """The model that is generated from Grafana's own schemas takes each value as it is."""
+    model = GrafanaDashboard.from_json(dashboard)
+    read = json.loads(JSONEncoder().encode(model))
+    # Grafana's editor writes a variable's query twice, the second time under a key that its schema lacks.
+    assert set(unread(dashboard, read)) == {".templating.list[].definition"}
+    misspelt = {**dashboard, "templates": dashboard["templating"]}
+    assert ".templates" in unread(
+        misspelt, json.loads(JSONEncoder().encode(GrafanaDashboard.from_json(misspelt)))
+    )
 
 
 def test_they_follow_the_variables(dashboard: dict[str, Any]) -> None:
