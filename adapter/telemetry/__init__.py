@@ -108,6 +108,9 @@ def require_telemetry(settings: Settings) -> None:
             "raise telemetry.max_queue_size if spans are dropped",
         )
     try:
+        # First, because parts of the extra are missing in the order of their imports, which tells nobody anything.
+        import opentelemetry.sdk  # noqa: F401  (loaded)
+
         from adapter.telemetry import exporting
 
         exporting.load_exporters(settings)
