@@ -24,7 +24,7 @@ ABSENT: Final = object()
 
 _LONGEST = 512
 # Version, trace, parent, flags; a later version may have more behind them ("Versioning of traceparent").
-_FIELD = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[ -~]*+)?+")
+_FIELD = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[ -~]*+)?")
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 _SAMPLED, _RANDOM = 1, 2
 

@@ -268,3 +268,16 @@ def test_access_tokens_are_measured(tmp_path: Path) -> None:
     found = orjson.loads(measured.read_bytes())
     assert len(found["rounds"]) == 2
     assert all(cost > 0 for each in found["rounds"] for cost in each.values())
+
+
+@pytest.mark.e2e
+def test_traces_are_measured(tmp_path: Path) -> None:
+    """A quick run prints the part of a call that its spans cost, and all of them arrive."""
+    measured = tmp_path / "measured.json"
+
+    ran = run_bench("tests.bench.traces", "--quick", "--json", str(measured))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "untraced client, with spans:" in ran.stdout
+    found = orjson.loads(measured.read_bytes())
+    assert len(found["rounds"]) == 3 and set(found["added"]) == {"untraced", "traced"}
