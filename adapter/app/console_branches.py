@@ -125,7 +125,7 @@ def _apis(
     news = NewsStreams()
     recent.on_close.append(news.close)
     takers = {entry.id for entry in settings.servers if around.files.own_tools(entry)}
-    own_files = ServerFiles(belongings, around.relay.sessions.sessions, settings.uploads.max_file_bytes)
+    own_files = ServerFiles(belongings, settings.uploads.max_file_bytes)
     apis = {}
     for server, http_sessions in sessions.items():
         tools = ServerTools(server, http_sessions, callers[server])

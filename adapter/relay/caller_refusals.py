@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ _HARMLESS = frozenset(
         "user-agent",
     }
 )
+_BETWEEN = re.compile(r"[\s,;=]+")
 _redacted = Redactor(HIDDEN)
 
 Fields = Iterable[tuple[str, str]]
@@ -58,10 +60,27 @@ def caller_refusal(
     """
     if not isinstance(body, bytes) or header([*answer], "content-encoding") not in (None, "identity"):
         return CallerRefusal(at, status, "")
-    text = body[:READ].decode("utf-8", "replace").strip()
     values = [value for name, value in request if name.lower() not in _HARMLESS]
-    words = {word for value in (*values, *filter(None, secrets)) for word in (value, *value.split())}
-    for word in sorted(words, key=len, reverse=True):
-        if len(word) >= _SHORTEST:
-            text = text.replace(word, HIDDEN)
+    words = {word for value in (*values, *filter(None, secrets)) for word in _words(value)}
+    ordered = sorted((word for word in words if len(word) >= _SHORTEST), key=len, reverse=True)
+    text = body[:READ].decode("utf-8", "replace").strip()
+    for word in ordered:
+        text = text.replace(word, HIDDEN)
+    if len(body) > READ:
+        text = _without_begun(text, ordered)
     return CallerRefusal(at, status, shown(_redacted(text), SHOWN))
+
+
+def _words(value: str) -> set[str]:
+    """A value and its parts: a server repeats a cookie without its name, and a token without its scheme."""
+    return {value, *value.split(), *_BETWEEN.split(value)}
+
+
+def _without_begun(text: str, words: list[str]) -> str:
+    """A text that was cut, without the begin of a word at its end."""
+    for word in words:
+        for length in range(min(len(word), len(text)), 0, -1):
+            if text.endswith(word[:length]):
+                text = text[:-length] + HIDDEN
+                break
+    return text

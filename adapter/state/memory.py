@@ -160,9 +160,12 @@ class MemoryStore:
 
     async def _put_in_order(self, table: str) -> None:
         """Find out when each row of a table is due, while others get a turn; changes are followed from the begin."""
-        order, rows = self._dues.setdefault(table, DueRows()), self._tables[table]
-        keys = iter(list(rows))
+        order: DueRows | None = None
         while table not in self._in_order:
+            if order is None or self._dues.get(table) is not order:
+                # The begin, or every row was removed while others had their turn.
+                order, rows = self._dues.setdefault(table, DueRows()), self._tables[table]
+                keys = iter(list(rows))
             for key in (part := list(islice(keys, SLICE))):
                 if (kept := rows.get(key)) is not None:
                     order.add(key, kept[2])

@@ -66,7 +66,10 @@ FILES: Json = {
     },
     "required": ["job"],
 }
-PLAIN = ("form", "aside", "link", "blocked", "model", "grow")
+NAGS = 30
+"""Times that a server says the same, or asks for what nobody has."""
+
+PLAIN = ("form", "aside", "link", "blocked", "model", "nag", "grow")
 TOOLS = [
     *({"name": name, "inputSchema": {"type": "object"}} for name in PLAIN),
     {"name": "weigh", "description": "Weighs files.", "inputSchema": FILES},
@@ -216,10 +219,25 @@ class AskingUpstream:
                     await _say(stream, asked)
                     answers.append(await answer)
                 return answers
+            case "nag":
+                for number in range(NAGS):
+                    asked, answer = session.asked(f"nag/{number}", {})
+                    await _say(stream, asked)
+                    await answer
+                return "nagged"
             case "grow":
+                changed: Json = {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}
+                for each in self._sessions.values():
+                    for _ in range(NAGS):
+                        await each.aside.put(changed)
+                # Sessions that nobody listens to keep theirs.
+                for _ in range(50):
+                    if all(each.aside.empty() for each in self._sessions.values()):
+                        break
+                    await asyncio.sleep(0.01)
                 for each in self._sessions.values():
                     each.prompts.append({"name": "later"})
-                    await each.aside.put({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"})
+                    await each.aside.put(changed)
                 return "grown"
             case "weigh":
                 return [Path(path).read_text() for path in arguments["job"]["sources"]]

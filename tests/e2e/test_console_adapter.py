@@ -220,6 +220,7 @@ async def test_what_the_console_cannot_answer_is_told(stage: Stage) -> None:
     assert [each["code"] for each in seen["answers"]] == [-32601, -32601]
     assert ["language model" in seen["words"][0], "folders" in seen["words"][1]] == [True, True]
     assert all("The tool model asked" in words for words in seen["words"])
+    assert seen["nags"] == 10, "of many"
 
 
 async def test_a_modern_server_asks_in_rounds(stage: Stage) -> None:
@@ -230,10 +231,11 @@ async def test_a_modern_server_asks_in_rounds(stage: Stage) -> None:
 
 
 async def test_prompts_are_filled_in_and_read(stage: Stage) -> None:
-    """With what the server suggests; one that it adds appears by itself."""
+    """With what the server suggests; one that it adds appears by itself, and many words of it cost few requests."""
     seen = await stage.play("prompts", "vic")
     assert (seen["faults"], seen["offers"]) == (["Fill this in."], ["Lisbon", "Lima", "Linz"])
     assert "hello to Lima" in seen["message"].replace("**", "")
+    assert 0 < seen["lists"] < 10
     assert (seen["harmed"], seen["markup"]) == (None, 0)
 
 

@@ -20,6 +20,22 @@ def test_what_an_upstream_repeats_of_the_caller_is_hidden() -> None:
     )
 
 
+def test_parts_of_what_a_caller_sent_are_hidden() -> None:
+    """The value of a cookie, which a server repeats without its name."""
+    sent = [("Cookie", "theme=dark; sid=5e551on-of-ann; last=abcdef01")]
+    told = caller_refusal(1.0, 401, [], b"no session 5e551on-of-ann, abcdef01", sent)
+    assert told.text == "no session [hidden], [hidden]"
+
+
+@pytest.mark.parametrize("before", ["", "bad token: ", "k3y-of-ann! " * 300])
+def test_a_secret_that_is_cut_is_hidden(before: str) -> None:
+    """A token may be longer than what is read of the text."""
+    token = "0a1b2c3d" * 700
+    sent = [("X-Token", token), ("X-Key", "k3y-of-ann!")]
+    text = caller_refusal(1.0, 401, [], (before + token).encode(), sent).text
+    assert "0a1b" not in text and "k3y" not in text
+
+
 @pytest.mark.parametrize("body", [b"\xff\x00<script>alert(1)</script>" * 999, "a\u202eb".encode() * 999])
 def test_text_is_one_bounded_line(body: bytes) -> None:
     """Whatever bytes come."""

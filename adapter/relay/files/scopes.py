@@ -65,6 +65,12 @@ class Scopes:
             return self._of_principal(principal)
         return self._of_session(session.key)
 
+    def of_key(self, session_key: str | None, principal: str) -> Scope:
+        """The same for the session of that key, known here or not; None if the client names no session."""
+        if session_key is None or self._per_principal:
+            return self._of_principal(principal)
+        return self._of_session(session_key)
+
     def of_principal(self, principal: str) -> Scope:
         """The scope that belongs to a principal, whatever sessions it has."""
         return self._of_principal(principal)

@@ -57,7 +57,7 @@ class ReplyAddress(NamedTuple):
             except (binascii.Error, BadJson):
                 read = None
             match read:
-                case [str() | None as version, str(session), str() | int() | float() as number]:
+                case [str() | None as version, str(session), number] if _is_number(number):
                     return cls(version, session, number)
         raise BadRequest("reply_to must be that of the question.")
 
@@ -93,11 +93,13 @@ class Dialogue:
         """Pass a request on; False if it cannot be answered here, which is passed on too."""
         method, params = message["method"], message.get("params")
         asks = method == ELICITATION and isinstance(params, dict) and len(dump(params)) <= LONGEST_QUESTION
-        if not asks or not self._is_open() or not self._is_free():
+        # An address that could not be read would leave the person with an answer that nobody takes.
+        reply_to = address.encoded() if asks and _is_number(address.number) else ""
+        if not 0 < len(reply_to) <= _LONGEST_ADDRESS or not self._is_open() or not self._is_free():
             await self.refused(method)
             return False
         self.patience = PERSON_PATIENCE
-        await self.hear("question", {"method": method, "params": params, "reply_to": address.encoded()})
+        await self.hear("question", {"method": method, "params": params, "reply_to": reply_to})
         return True
 
     async def refused(self, method: object) -> None:
@@ -118,3 +120,8 @@ class Dialogue:
             return False
         self._asked.append(now)
         return True
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether a request can have it as its id (JSON-RPC 2.0)."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)

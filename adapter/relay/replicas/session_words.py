@@ -11,15 +11,15 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import StoreUnavailable
+from adapter.errors import BadJson, StoreUnavailable
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.message_claims import MessageClaims
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.replicas import replica_tag
 from adapter.state.port import Store
+from adapter.wire.envelope import dump, parse
 
 TOPIC = "portable sessions"
 
@@ -129,7 +129,8 @@ class SharedSessionWords:
         return SessionWordsOf(server, self._replicas, self._tell)
 
     def _tell(self, word: list[Any]) -> None:
-        body = orjson.dumps(word)
+        # The number of a cancelled request is a client's, and may hold what UTF-8 cannot.
+        body = dump(word)
         if len(body) <= LARGEST:
             self._store.announce(TOPIC, body)
 
@@ -146,11 +147,11 @@ class SharedSessionWords:
         if topic != TOPIC:
             return
         try:
-            server, kind, about, *more = orjson.loads(body)
+            server, kind, about, *more = parse(body)
             sessions = self._servers.get(server)
             if sessions is not None:
                 self._hear(sessions, kind, about, more)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (BadJson, ValueError, TypeError, AttributeError, LookupError) as error:
             self._log.debug("a replica of another version says what is not understood", why=str(error))
 
     def _hear(self, sessions: SessionsHere, kind: str, about: Any, more: list[Any]) -> None:

@@ -78,7 +78,9 @@ class PortableSession(LocalSession):
 
     def listen(self, last_event_id: str | None = None) -> EventStream:
         stream = super().listen(last_event_id)
-        self._words.listens(self.id)
+        # The stream of a call, which was resumed, carries no messages of others.
+        if stream is self.listener:
+            self._words.listens(self.id)
         return stream
 
     # --- what another replica tells ---------------------------------------------------------------------------

@@ -100,7 +100,11 @@ export const asking = {
     await visit(page, url, token, 'server', 'asking', 'tools', 'model');
     await run(page);
     const answers = await said(page);
-    return { answers, words: await page.locator('.questions .notice').allInnerTexts() };
+    const words = await page.locator('.questions .notice').allInnerTexts();
+    await open(page, 'nag');
+    await run(page);
+    await succeeded(page);
+    return { answers, words, nags: await page.locator('.questions .notice').count() };
   },
 
   /** A server of the newer era asks in rounds; its tool is the demo's. */
@@ -133,12 +137,16 @@ export const asking = {
     await page.getByLabel('whom').press('Enter');
     await page.locator('.message img').waitFor();
     const message = await page.locator('.message').first().innerText();
+    let lists = 0;
+    page.on('request', (request) => {
+      if (request.url().endsWith('/asking/prompts')) lists += 1;
+    });
     await page.evaluate(async (token) => {
       const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${token}` };
       await fetch('asking/tools/grow/call', { method: 'POST', headers, body: '{}' });
     }, token);
     await page.getByRole('option', { name: 'later' }).waitFor();
-    return { faults, offers, message, ...(await harm(page)) };
+    return { faults, offers, message, lists, ...(await harm(page)) };
   },
 
   /** Resources of every kind on both pages of the list, and one that a template names. */

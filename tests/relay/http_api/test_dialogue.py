@@ -147,6 +147,16 @@ async def test_questions_are_bounded() -> None:
     assert [event for event, _ in heard.events].count("refused") == 4
 
 
+@pytest.mark.parametrize("number", [None, True, [7], {"n": 7}, "7" * 3000])
+async def test_a_question_that_cannot_be_answered_is_refused(number: object) -> None:
+    """A person is not asked for an answer whose address would not be taken."""
+    heard = Heard()
+    dialogue = Dialogue(heard)
+    question = {"method": "elicitation/create", "params": FORM}
+    assert not await dialogue.question(question, ReplyAddress("2025-11-25", "s", number))
+    assert heard.events == [("refused", {"method": "elicitation/create"})] and dialogue.patience == 0
+
+
 @pytest.mark.parametrize("text", [None, 7, "", "?", "e30=", "WzEsMiwzXQ==", "x" * 3000, "WyJhIl0="])
 def test_what_is_no_address_is_refused(text: object) -> None:
     """Whatever a caller sends in its place."""

@@ -15,6 +15,7 @@ from adapter.relay.message_claims import TABLE
 from adapter.relay.replicas import session_words
 from adapter.relay.replicas.registry import Replicas
 from adapter.relay.replicas.session_words import LARGEST, TOPIC, SessionWordsOf, SharedSessionWords
+from adapter.upstream.local.portable import PortableSessions
 from tests.relay.relaying import Clock
 from tests.state.shared import SharedMemory
 
@@ -86,6 +87,22 @@ async def test_others_hear_what_concerns_their_sessions(house: list[Speaker]) ->
     assert [each.one.told for each in house] == [[], [7, "elsewhere"], [7, "elsewhere"]]
     assert b.sessions["b"].told == ["x"] and c.sessions["c"].told == []
     assert [each.ended for each in house] == [[], ["gone"], ["gone"]]
+
+
+async def test_any_number_of_a_client_is_told(house: list[Speaker]) -> None:
+    """JSON allows half a surrogate pair in the id of a request that a client cancels."""
+    a, b, _ = house
+    a.words.withdrawn("one", "\ud800")
+    await turns()
+    assert b.one.told == ["\ud800"]
+
+
+async def test_a_word_about_no_session_is_passed_over(house: list[Speaker]) -> None:
+    """Another version may have ids of another form, and the listeners behind this one are to hear it."""
+    sessions = PortableSessions()
+    house[0].shared.of("portable", sessions)
+    house[0].shared.announced(TOPIC, orjson.dumps(["portable", "ended", "no-point"]))
+    assert len(sessions) == 0
 
 
 async def test_a_message_is_sent_by_one_replica(house: list[Speaker]) -> None:

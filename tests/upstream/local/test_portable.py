@@ -11,6 +11,7 @@ from adapter.errors import SessionUnknown
 from adapter.upstream.local import portable
 from adapter.upstream.local.portable import PortableSession, PortableSessions
 from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.sessions import CallEvents
 from adapter.wire.portable_sessions import MOST, PortableId, encode_portable
 
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}
@@ -192,3 +193,13 @@ async def test_a_replica_that_was_taken_for_gone_keeps_what_others_serve_as_well
     assert ("ended", own.id) not in words.said_words
     sessions.close()
     assert len(sessions) == 0
+
+
+async def test_a_call_that_is_resumed_is_no_stream_for_messages() -> None:
+    """Others keep what they have for the session's own stream."""
+    sessions, words = replica()
+    session = opened(sessions)
+    events = CallEvents(session)
+    events(b"{}")
+    stream = session.listen("here.1-1")
+    assert session.listener is not stream and words.said_words == []

@@ -8,6 +8,7 @@ import { failed, nothing, waiting } from './pieces.js';
 import { go, link } from './route.js';
 
 const ROW = 62;
+const PAUSE = 500;
 
 /**
  * The view of one kind: `noun` of one, `part` in the address, `lists` of the server that it shows. `load()` is all
@@ -41,8 +42,18 @@ export function browse({ signal, id, title, noun, part, lists, load, open, empty
     detail,
   );
   let [all, key, leaving, loaded] = [[], undefined, null, false];
-  read();
-  follow(id, { changed: (which) => lists.includes(which) && read(true) }, signal);
+  let [reading, due] = [read(), false];
+  follow(id, { changed: (which) => lists.includes(which) && again() }, signal);
+
+  /** Reads once more, however often the server says that something changed meanwhile. */
+  async function again() {
+    if (due) return;
+    due = true;
+    await reading.catch(() => {});
+    await new Promise((resolve) => setTimeout(resolve, PAUSE));
+    due = false;
+    if (!signal.aborted) reading = read(true);
+  }
 
   async function read(changed = false) {
     told.textContent = 'Loading…';

@@ -12,6 +12,8 @@ const LONGEST_MESSAGE = 5000;
 const LONGEST_URL = 4000;
 const MOST_AT_ONCE = 16;
 const MOST_ROUNDS = 20;
+const MOST_NOTES = 10;
+const LONGEST_NOTE = 500;
 const DEEP = 'It asks for what no form here can hold, so you can only decline.';
 
 /**
@@ -46,9 +48,10 @@ export function questions(server, asker) {
     node,
     ask,
     note(text) {
-      const key = text.slice(0, 200);
-      if ([...node.children].some((one) => one.textContent === text)) return;
-      node.append(h('p', { class: 'notice warn', role: 'status' }, key === text ? text : `${key}…`));
+      const shown = plain(text, LONGEST_NOTE);
+      const notes = [...node.children].filter((one) => one.classList.contains('notice'));
+      if (notes.length >= MOST_NOTES || notes.some((one) => one.textContent === shown)) return;
+      node.append(h('p', { class: 'notice warn', role: 'status' }, shown));
     },
     /** Whatever was opened at `id` is finished, as its server says. */
     complete: (id) => completed(node, id),

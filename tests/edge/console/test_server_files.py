@@ -1,0 +1,28 @@
+"""The files that a form offers: those of the caller's own session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adapter.edge.console.server_files import ServerFiles
+from adapter.edge.console.sessions import OpenSessions
+from adapter.edge.console.status import Belongings
+from adapter.rules.access.principals import ANONYMOUS
+from adapter.rules.access.sessions import session_key
+from adapter.state.memory import MemoryStore
+from tests.edge.filing import filing
+
+
+async def test_files_are_offered_of_a_session_that_was_let_go_of(tmp_path: Path) -> None:
+    """A process with very many sessions knows but some of them; the others live on in their rows."""
+    async with filing(tmp_path) as desk:
+        session_id, scope = await desk.session()
+        await desk.artifact(scope, b"bytes", "kept.png")
+        opened = OpenSessions(MemoryStore(), desk.sessions)
+        files = ServerFiles(
+            Belongings(opened, desk.scopes, desk.registry, None, "upload://", "artifact://"), 7
+        )
+        desk.sessions.cache.drop(session_key(session_id))
+        offered = await files.of(ANONYMOUS, session_key(session_id))
+        assert [each["filename"] for each in offered["files"]] == ["kept.png"] and offered["limit"] == 7
+        assert (await files.of(ANONYMOUS, None))["files"] == []
