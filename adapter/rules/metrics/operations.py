@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import NamedTuple
 
 from adapter.errors import AdapterError, BadJson
@@ -27,6 +28,8 @@ _CODES = frozenset(
     {-32700, -32600, -32601, -32602, -32603, -32042, -32001, -32002, -32003, -32004, *range(-32024, -32009)}
 )
 """Codes of JSON-RPC, of MCP and of the adapter."""
+
+_STATUSES = frozenset(map(int, HTTPStatus))
 
 _MAY_FAIL = re.compile(rb'"error"|"isError"[ \t\r\n]*:[ \t\r\n]*true')
 
@@ -58,7 +61,10 @@ def outcome_of_error(error: type[AdapterError]) -> OperationOutcome:
 
 def outcome_of_status(status: int) -> OperationOutcome:
     """The outcome of an answer over HTTP that holds no JSON-RPC response."""
-    return OK if status < 400 else OperationOutcome(f"http_{status // 100}xx", str(status))
+    if status < 400:
+        return OK
+    # A server may answer with any number of three digits.
+    return OperationOutcome(f"http_{status // 100}xx", str(status) if status in _STATUSES else OTHER)
 
 
 def failed_in(chunk: bytes) -> OperationOutcome | None:

@@ -89,4 +89,5 @@ def test_errors_and_statuses() -> None:
     assert outcome_of_error(LimitReached).status_code == str(LimitReached.rpc)
     assert outcome_of_status(204) is OK
     assert outcome_of_status(404) == OperationOutcome("http_4xx", "404")
+    assert {outcome_of_status(status).error_type for status in range(600, 1000)} == {"other"}
     assert CLIENT_GONE.error_type == "cancelled"
