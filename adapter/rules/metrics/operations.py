@@ -9,7 +9,7 @@ from typing import NamedTuple
 from adapter.errors import AdapterError, BadJson
 from adapter.rules.calls.audit_record import outcome_of
 from adapter.rules.metrics.catalogue import OTHER
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import Batch, Envelope, parse
 from adapter.wire.sse import SseReader
 
 _METHODS = frozenset(
@@ -35,6 +35,13 @@ _MAY_FAIL = re.compile(rb'"error"|"isError"[ \t\r\n]*:[ \t\r\n]*true')
 
 LOOKED_INTO = 1 << 20
 """Bytes of an answer that are looked into; a larger one counts as a result."""
+
+
+SHORT_MESSAGE = 16 << 10
+"""Bytes of a message whose method and name may wait as they are until they are counted."""
+
+LONGEST_KEPT = 256
+"""Characters of the others' methods and names: more than any label has, so what is cut is not known either."""
 
 
 class OperationOutcome(NamedTuple):
@@ -105,6 +112,15 @@ def _of_message(message: dict[str, object]) -> OperationOutcome:
         shown = str(code) if code in _CODES else OTHER
         return OperationOutcome("rpc_error", shown, shown)
     return OK
+
+
+def named_in(message: Envelope | Batch) -> tuple[tuple[str, str | None], ...]:
+    """Method and name of each message in a request, cut to what labels may need; "" and None for a response."""
+    members = message.members if isinstance(message, Batch) else (message,)
+    return tuple(
+        (each.method[:LONGEST_KEPT], None if each.name is None else each.name[:LONGEST_KEPT])
+        for each in members
+    )
 
 
 def method_name(method: str) -> str:
