@@ -97,9 +97,15 @@ def _tell(channel: socket.socket, failed: StartFailed) -> None:
 
 def _keep_numbers(folder: str, seat: int) -> None:
     # Late: it loads the library of metrics.
+    from adapter import log
     from adapter.telemetry.worker_values import keep_in_files
 
-    keep_in_files(Path(folder), seat)
+    try:
+        keep_in_files(Path(folder), seat)
+    except OSError as error:
+        # Serving goes on: a full disk is no reason to refuse calls.
+        logger = log.get_logger("adapter")
+        logger.warning("scrapes lack the metrics of this worker", folder=folder, why=error.strerror)
 
 
 class Supervised:
