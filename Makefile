@@ -32,10 +32,11 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-reference: $(VENV)/.ready  ## writes what is generated in docs/: settings, the tables of the pipeline, failures, metrics
+reference: $(VENV)/.ready  ## writes what is generated: settings, tables of the pipeline, failures, metrics, dashboards
 	$(BIN)/mcp-adapter config reference > docs/settings.md
 	$(BIN)/python -m tests.traceability
 	$(BIN)/python -m tests.metrics_table
+	$(BIN)/python -m deploy.dashboards
 	$(BIN)/python -m tests.troubleshooting
 	$(BIN)/python -m tests.llms
 

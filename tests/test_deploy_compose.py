@@ -11,15 +11,17 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
+from adapter.rules.metrics.catalogue import CATALOGUE
 from adapter.settings.file.load import load
+from tests.prometheus import promtool
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 FILES = sorted(DEPLOY.glob("compose*.yaml"))
 VARIABLE = re.compile(r"\$\{\w+:(?:-([^}]*)|\?[^}]*)\}")
 """One of the environment, with its default where it has one."""
 
-LATER = {"./grafana", "./alerts"}
-"""Folders for what a place adds: an engine makes one that is missing."""
+FOLDERS = {"./grafana", "./alerts"}
+"""Dashboards and rules, each with at least one file."""
 
 
 @pytest.fixture(params=FILES, ids=lambda file: file.name)
@@ -54,7 +56,8 @@ def test_everything_that_is_mounted_is_there(composed: dict[str, Any]) -> None:
             if not source.startswith("."):
                 assert source in composed["volumes"], volume
             else:
-                assert mode == ["ro"] and ((DEPLOY / source).is_file() or source in LATER), volume
+                assert mode == ["ro"] and (DEPLOY / source).exists(), volume
+                assert (DEPLOY / source).is_file() or (source in FOLDERS and any((DEPLOY / source).iterdir()))
 
 
 def test_nothing_is_published_beyond_the_machine(composed: dict[str, Any]) -> None:
@@ -113,6 +116,29 @@ def test_what_is_collected_is_shown() -> None:
     assert hosts <= services.keys() and hosts == {"prometheus", "jaeger"}
     (provider,) = yaml.safe_load((DEPLOY / "telemetry/grafana-dashboards.yaml").read_text())["providers"]
     assert f"./grafana:{provider['options']['path']}:ro" in services["grafana"]["volumes"]
+
+
+def test_labels_are_those_of_a_scrape() -> None:
+    """Prometheus gives the labels that have another name over OTLP the names that dashboards ask for."""
+    (job,) = yaml.safe_load((DEPLOY / "telemetry/prometheus.yaml").read_text())["scrape_configs"]
+    *renamed, dropped = job["metric_relabel_configs"]
+    names = {rule["regex"]: rule["replacement"] for rule in renamed if rule["action"] == "labelmap"}
+    assert names == {
+        metric.attribute(label).replace(".", "_"): label
+        for metric in CATALOGUE
+        for label in metric.labels
+        if metric.attribute(label).replace(".", "_") != label
+    }
+    assert dropped == {"action": "labeldrop", "regex": "|".join(names)}
+
+
+def test_prometheus_accepts_its_configuration(tmp_path: Path) -> None:
+    """promtool finds no mistake, and the rules of deploy/alerts where they are mounted."""
+    config = tmp_path / "prometheus.yaml"
+    text = (DEPLOY / "telemetry/prometheus.yaml").read_text()
+    config.write_text(text.replace("/etc/prometheus/rules", str(DEPLOY / "alerts")))
+    checked = promtool("check", "config", config)
+    assert checked.returncode == 0 and "1 rule files found" in checked.stdout, checked.stdout + checked.stderr
 
 
 def test_every_settings_file_loads() -> None:

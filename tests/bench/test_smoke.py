@@ -280,3 +280,16 @@ def test_metrics_are_measured(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "with metrics to without:" in ran.stdout
     assert len(orjson.loads(measured.read_bytes())["rounds"]) == 2
+
+
+@pytest.mark.e2e
+def test_traces_are_measured(tmp_path: Path) -> None:
+    """A quick run prints the part of a call that its spans cost, and all of them arrive."""
+    measured = tmp_path / "measured.json"
+
+    ran = run_bench("tests.bench.traces", "--quick", "--json", str(measured))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "untraced client, with spans:" in ran.stdout
+    found = orjson.loads(measured.read_bytes())
+    assert len(found["rounds"]) == 3 and set(found["added"]) == {"untraced", "traced"}

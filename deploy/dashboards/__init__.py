@@ -1,0 +1,1 @@
+"""The dashboards of deploy/grafana, as descriptions: ``python -m deploy.dashboards`` writes them."""
