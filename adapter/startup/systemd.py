@@ -74,7 +74,8 @@ class ServiceNotifier:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
                 # Serving goes on when the manager does not read.
                 opened.setblocking(False)
-                opened.sendto("\n".join(lines).encode(), self._address)
+                # A path in a sentence may have bytes that are no text.
+                opened.sendto("\n".join(lines).encode(errors="replace"), self._address)
         except OSError:
             return
 

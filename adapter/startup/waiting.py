@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 from collections.abc import AsyncIterator, Sequence
 
-import orjson
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.limits import ConnectionLimit
@@ -50,7 +50,7 @@ class FailedStart:
         fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
         if status == 503:
             fields.append(("Retry-After", str(max(1, round(self._wait)))))
-        request.reply.send(status, fields, orjson.dumps(told))
+        request.reply.send(status, fields, _json(told))
 
     def _told(self, request: Request) -> tuple[int, dict[str, object]]:
         match request.path:
@@ -79,6 +79,11 @@ class FailedStart:
             "startup": startup,
             "obstacles": shown,
         }
+
+
+def _json(told: dict[str, object]) -> bytes:
+    """JSON in UTF-8, with a sign in place of what is no character: a path in a sentence may have bytes of any kind."""
+    return json.dumps(told, ensure_ascii=False).encode(errors="replace")
 
 
 def _is_local(request: Request) -> bool:
@@ -117,10 +122,10 @@ async def _answering(
     limit = ConnectionLimit(failed.answer, limit=MOST_CONNECTIONS)
     try:
         listener = await Listener.open(limit, *place)
-    except OSError as error:
-        log.warning(
-            "nobody can be told why the start failed", host=place[0], port=place[1], why=error.strerror
-        )
+    except (OSError, ValueError) as error:
+        # A host that is no name at all is a ValueError.
+        why = error.strerror if isinstance(error, OSError) else "core.host is no host"
+        log.warning("nobody can be told why the start failed", host=place[0], port=place[1], why=why)
         yield
         return
     try:

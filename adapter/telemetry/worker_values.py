@@ -23,6 +23,10 @@ BEGAN = "began"
 """A file in the folder, as old as the numbers are."""
 
 
+RESERVED = {"counter": 1 << 20, "histogram": 4 << 20, "gauge_livesum": 1 << 17, "gauge_livemax": 1 << 17}
+"""Bytes of the file of each kind. A write to mapped memory for which a disk has no room kills the process."""
+
+
 class WorkerValues(NamedTuple):
     """The place of a worker's numbers: the folder of all workers, and its own seat."""
 
@@ -46,13 +50,29 @@ _of_this_process: WorkerValues | None = None
 def keep_in_files(folder: Path, seat: int) -> None:
     """Have this process keep its numbers in the folder; to be called before the first number is counted.
 
-    No other process has the seat at the same time.
+    No other process has the seat at the same time. Raises OSError where there is no room for them; then they are in its
+    memory alone, and scrapes have those of the others.
     """
     global _of_this_process
+    _of_this_process = WorkerValues(folder, seat)
+    for kind, size in RESERVED.items():
+        _reserve(folder / f"{kind}_{seat}.db", size)
     # The library itself has one choice for the whole process.
     os.environ[FOLDER_VARIABLE] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: seat)
-    _of_this_process = WorkerValues(folder, seat)
+
+
+def _reserve(file: Path, size: int) -> None:
+    """Make a file of zeros with room on the disk, unless it is there. It appears as a whole, for others read it."""
+    if file.exists():
+        return
+    unfinished = file.with_suffix(".new")
+    try:
+        with unfinished.open("wb") as opened:
+            opened.write(bytes(size))
+        unfinished.rename(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def values_of_this_process() -> WorkerValues | None:

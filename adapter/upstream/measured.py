@@ -11,9 +11,11 @@ from adapter.rules.metrics.catalogue import CLIENT_OPERATION
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
     OK,
+    SHORT_MESSAGE,
     OperationOutcome,
     failed_in,
     method_name,
+    named_in,
     outcome_of_status,
 )
 from adapter.rules.metrics.port import MetricSink
@@ -26,7 +28,7 @@ from adapter.upstream.port import (
     UpstreamRequest,
     pour,
 )
-from adapter.wire.envelope import Batch, Envelope, parse
+from adapter.wire.envelope import Envelope, parse
 from adapter.wire.spans import find
 
 FAILING = b'rror"'
@@ -67,7 +69,10 @@ class MeasuredUpstream:
             return await self._upstream.send(request, read_timeout)
         envelope, began = request.envelope, time.perf_counter()
         messages: _Messages
-        messages = ((envelope.method, envelope.name),) if type(envelope) is Envelope else _messages(request)
+        if type(envelope) is Envelope and len(request.body) <= SHORT_MESSAGE:
+            messages = ((envelope.method, envelope.name),)
+        else:
+            messages = _messages(request)
         try:
             reply = await self._upstream.send(request, read_timeout)
         except AdapterError as error:
@@ -114,8 +119,8 @@ class MeasuredUpstream:
 
 def _messages(request: UpstreamRequest) -> _Messages:
     """Method and name of each message in a request; none for a response."""
-    if isinstance(request.envelope, Batch):
-        return tuple((each.method, each.name) for each in request.envelope.members)
+    if request.envelope is not None:
+        return named_in(request.envelope)
     # One of the adapter's own, which are short and know no tool.
     span = find(request.body, ("method",))
     method = parse(request.body[slice(*span)]) if span is not None else ""

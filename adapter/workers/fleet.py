@@ -132,7 +132,7 @@ class Fleet:
     ) -> WorkerProcess:
         """Start a worker. The ``first`` of all reports what the settings give reason to warn of."""
         seat = next(each for each in range(SEATS) if each not in {worker.seat for worker in self})
-        folder = str(self._metric_files().folder) if plan.metrics else ""
+        folder = self._metric_folder() if plan.metrics else ""
         own, its = socket.socketpair()
         own.setblocking(False)
         # A signal that comes between the fork and the worker's own handlers is the worker's alone.
@@ -152,13 +152,17 @@ class Fleet:
         worker = self._workers[pid] = WorkerProcess(number, seat, pid, own, now)
         return worker
 
-    def _metric_files(self) -> MetricFiles:
+    def _metric_folder(self) -> str:
+        """The folder of the numbers; empty where none can be made, of which the worker tells."""
         if self.metrics is None:
             # Late: it loads what makes folders.
             from adapter.workers.metric_files import MetricFiles
 
-            self.metrics = MetricFiles()
-        return self.metrics
+            try:
+                self.metrics = MetricFiles()
+            except OSError:
+                return ""
+        return str(self.metrics.folder)
 
     def forget_all(self) -> None:
         """Close what belongs to the supervisor, in a child of it: a worker learns of the supervisor's end by the end of

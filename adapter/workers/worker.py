@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge.http.seats import Seats
-from adapter.startup.failure import StartFailed, encoded, obstacles_of
+from adapter.startup.failure import Obstacle, StartFailed, encoded, obstacles_of
 from adapter.workers.serve_plan import ServePlan
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ LEAVE = b"l"
 CUT = b"c"
 """Its supervisor says this to have it stop without grace."""
 
+
+_NO_FOLDER = Obstacle(
+    "the numbers of workers cannot be kept",
+    "metrics of several workers need a folder for temporary files, and none can be written: free some room on the "
+    "disk, or set TMPDIR to another folder",
+    "telemetry",
+)
 
 LEAVING_IDLE_SECONDS = 5.0
 """Time without a request after which a worker that leaves closes a connection."""
@@ -75,6 +82,9 @@ def become_worker(assignment: Assignment) -> int:
     from adapter.settings.section import SettingsError
 
     log.identify(worker=assignment.number, pid=os.getpid())
+    if assignment.plan.metrics and not assignment.metrics:
+        _tell(assignment.channel, failed_for(_NO_FOLDER))
+        return 1
     if assignment.metrics:
         _keep_numbers(assignment.metrics, assignment.seat)
     read: ReadSettings = pickle.loads(assignment.plan.settings)  # noqa: S301 - this program's own, from its memory
@@ -97,9 +107,15 @@ def _tell(channel: socket.socket, failed: StartFailed) -> None:
 
 def _keep_numbers(folder: str, seat: int) -> None:
     # Late: it loads the library of metrics.
+    from adapter import log
     from adapter.telemetry.worker_values import keep_in_files
 
-    keep_in_files(Path(folder), seat)
+    try:
+        keep_in_files(Path(folder), seat)
+    except OSError as error:
+        # Serving goes on: a full disk is no reason to refuse calls.
+        logger = log.get_logger("adapter")
+        logger.warning("scrapes lack the metrics of this worker", folder=folder, why=error.strerror)
 
 
 class Supervised:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import threading
+from collections.abc import Iterator
 
+import pytest
+from prometheus_client.metrics_core import Metric as Family
+
+from adapter.app.measuring.parts import Metering
+from adapter.telemetry.metric_registry import MetricRegistry
 from tests.edge.conftest import StartAdapter, StartUpstream, done
 from tests.edge.raw import RawClient
 from tests.ports import free_port
@@ -68,3 +75,30 @@ async def test_a_port_of_its_own_serves_nothing_else(upstream: StartUpstream, ad
             assert (await get(scraper, "/healthz"))[0] == 404
             assert (await get(scraper, "/mcp", method="POST"))[0] == 404
             assert (await get(scraper, "/numbers", method="DELETE"))[0] == 405
+
+
+async def test_scrapers_that_leave_start_no_second_writing(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """The next one waits for the thread of the one before, whoever left."""
+    began, end, running = threading.Semaphore(0), threading.Event(), 0
+
+    def held() -> Iterator[Family]:
+        nonlocal running
+        running += 1
+        began.release()
+        end.wait(20)
+        running -= 1
+        yield from ()
+
+    async with upstream(done) as up, adapter(up, telemetry=ON) as front:
+        servers = front.app.core.relay.servers.by_id
+        metering = Metering(front.app.settings, MetricRegistry(gather=held), servers)
+        first = asyncio.create_task(metering.scrape(""))
+        assert await asyncio.to_thread(began.acquire, timeout=20)
+        first.cancel()
+        await asyncio.wait({first})
+        second = asyncio.create_task(metering.scrape(""))
+        assert not await asyncio.to_thread(began.acquire, timeout=0.2) and running == 1
+        end.set()
+        assert (await second)[0].startswith("text/plain")

@@ -43,6 +43,8 @@ def test_a_service_tells_its_state(manager: tuple[str, socket.socket]) -> None:
     service.status("one\nREADY=1 " + "x" * 1000)
     (line,) = heard(opened)
     assert line.startswith("STATUS=one READY=1 x") and len(line) < 320
+    service.status("/data/\udcff is not writable")
+    assert heard(opened) == ["STATUS=/data/? is not writable"]
 
 
 def test_signs_of_life_come_at_half_the_time(manager: tuple[str, socket.socket]) -> None:

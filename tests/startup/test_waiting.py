@@ -77,3 +77,30 @@ async def test_a_stop_ends_the_wait_also_where_the_port_is_taken() -> None:
             assert await waiting is False
     assert (lines[0]["port"], lines[0]["log_level"]) == (place[1], "warning")
     blocking.close()
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70, "a\0b", "\udcff"])
+async def test_a_host_that_is_none_ends_no_wait(host: str) -> None:
+    """It may be one of the reasons why the start failed."""
+    with structlog.testing.capture_logs() as lines:
+        log = structlog.get_logger("test")
+        assert await waited(FailedStart([FULL], 1, 30.0), (host, 8000), 0.0, log) is True
+    assert lines[0]["why"] == "core.host is no host"
+
+
+async def test_a_path_that_is_no_text_is_told() -> None:
+    """With a sign for each byte that is none."""
+    port = free_port()
+    log = structlog.get_logger("test")
+    failed = FailedStart([FULL._replace(why="/data/\udcff is full")], 1, 30.0)
+    waiting = asyncio.create_task(waited(failed, ("127.0.0.1", port), 30.0, log))
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                _, _, told = await asked(f"http://127.0.0.1:{port}", "/healthz")
+                break
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.01)
+        assert told["obstacles"][0]["why"] == "/data/? is full"
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await waiting is False

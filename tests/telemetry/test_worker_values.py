@@ -33,6 +33,25 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from adapter.telemetry.worker_values import values_of_this_process
+from adapter.workers.worker import _keep_numbers
+
+folder = Path(sys.argv[1])
+_keep_numbers(str(folder), 0)
+assert all(each.stat().st_blocks * 512 >= each.stat().st_size > 0 for each in folder.glob("*.db"))
+assert len(list(folder.glob("*.db"))) == 4
+before = values_of_this_process()
+assert before.seat == 0 and not list(before.gathered())
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+_keep_numbers(str(folder), 1)
+after = values_of_this_process()
+assert after.seat == 1 and not list(after.gathered()) and len(list(folder.iterdir())) == 4
+"""
+
+
 async def counted(folder: Path, seat: int, number: int) -> dict[str, float]:
     """What a worker shows that counts up to that number and is killed then."""
     process = await asyncio.create_subprocess_exec(
@@ -60,3 +79,15 @@ async def test_counters_go_on_after_a_worker_was_killed(tmp_path: Path) -> None:
     assert third["adapter_http_requests_in_flight"] == 5 + 4
     assert third["adapter_upstream_circuit_breaker_state"] == 1
     assert sorted(tmp_path.iterdir()) == files
+
+
+async def test_a_full_disk_stops_no_worker(tmp_path: Path) -> None:
+    """The numbers have their room before they are counted; where there is none, a worker serves without them."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", FULL_DISK, str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    text, _ = await process.communicate()
+    assert process.returncode == 0, text
+    assert b"scrapes lack the metrics of this worker" in text

@@ -47,7 +47,7 @@ from adapter.rules.metrics.tool_names import ToolNames
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.fallback import FallbackStore
-from adapter.telemetry.exposition import scraped
+from adapter.telemetry.exposition import Scrape, scraped
 from adapter.telemetry.metric_registry import MetricRegistry
 from adapter.telemetry.worker_values import values_of_this_process
 from adapter.upstream.measured import MeasuredUpstream
@@ -103,10 +103,19 @@ class Metering:
 
     async def scrape(self, accept: str) -> tuple[str, bytes]:
         """Write down the numbers in the form that an Accept field asks for: its content type, and the text."""
-        # One at a time: a scrape takes memory, and nobody needs two.
-        async with self._writing:
+        # One at a time: a scrape takes memory, and nobody needs two. Its thread goes on when the scraper leaves.
+        await self._writing.acquire()
+        try:
             self.gauges.read()
-            return await asyncio.to_thread(scraped, self.registry, accept)
+            writing = asyncio.create_task(asyncio.to_thread(scraped, self.registry, accept))
+        except BaseException:
+            self._writing.release()
+            raise
+        writing.add_done_callback(self._written)
+        return await asyncio.shield(writing)
+
+    def _written(self, _: asyncio.Task[Scrape]) -> None:
+        self._writing.release()
 
     def _measure(self, entry: ServerSettings, server: Server) -> None:
         """Count what is sent to a server's upstream."""

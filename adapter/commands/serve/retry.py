@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 
 from adapter.commands.serve.command import replace_program
@@ -59,6 +60,8 @@ def _wait(arguments: argparse.Namespace, found: Sequence[Obstacle], service: Ser
     service.status(f"could not start: {'; '.join(each.why for each in found)}")
     failed = FailedStart(found, attempts, wait)
     if asyncio.run(waited(failed, _address(arguments), wait, logger)):
+        # The next start takes it up; until then a second one would end the process.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         replace_program([*_given(arguments.argv), "--failed-starts", str(attempts)], service)
     return OK
 

@@ -25,9 +25,11 @@ from adapter.rules.metrics.operations import (
     CLIENT_GONE,
     LOOKED_INTO,
     OK,
+    SHORT_MESSAGE,
     UNANSWERED,
     OperationOutcome,
     method_name,
+    named_in,
     outcome_in,
     outcome_of_error,
     outcome_of_status,
@@ -36,7 +38,7 @@ from adapter.rules.metrics.operations import (
 from adapter.rules.metrics.port import MetricSink
 from adapter.rules.metrics.tool_names import ToolNames, names_in_list
 from adapter.upstream.port import Sink, header
-from adapter.wire.envelope import Batch, Envelope
+from adapter.wire.envelope import Envelope
 from adapter.wire.sse import SseReader
 
 CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "resources/read"
@@ -208,7 +210,11 @@ class MeasuredRelay(Relay):
         server = counts.servers[ask.server.id]
         if envelope is None:
             return _listening(server, ask, await self.inner.handle(ask))
-        requests = _requests(envelope) if isinstance(envelope, Batch) else ((envelope.method, envelope.name),)
+        requests: _Requests
+        if type(envelope) is Envelope and len(envelope.body) <= SHORT_MESSAGE:
+            requests = ((envelope.method, envelope.name),)
+        else:
+            requests = named_in(envelope)
         trace = None if counts.trace is None else counts.trace()
         server.active += 1
         began = time.perf_counter()
@@ -358,16 +364,11 @@ async def _poured(pieces: Flow, seen: _Answer, sink: Sink) -> None:
     seen.complete()
 
 
-def _requests(batch: Batch) -> _Requests:
-    """Method and name of each message in a batch; "" for a response."""
-    return tuple((each.method, each.name) for each in batch.members)
-
-
 def _named_again(ask: ClientRequest, operation: MeasuredOperation) -> MeasuredOperation:
     """The operation with the tool that code mode has put in the place of its own."""
     envelope = ask.envelope
     if isinstance(envelope, Envelope):
-        return operation._replace(requests=((envelope.method, envelope.name),))
+        return operation._replace(requests=named_in(envelope))
     return operation
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import NamedTuple
 
 from adapter.errors import AdapterError, BadJson
 from adapter.rules.calls.audit_record import outcome_of
 from adapter.rules.metrics.catalogue import OTHER
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import Batch, Envelope, parse
 from adapter.wire.sse import SseReader
 
 _METHODS = frozenset(
@@ -28,10 +29,19 @@ _CODES = frozenset(
 )
 """Codes of JSON-RPC, of MCP and of the adapter."""
 
+_STATUSES = frozenset(map(int, HTTPStatus))
+
 _MAY_FAIL = re.compile(rb'"error"|"isError"[ \t\r\n]*:[ \t\r\n]*true')
 
 LOOKED_INTO = 1 << 20
 """Bytes of an answer that are looked into; a larger one counts as a result."""
+
+
+SHORT_MESSAGE = 16 << 10
+"""Bytes of a message whose method and name may wait as they are until they are counted."""
+
+LONGEST_KEPT = 256
+"""Characters of the others' methods and names: more than any label has, so what is cut is not known either."""
 
 
 class OperationOutcome(NamedTuple):
@@ -58,7 +68,10 @@ def outcome_of_error(error: type[AdapterError]) -> OperationOutcome:
 
 def outcome_of_status(status: int) -> OperationOutcome:
     """The outcome of an answer over HTTP that holds no JSON-RPC response."""
-    return OK if status < 400 else OperationOutcome(f"http_{status // 100}xx", str(status))
+    if status < 400:
+        return OK
+    # A server may answer with any number of three digits.
+    return OperationOutcome(f"http_{status // 100}xx", str(status) if status in _STATUSES else OTHER)
 
 
 def failed_in(chunk: bytes) -> OperationOutcome | None:
@@ -99,6 +112,15 @@ def _of_message(message: dict[str, object]) -> OperationOutcome:
         shown = str(code) if code in _CODES else OTHER
         return OperationOutcome("rpc_error", shown, shown)
     return OK
+
+
+def named_in(message: Envelope | Batch) -> tuple[tuple[str, str | None], ...]:
+    """Method and name of each message in a request, cut to what labels may need; "" and None for a response."""
+    members = message.members if isinstance(message, Batch) else (message,)
+    return tuple(
+        (each.method[:LONGEST_KEPT], None if each.name is None else each.name[:LONGEST_KEPT])
+        for each in members
+    )
 
 
 def method_name(method: str) -> str:

@@ -12,17 +12,21 @@ from hypothesis import strategies as st
 from adapter.errors import LimitReached
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
+    LONGEST_KEPT,
     LOOKED_INTO,
     OK,
     TOOL_ERROR,
     OperationOutcome,
     failed_in,
     method_name,
+    named_in,
     outcome_in,
     outcome_of_error,
     outcome_of_status,
     version_label,
 )
+from adapter.rules.metrics.tool_names import LONGEST_NAME
+from adapter.wire.envelope import read_envelope
 
 
 def message(**members: Any) -> bytes:
@@ -83,10 +87,21 @@ def test_labels_are_few(method: str, version: str) -> None:
     assert version_label("2025-11-25") == "2025-11-25"
 
 
+def test_what_waits_to_be_counted_is_short() -> None:
+    """A method or a name of megabytes does not stay in memory until it is counted, and is not known then either."""
+    long = message(method="m" * 10_000, params={"name": "tool" * 10_000})
+    (named,) = named_in(read_envelope(long))
+    assert named == ("m" * LONGEST_KEPT, ("tool" * 10_000)[:LONGEST_KEPT])
+    assert LONGEST_KEPT > LONGEST_NAME
+    batch = read_envelope(b"[" + message(method="ping") + b"," + message(result={}) + b"]")
+    assert named_in(batch) == (("ping", None), ("", None))
+
+
 def test_errors_and_statuses() -> None:
     """The adapter's errors by their codes, others by the class of their status."""
     assert outcome_of_error(LimitReached).label == LimitReached.code
     assert outcome_of_error(LimitReached).status_code == str(LimitReached.rpc)
     assert outcome_of_status(204) is OK
     assert outcome_of_status(404) == OperationOutcome("http_4xx", "404")
+    assert {outcome_of_status(status).error_type for status in range(600, 1000)} == {"other"}
     assert CLIENT_GONE.error_type == "cancelled"
