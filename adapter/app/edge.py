@@ -224,6 +224,9 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
         places += [(f"uploads for {taker.id}", f"{settings.core.upload_path}/{taker.id}") for taker in takers]
     if settings.console.enabled:
         places.append(("console", f"{settings.console.path}/"))
+    prometheus = settings.telemetry.prometheus
+    if prometheus.enabled and prometheus.port is None:
+        places.append(("metrics", prometheus.path))
     return [*places, ("health", "/healthz")]
 
 

@@ -105,7 +105,7 @@ def test_the_sdk_lists_the_tools(demo: Demo) -> None:
 @pytest.mark.skipif(not (NODE_TOOLS / "mcp-inspector").exists(), reason="the MCP inspector is not installed")
 def test_the_inspector_finds_orders(demo: Demo) -> None:
     """The second suggestion prints orders of the customer it asks for."""
-    command = demo.suggestion(2).replace("npx -y @modelcontextprotocol/inspector", "mcp-inspector")
+    command = demo.suggestion(2).replace("npx -y @modelcontextprotocol/inspector@latest", "mcp-inspector")
     answer = pasted(command, PATH=f"{NODE_TOOLS}:{os.environ['PATH']}")
     assert '"customer": "C-001"' in answer
 

@@ -91,6 +91,14 @@ async def test_the_running_adapter_is_looked_at(tmp_path: Path, upstream: Server
         assert refused.status == 1 and refused.says("WRONG    server upstream:")
 
 
+async def test_a_running_adapter_without_files_needs_no_lock(tmp_path: Path, upstream: Server) -> None:
+    """If no server takes or writes files, the adapter never opens the store of files."""
+    async with adapter(tmp_path, upstream.url) as front:
+        found = await doctor(tmp_path / "adapter.json", "--port", str(front.port))
+        assert found.status == 0, found
+        assert found.says("no server uses files, so the running adapter needs no lock")
+
+
 async def test_what_is_wrong_is_said_with_what_to_do(tmp_path: Path) -> None:
     """A server that is down, a tool that it does not have, a port and a folder that are somebody else's."""
     nobody = f"http://127.0.0.1:{free_port()}/mcp"

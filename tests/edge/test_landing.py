@@ -24,6 +24,7 @@ async def serving(root: Path, **core: object) -> AsyncIterator[int]:
         "core": {"port": 0, "upstream_ping": {"enabled": False}, **core},
         "storage": {"root": str(root)},
         "console": {"enabled": True},
+        "telemetry": {"prometheus": {"enabled": True}},
         "servers": [
             {"id": "files", "upstream": up, "adapters": [CONSUMER]},
             {"id": "web", "mount_path": "/browser", "upstream": up},
@@ -42,7 +43,7 @@ async def test_it_says_what_is_served_where(tmp_path: Path, host: str) -> None:
         assert (head.status, head["content-type"]) == (200, "text/plain; charset=utf-8")
         assert [line.split()[-1] for line in body.decode().splitlines()[2:]] == [
             f"http://{name}{path}"
-            for path in ("/mcp/files", "/browser", "/upload/files", "/explorer/", "/healthz")
+            for path in ("/mcp/files", "/browser", "/upload/files", "/explorer/", "/metrics", "/healthz")
         ]
         assert b"s3cret" not in body and b":9/" not in body
 
