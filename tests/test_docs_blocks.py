@@ -6,7 +6,6 @@ What they do when they run, tests/e2e/test_docs_run.py shows. A block that canno
 from __future__ import annotations
 
 import ast
-import configparser
 import json
 import re
 import shlex
@@ -33,7 +32,6 @@ from tests.doc_blocks import HOUSE, PAGES, Block, blocks
 
 LANGUAGES = {
     "console",
-    "ini",
     "json",
     "mermaid",
     "nginx",
@@ -271,16 +269,6 @@ def test_sql_runs(block: Block) -> None:
     """Each script can be run on an empty database."""
     with sqlite3.connect(":memory:") as database:
         database.executescript(block.text)
-
-
-@each("ini")
-def test_units_have_sections(block: Block) -> None:
-    """Each unit of systemd has sections and keys, and starts the adapter with flags that it has."""
-    unit = configparser.RawConfigParser(strict=False)
-    unit.read_string(block.text)
-    assert unit.sections()
-    for arguments in commands(block.text):
-        check(arguments)
 
 
 @each("mermaid")

@@ -147,7 +147,7 @@ def build(
         settings, optional, console, _file_routes(files.parts, door.guard, observation), door.guard
     )
     if metering is not None:
-        branches += metering.branches(door.guard)
+        branches += metering.branches(door.guard, settings)
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
     if fallback is not None:
         fallback.on_return += _read_anew(optional, files.parts)

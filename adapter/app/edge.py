@@ -27,7 +27,7 @@ from adapter.edge.resource_metadata import metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.oauth.port import TokenVerifier
 from adapter.relay.tools.baselines import PinReview
-from adapter.rules.access.principals import Principals
+from adapter.rules.access.principals import DEFAULT_TOKEN, Principals
 from adapter.rules.access.rate_limit import Floor
 from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_paths, resources_below
 from adapter.settings.auth import Auth, NamedToken
@@ -314,7 +314,7 @@ def _cors(cors: CorsSettings) -> Cors:
 def _principals(auth: Auth) -> Principals:
     tokens = [(entry.name, _digest_of(entry)) for entry in auth.tokens]
     if auth.token is not None:
-        tokens.append(("default", _digest(auth.token.get_secret_value())))
+        tokens.append((DEFAULT_TOKEN, _digest(auth.token.get_secret_value())))
     return Principals(tokens)
 
 

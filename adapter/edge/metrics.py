@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from adapter.edge.http.access import Guard
+from adapter.edge.console.status import Viewers
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.http.response import SERVER
 from adapter.rules.access.host_and_origin_check import NOSNIFF
-from adapter.rules.access.resources import ANY
 
 _METHODS = ("GET", "HEAD")
 _FIELDS = [("Cache-Control", "no-store"), NOSNIFF]
@@ -27,12 +26,12 @@ class MetricsBranch(Branch):
         return () if request.path == self.prefix else None
 
 
-def metrics_branch(path: str, scrape: Scraping, guard: Guard | None) -> MetricsBranch:
-    """The branch of the adapter's own port; with ``guard`` a scraper needs a token."""
+def metrics_branch(path: str, scrape: Scraping, viewers: Viewers | None) -> MetricsBranch:
+    """The branch of the adapter's own port; with ``viewers`` a scraper needs the credential of an operator."""
 
     async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
-        if guard is not None:
-            guard.identify(request.headers, ANY)
+        if viewers is not None:
+            viewers.of(request.headers).require_operator()
         await _answer(request, scrape, extra)
 
     return MetricsBranch(path, 0, _METHODS, (), serve)

@@ -29,7 +29,7 @@ class PrometheusSettings(Section):
     port: Port | None = Field(
         default=None,
         description="Port that serves metrics and nothing else, without credentials; null means `core.port`, where "
-        "they need a token unless `core.host` is a loopback address.",
+        "they need an operator's token unless `core.host` is a loopback address.",
     )
     host: Text | None = Field(
         default=None, description="Address of that port; null means 127.0.0.1. Needs `port`."

@@ -63,6 +63,30 @@ async def test_strangers_need_a_token(
         assert (await get(client, **fields))[0] == status
 
 
+@pytest.mark.parametrize(("operators", "status"), [([], 200), (["ann"], 403), (["ann", "bob"], 200)])
+async def test_named_operators_alone_scrape(
+    upstream: StartUpstream, adapter: StartAdapter, operators: list[str], status: int
+) -> None:
+    """Those of ``console.operators``; every token is an operator's while none is named."""
+    tokens = [
+        {"name": "ann", "token": "secret-of-ann-123456"},
+        {"name": "bob", "token": "secret-of-bob-123456"},
+    ]
+    core = {
+        "host": "0.0.0.0",
+        "allowed_hosts": ["127.0.0.1"],
+        "auth": {"enabled": True, "tokens": tokens},
+    }
+    console = {"operators": operators}
+    async with (
+        upstream(done) as up,
+        adapter(up, core=core, telemetry=ON, console=console) as front,
+        front.client() as client,
+    ):
+        for name, expected in (("ann", 200), ("bob", status)):
+            assert (await get(client, authorization=f"Bearer secret-of-{name}-123456"))[0] == expected
+
+
 async def test_a_port_of_its_own_serves_nothing_else(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """And the adapter's port has no metrics then."""
     port = free_port()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from adapter.app.access.browser_sign_in import role_terms
 from adapter.app.files import FileParts
 from adapter.app.measuring.gauges import (
     GaugeReading,
@@ -25,6 +26,7 @@ from adapter.app.measuring.observers import (
     observe_sessions,
     observe_state,
 )
+from adapter.edge.console.status import Viewers
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
@@ -35,6 +37,7 @@ from adapter.edge.request_metrics import RequestMetrics
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.measured import MeasuredRelay, OperationCounts, ServerOperations, ToolLabels
 from adapter.relay.server import Server
+from adapter.rules.access.principals import DEFAULT_TOKEN
 from adapter.rules.metrics.catalogue import (
     CALLS_IN_FLIGHT,
     HTTP_CONNECTIONS,
@@ -68,6 +71,13 @@ def build_registry() -> MetricRegistry:
     """The registry of this process; among workers, its scrapes have the numbers of all."""
     worker = values_of_this_process()
     return MetricRegistry(gather=None if worker is None else worker.gathered)
+
+
+def _operators(guard: Guard, settings: Settings) -> Viewers:
+    """The judge of scrapers: operators as the console knows them; while it names no token, each token is one's."""
+    console, auth = settings.console, settings.core.auth
+    names = console.operators or [DEFAULT_TOKEN, *(entry.name for entry in auth.tokens)]
+    return Viewers(guard, names, None if console.oauth is None else role_terms(console.oauth))
 
 
 class Metering:
@@ -166,12 +176,12 @@ class Metering:
             yield GaugeReading(CALLS_IN_FLIGHT, server.active, (server.id,))
             yield GaugeReading(OPEN_STREAMS, server.streams, (server.id,))
 
-    def branches(self, guard: Guard) -> tuple[MetricsBranch, ...]:
+    def branches(self, guard: Guard, settings: Settings) -> tuple[MetricsBranch, ...]:
         """The route on the adapter's own port, if the metrics are served there."""
         if not self._prometheus.enabled or self._prometheus.place is not None:
             return ()
-        needed = guard if self._for_operators else None
-        return (metrics_branch(self._prometheus.path, self.scrape, needed),)
+        viewers = _operators(guard, settings) if self._for_operators else None
+        return (metrics_branch(self._prometheus.path, self.scrape, viewers),)
 
     async def open_port(self, patience: Patience, bodies: BodyTerms) -> Listener | None:
         """Open the port that serves metrics and nothing else, if there is to be one. Raises OSError."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from adapter.app.files import FileStages
 from adapter.relay.call.access_stages import AccessGate, ListedTools
 from adapter.rules.access.access_rules import AccessRule, AccessRules, AllowPatterns, OwnOfferings, Scalar
-from adapter.rules.access.principals import ANONYMOUS
+from adapter.rules.access.principals import ANONYMOUS, DEFAULT_TOKEN
 from adapter.rules.text.name_patterns import NamePattern, name_reading
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.catalogue import Catalogue
@@ -112,7 +112,7 @@ def access_cautions(settings: Settings, known: Mapping[str, Collection[str]]) ->
 
 def _strangers(settings: Settings, entry: AccessEntry) -> list[str]:
     auth = settings.core.auth
-    names = {ANONYMOUS} if not auth.enabled else {"default", *(token.name for token in auth.tokens)}
+    names = {ANONYMOUS} if not auth.enabled else {DEFAULT_TOKEN, *(token.name for token in auth.tokens)}
     # A principal of an authorization server has the server's URL in its name.
     return [name for name in entry.principals or () if name not in names and "@" not in name]
 

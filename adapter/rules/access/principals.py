@@ -39,6 +39,9 @@ def _scope(secret: bytes, owner: str) -> Scope:
     return Scope(hmac.digest(secret, owner.encode("utf-8", "surrogatepass"), "sha256").hex()[:32], owner)
 
 
+DEFAULT_TOKEN = "default"  # noqa: S105 (a name, no token)
+"""The name of the one token that ``core.auth.token`` sets."""
+
 ANONYMOUS = "anonymous"
 """The principal of everybody where authentication is off."""
 

@@ -44,6 +44,10 @@ LONGEST_KEPT = 256
 """Characters of the others' methods and names: more than any label has, so what is cut is not known either."""
 
 
+EVENTS_LOOKED_INTO = 64 << 10
+"""Bytes of events that are looked into at once: each event takes a hundred times what its bytes would in a body."""
+
+
 class OperationOutcome(NamedTuple):
     """The end of an operation. ``label`` is that of tool calls; ``error_type`` and ``status_code`` are those of
     OpenTelemetry's conventions, empty where nothing failed.
@@ -81,9 +85,17 @@ def failed_in(chunk: bytes) -> OperationOutcome | None:
     """
     if len(chunk) > LOOKED_INTO or _MAY_FAIL.search(chunk) is None:
         return None
-    events = [event.data for event in SseReader(LOOKED_INTO).feed(chunk) if event.data]
-    outcomes = [outcome_in(data) for data in events or [chunk]]
+    outcomes = [outcome_in(data) for data in _messages_in(chunk)]
     return next((each for each in outcomes if each not in (None, OK)), None)
+
+
+def _messages_in(chunk: bytes) -> list[bytes]:
+    """The messages of a whole body or of whole events; none of more events than are looked into."""
+    if chunk.lstrip()[:1] in (b"{", b"["):
+        return [chunk]
+    if len(chunk) > EVENTS_LOOKED_INTO:
+        return []
+    return [event.data for event in SseReader(LOOKED_INTO).feed(chunk) if event.data]
 
 
 def outcome_in(data: bytes) -> OperationOutcome | None:

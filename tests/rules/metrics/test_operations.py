@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from adapter.errors import LimitReached
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
+    EVENTS_LOOKED_INTO,
     LONGEST_KEPT,
     LOOKED_INTO,
     OK,
@@ -69,6 +70,9 @@ def test_a_failure_is_seen_in_a_chunk(separator: bytes) -> None:
     assert failed_in(done) is None
     assert failed_in(message(result={"error": 1})) is None
     assert failed_in(b"x" * (LOOKED_INTO + 1)) is None
+    padding = b": " + b"x" * EVENTS_LOOKED_INTO + separator
+    assert failed_in(padding + b"data: " + failure + separator) is None
+    assert failed_in(b" " * EVENTS_LOOKED_INTO + failure) == UNKNOWN_TOOL
 
 
 @given(st.binary())
