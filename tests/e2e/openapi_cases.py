@@ -49,6 +49,15 @@ STRANGER = "Bearer of-nobody"
 FOR_ALL = frozenset(("listTools", "showTool", "showMeta", "showHealth", "showLive", "showReady"))
 """Operations that strangers may use; files are theirs who have a signed link."""
 
+CALLS = frozenset(("callTool", "continueCall"))
+"""Operations that answer with the result of a tool."""
+
+REFUSED, REFUSAL = frozenset(("getPrompt", "readContents", "completeArgument")), "The server refused"
+"""Operations that a server may refuse, and how the answer begins."""
+
+STREAMS = frozenset(("followServer",))
+"""Operations whose answers have no end."""
+
 PROMISES = [
     checks.status_code_conformance,
     checks.content_type_conformance,
@@ -136,6 +145,8 @@ class Aim:
             self._at_tool(case, operation, server)
         elif operation == "readResource":
             case.query = {"uri": self.chance.choice(self.known.uris)}
+        elif operation == "readContents" and isinstance(case.body, dict):
+            case.body = {"uri": self.chance.choice(self.known.uris)}
         elif operation in ("downloadArtifact", "downloadDelivery"):
             named, query = self.chance.choice(self.known.files)
             case.path_parameters.update(named)
@@ -194,13 +205,16 @@ class Aim:
 def failure_of(response: Any, operation: str, server: object) -> str | None:
     """What is wrong with an answer's status, if anything is: a failure of the adapter's own is, whoever wrote it down.
 
-    Three kinds of 5xx are no failure of the adapter's. A tool that fails is 500 with its result, as the API's
-    specification has it. A server that is away is said to be. And health says that it is.
+    Four kinds of 5xx are no failure of the adapter's. A tool that fails is 500 with its result, as the API's
+    specification has it. A server that refuses a prompt or a resource, or is away, is said to. And health says that
+    it is.
     """
     status = response.status_code
     if status < 500:
         return None
-    if status == 500 and operation == "callTool" and _is_failed_result(response):
+    if status == 500 and operation in CALLS and _is_failed_result(response):
+        return None
+    if status == 502 and operation in REFUSED and REFUSAL in response.text:
         return None
     if status in (502, 503, 504) and server == AWAY:
         return None
@@ -237,6 +251,16 @@ class Outcome:
         if broken and len(self.broken) < MOST_BROKEN:
             self.broken.append("\n".join([case.as_curl_command()[:LONGEST], *broken]))
 
+    def judge_stream(self, case: Any, head: Any, *, stranger: bool) -> None:
+        """The same of a stream without an end, of which the head alone is judged."""
+        self.statuses[head.status_code] += 1
+        kind = head.headers.get("Content-Type", "").partition(";")[0]
+        declared = case.operation.definition.raw["responses"].get(str(head.status_code))
+        if declared is None or kind not in declared.get("content", {}):
+            self.broken.append(f"{case.as_curl_command()[:LONGEST]}\n{head.status_code} {kind}")
+        if stranger and self._let_in(case, head):
+            self.broken.append(f"a stranger was let in: {head.status_code}")
+
     def _let_in(self, case: Any, response: Any) -> bool:
         linked = "sig" in (case.query or {})
         return bool(response.status_code < 400) and self.operation not in FOR_ALL and not linked
@@ -269,8 +293,15 @@ def tried(operation: Any, cases: int, aim: Aim, session: Any) -> Outcome:
     def send(case: Any) -> None:
         aim.at(case, outcome.operation)
         credential = aim.credential()
-        response = case.call(session=session, headers=credential, timeout=PATIENCE)
-        outcome.judge(case, response, stranger=STRANGER in credential.values())
+        stranger = STRANGER in credential.values()
+        if outcome.operation in STREAMS:
+            asked = case.as_transport_kwargs(headers=credential)
+            with session.request(**asked, stream=True, timeout=PATIENCE) as head:
+                outcome.judge_stream(case, head, stranger=stranger)
+            return
+        outcome.judge(
+            case, case.call(session=session, headers=credential, timeout=PATIENCE), stranger=stranger
+        )
 
     began = time.monotonic()
     send()

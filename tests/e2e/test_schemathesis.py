@@ -37,13 +37,27 @@ REACHED = {
     "showPins": {"200", "404"},
     "showConnections": {"200", "404"},
     "acceptPins": {"200", "400", "404"},
+    "listPrompts": {"200", "404"},
+    "listResources": {"200", "404"},
+    "listTemplates": {"200", "404"},
+    "getPrompt": {"400", "404"},
+    "readContents": {"200", "400", "404"},
+    "completeArgument": {"400", "404"},
+    "answerQuestion": {"400", "404"},
+    "continueCall": {"400", "404"},
+    "listOwnFiles": {"200", "404"},
+    "followServer": {"200", "404"},
     "uploadFiles": {"200", "400", "401", "404"},
     "downloadDelivery": {"401", "404"},
     "downloadArtifact": {"200", "206", "401", "404"},
 }
 """Answers that must have come, or else the cases went past what they are about."""
 
-GUARDED = {"callTool", "validateArguments", "readResource", "showPins", "showConnections", "acceptPins"}
+GUARDED = {
+    *("callTool", "validateArguments", "readResource", "showPins", "showConnections", "acceptPins"),
+    *("continueCall", "listPrompts", "listResources", "listTemplates", "getPrompt", "readContents"),
+    *("completeArgument", "answerQuestion", "listOwnFiles", "followServer"),
+}
 
 
 Told = dict[str, dict[str, Any]]

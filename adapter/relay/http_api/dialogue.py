@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -54,7 +53,8 @@ class ReplyAddress(NamedTuple):
         if isinstance(text, str) and len(text) <= _LONGEST_ADDRESS:
             try:
                 read = parse(base64.b64decode(text, altchars=b"-_", validate=True))
-            except (binascii.Error, BadJson):
+            except (ValueError, BadJson):
+                # Also for text that is not ASCII, which is no binascii.Error.
                 read = None
             match read:
                 case [str() | None as version, str(session), number] if _is_number(number):

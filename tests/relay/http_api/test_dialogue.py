@@ -157,7 +157,7 @@ async def test_a_question_that_cannot_be_answered_is_refused(number: object) -> 
     assert heard.events == [("refused", {"method": "elicitation/create"})] and dialogue.patience == 0
 
 
-@pytest.mark.parametrize("text", [None, 7, "", "?", "e30=", "WzEsMiwzXQ==", "x" * 3000, "WyJhIl0="])
+@pytest.mark.parametrize("text", [None, 7, "", "?", "\xd4", "e30=", "WzEsMiwzXQ==", "x" * 3000, "WyJhIl0="])
 def test_what_is_no_address_is_refused(text: object) -> None:
     """Whatever a caller sends in its place."""
     with pytest.raises(BadRequest, match="reply_to"):
