@@ -18,7 +18,7 @@ from tests.e2e.processes import Adapter, adapter, server
 from tests.e2e.provision import HERE, packages
 from tests.e2e.talk import PATIENCE, Talk
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 
 REFUSED = "The upstream server cannot be reached: it refused the connection"
 """What a client reads while nothing listens where the upstream was."""
