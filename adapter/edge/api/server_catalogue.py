@@ -88,7 +88,7 @@ class ServerCatalogue:
                 raise UpstreamBroken(f"The upstream server does not list its {kind}: {error}") from error
             return await in_turns(value_list(found))
 
-        send(request, await self._api.seen(request, "", listing), extra)
+        await self._shown(request, listing, extra)
 
     async def show_files(self, request: Request, extra: Extra) -> None:
         """``GET /files``: the files that this caller can give to the server's tools. Raises ClientGone."""
@@ -99,8 +99,14 @@ class ServerCatalogue:
                 return value_body({"limit": None, "files": []})
             return value_body(await self._files.of(who.principal, self._sessions.key_of(who)))
 
+        await self._shown(request, showing, extra)
+
+    async def _shown(
+        self, request: Request, show: Callable[[], Awaitable[HttpOutcome]], extra: Extra
+    ) -> None:
+        """Answer a caller who has a token where tokens are asked for, unlike lists of tools, which all may read."""
         try:
-            answered = await self._api.admitted(request, "", showing)
+            answered = await self._api.admitted(request, "", show)
         except AdapterError as error:
             answered = self._api.failed_to_look(error)
         send(request, answered, extra)

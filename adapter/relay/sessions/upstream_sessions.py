@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.errors import SessionUnknown
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_answer, read_body, require_plain
 from adapter.relay.server import Server
@@ -69,7 +70,12 @@ class UpstreamSessions:
         while True:
             generation = session.generation if session else 0
             reply = await ask.server.upstream.send(self._request(ask, session, body), read_timeout)
-            if reply.status != 404 or session is None or session.upstream_id is None or attempts == 0:
+            if reply.status != 404 or session is None or session.upstream_id is None:
+                return reply
+            if attempts == 0:
+                if reply.whole == b"" and self._renewals:
+                    # Lost again while the request was on its way; nothing else would tell the client what its id got.
+                    raise SessionUnknown()
                 return reply
             result = await self.renewal.after_404(ask, session, generation, reply)
             if result is not None:

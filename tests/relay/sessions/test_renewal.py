@@ -164,18 +164,32 @@ async def test_upstream_that_opens_no_session_again_gets_no_call(
     assert (await relaying.sessions.find(session, "one", "anonymous")).generation == 0
 
 
-async def test_one_request_renews_its_session_once() -> None:
-    """An upstream that does not know its new session either has its 404 passed on."""
-    upstream = ScriptedUpstream(
+def losing_twice(last: ScriptedAnswer) -> ScriptedUpstream:
+    """An upstream that forgets a session, and with this answer the one that was opened in its place."""
+    return ScriptedUpstream(
         [
             (Expect("POST", CALL, {"mcp-session-id": "up-1"}), ScriptedAnswer(404)),
             (Expect("POST", INITIALIZE), opened("up-2")),
             (Expect("POST", INITIALIZED), ScriptedAnswer(202)),
-            (Expect("POST", CALL, {"mcp-session-id": "up-2"}), ScriptedAnswer(404, chunks=[b"lost"])),
+            (Expect("POST", CALL, {"mcp-session-id": "up-2"}), last),
         ]
     )
+
+
+async def test_one_request_renews_its_session_once() -> None:
+    """An upstream that does not know its new session either has its 404 passed on."""
+    upstream = losing_twice(ScriptedAnswer(404, chunks=[b"lost"]))
     relaying = Relaying(upstream)
     assert await relaying.post(CALL, await relaying.open()) == b"lost"
+    assert upstream.unplayed == []
+
+
+async def test_a_session_that_is_lost_twice_is_told_under_the_request_s_id() -> None:
+    """A 404 without a body would leave the client without an answer to its request."""
+    upstream = losing_twice(ScriptedAnswer(404, chunks=[b""]))
+    relaying = Relaying(upstream)
+    with pytest.raises(SessionUnknown):
+        await relaying.post(CALL, await relaying.open())
     assert upstream.unplayed == []
 
 
