@@ -7,7 +7,7 @@ from functools import partial
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import Flow
-from adapter.upstream.port import Sink, UpstreamReply, pour
+from adapter.upstream.port import Along, Sink, UpstreamReply, pour
 
 RETRY = b"retry: 3000\n\n"
 """Milliseconds after which the client of a stream that a stopping adapter ends is to come back."""
@@ -17,22 +17,6 @@ CHUNK = 1 << 18
 
 _LINE_ENDS = b"\r\n"
 _SEAM = 4
-
-
-class Along:
-    """A sink with somebody who looks at each chunk before it goes on."""
-
-    __slots__ = ("_look", "_sink", "drained")
-
-    def __init__(self, sink: Sink, look: Callable[[bytes], None]) -> None:
-        self._sink = sink
-        self._look = look
-        self.drained = sink.drained
-
-    def put(self, chunk: bytes, *, more: bool = False) -> bool:
-        """See Sink."""
-        self._look(chunk)
-        return self._sink.put(chunk, more=more)
 
 
 def piped(reply: UpstreamReply, read_timeout: float | None, first: bytes = b"") -> Flow:

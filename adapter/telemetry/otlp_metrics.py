@@ -82,7 +82,7 @@ class RegistryMetrics:
                     bucket_counts=inside,
                     explicit_bounds=entry.buckets,
                     min=None,  # type: ignore[arg-type]  # optional in OTLP, and not kept here
-                    max=None,  # type: ignore[arg-type]
+                    max=None,  # type: ignore[arg-type]  # as min
                 )
 
 

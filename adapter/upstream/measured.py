@@ -20,8 +20,8 @@ from adapter.rules.metrics.operations import (
 )
 from adapter.rules.metrics.port import MetricSink
 from adapter.upstream.port import (
-    Headers,
-    Pouring,
+    Along,
+    ReplyAround,
     Sink,
     Upstream,
     UpstreamReply,
@@ -143,31 +143,15 @@ class _Sent:
             self._owner.end(messages, self._began, outcome)
 
 
-class MeasuredReply(Pouring):
+class MeasuredReply(ReplyAround):
     """A reply that ends an operation when its last byte has come, or nobody reads on."""
 
-    __slots__ = ("_failed", "_operation", "_reply")
+    __slots__ = ("_failed", "_operation")
 
     def __init__(self, reply: UpstreamReply, operation: _Sent) -> None:
-        self._reply = reply
+        super().__init__(reply)
         self._operation = operation
         self._failed: OperationOutcome | None = None
-
-    @property
-    def status(self) -> int:
-        return self._reply.status
-
-    @property
-    def headers(self) -> Headers:
-        return self._reply.headers
-
-    @property
-    def whole(self) -> bytes | None:
-        return self._reply.whole
-
-    @property
-    def needs_request(self) -> bool:
-        return self._reply.needs_request
 
     async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply."""
@@ -197,24 +181,8 @@ class MeasuredReply(Pouring):
     async def pour(self, sink: Sink, read_timeout: float | None) -> None:
         """See Pouring."""
         try:
-            await pour(self._reply, _LookingSink(sink, self.look), read_timeout)
+            await pour(self._reply, Along(sink, self.look), read_timeout)
         except AdapterError as error:
             self._operation.end(OperationOutcome(error.code, error.code))
             raise
         self._end()
-
-
-class _LookingSink:
-    """A sink that shows each chunk before it goes on."""
-
-    __slots__ = ("_look", "_sink", "drained")
-
-    def __init__(self, sink: Sink, look: Callable[[bytes], None]) -> None:
-        self._sink = sink
-        self._look = look
-        self.drained = sink.drained
-
-    def put(self, chunk: bytes, *, more: bool = False) -> bool:
-        """See Sink."""
-        self._look(chunk)
-        return self._sink.put(chunk, more=more)

@@ -156,6 +156,22 @@ class Sink(Protocol):
         """Wait until it takes more. Raises where it never will."""
 
 
+class Along:
+    """A sink with somebody who looks at each chunk before it goes on."""
+
+    __slots__ = ("_look", "_sink", "drained")
+
+    def __init__(self, sink: Sink, look: Callable[[bytes], None]) -> None:
+        self._sink = sink
+        self._look = look
+        self.drained = sink.drained
+
+    def put(self, chunk: bytes, *, more: bool = False) -> bool:
+        """See Sink."""
+        self._look(chunk)
+        return self._sink.put(chunk, more=more)
+
+
 class Pouring(ABC):
     """An UpstreamReply that hands itself on."""
 
@@ -181,18 +197,21 @@ async def _pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) ->
             await sink.drained()
 
 
-class RewrittenReply(Pouring):
-    """An UpstreamReply with other ``headers``; all else of it is that of ``reply``."""
+class ReplyAround(Pouring):
+    """An UpstreamReply that is another one, ``reply``, but for what a subclass does differently."""
 
-    __slots__ = ("_reply", "headers")
+    __slots__ = ("_reply",)
 
-    def __init__(self, reply: UpstreamReply, headers: Headers) -> None:
+    def __init__(self, reply: UpstreamReply) -> None:
         self._reply = reply
-        self.headers = headers
 
     @property
     def status(self) -> int:
         return self._reply.status
+
+    @property
+    def headers(self) -> Headers:
+        return self._reply.headers
 
     @property
     def whole(self) -> bytes | None:
@@ -213,6 +232,20 @@ class RewrittenReply(Pouring):
     async def pour(self, sink: Sink, read_timeout: float | None) -> None:
         """See Pouring."""
         await pour(self._reply, sink, read_timeout)
+
+
+class RewrittenReply(ReplyAround):
+    """An UpstreamReply with other headers."""
+
+    __slots__ = ("_headers",)
+
+    def __init__(self, reply: UpstreamReply, headers: Headers) -> None:
+        super().__init__(reply)
+        self._headers = headers
+
+    @property
+    def headers(self) -> Headers:
+        return self._headers
 
 
 class Upstream(Protocol):

@@ -16,7 +16,7 @@ from adapter.rules.access.headers import SharedFields
 from adapter.rules.text.unicode import shown
 from adapter.upstream.port import (
     Headers,
-    Pouring,
+    ReplyAround,
     Sink,
     Upstream,
     UpstreamReply,
@@ -290,33 +290,21 @@ def _without_traceparent(headers: Headers) -> Headers:
     return shared
 
 
-class TracedReply(Pouring):
-    """The reply to a traced request, whose span ends with it; all of it is that of ``reply``."""
+class TracedReply(ReplyAround):
+    """The reply to a traced request, whose span ends with it."""
 
-    __slots__ = ("_end", "_ended", "_record", "_reply", "_span")
+    __slots__ = ("_end", "_ended", "_record", "_span")
 
     def __init__(self, reply: UpstreamReply, span: OpenSpan, record: Callable[[OpenSpan], None]) -> None:
-        self._reply = reply
+        super().__init__(reply)
         self._span = span
         self._record = record
         self._end = AnswerEnd()
         self._ended = False
 
     @property
-    def status(self) -> int:
-        return self._reply.status
-
-    @property
-    def headers(self) -> Headers:
-        return self._reply.headers
-
-    @property
     def whole(self) -> bytes | None:
         return None
-
-    @property
-    def needs_request(self) -> bool:
-        return self._reply.needs_request
 
     async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply."""
@@ -350,7 +338,9 @@ class TracedReply(Pouring):
             self._record(self._span)
 
     def _finish(self, error: str | None = None) -> None:
-        """End the span, for this ``error`` unless the answer was complete."""
+        """End the span once, for this ``error`` unless the answer was complete."""
+        if self._ended:
+            return
         self._ended = True
         if error is not None:
             self._span.fail(error)

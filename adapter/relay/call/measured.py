@@ -12,7 +12,6 @@ from typing import NamedTuple
 from adapter.errors import AdapterError, InternalError
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow, both
-from adapter.relay.flow import Along
 from adapter.rules.metrics.catalogue import (
     ARTIFACT_BYTES,
     ARTIFACT_DOWNLOADS,
@@ -37,7 +36,7 @@ from adapter.rules.metrics.operations import (
 )
 from adapter.rules.metrics.port import MetricSink
 from adapter.rules.metrics.tool_names import ToolNames, names_in_list
-from adapter.upstream.port import Sink, header
+from adapter.upstream.port import Along, Sink, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.sse import SseReader
 
