@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from adapter.edge.http.response import EVENT_STREAM
 from adapter.relay.files.signed_urls import DOWNLOADS
 from adapter.wire.envelope import dump
 
@@ -100,6 +101,18 @@ class Operation:
     summary: str
     answers: Mapping[int, Says]
     takes: Takes = NOTHING
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the path."""
+        return tuple(self.path.strip("/").split("/"))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods of the route; GET includes HEAD, except for a stream, whose answer has no end."""
+        answer = self.answers.get(200)
+        streams = answer is not None and [*answer.content] == [EVENT_STREAM]
+        return ("GET", "HEAD") if self.method == "GET" and not streams else (self.method,)
 
     def below(self, prefix: str) -> Operation:
         """The same route under a prefix."""

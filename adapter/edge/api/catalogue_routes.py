@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from adapter.edge.api.server_catalogue import ServerCatalogue
-from adapter.edge.http.request import Names, Request
+from adapter.edge.http.request import Request
 from adapter.edge.http.response import EVENT_STREAM, Extra
 from adapter.edge.openapi import (
     ANY_OBJECT,
@@ -30,17 +30,6 @@ class CatalogueRoute(NamedTuple):
 
     operation: Operation
     serve: Serve
-
-    @property
-    def parts(self) -> Names:
-        """The parts of the path."""
-        return tuple(self.operation.path.strip("/").split("/"))
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods of the route; GET includes HEAD, except for a stream."""
-        method = self.operation.method
-        return ("GET", "HEAD") if method == "GET" and self.operation is not EVENTS else (method,)
 
 
 ANSWERS = RequestShape(

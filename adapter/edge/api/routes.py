@@ -57,16 +57,6 @@ class ToolRoute(NamedTuple):
     operation: Operation
     serve: Serve
 
-    @property
-    def parts(self) -> Names:
-        """The parts of the path."""
-        return tuple(self.operation.path.strip("/").split("/"))
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods of the route; GET includes HEAD."""
-        return ("GET", "HEAD") if self.operation.method == "GET" else (self.operation.method,)
-
 
 AnyRoute = ToolRoute | CatalogueRoute
 
@@ -293,8 +283,8 @@ class ServerRoutes:
         )
 
     def _branch(self, route: AnyRoute, serve: Callable[..., Awaitable[object]]) -> PatternBranch:
-        parts = ("{server}", *route.parts)
-        return PatternBranch(self._path, 0, route.methods, _EXPOSED, partial(serve, route), parts)
+        parts = ("{server}", *route.operation.parts)
+        return PatternBranch(self._path, 0, route.operation.methods, _EXPOSED, partial(serve, route), parts)
 
     async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> object:
         server, *rest = names
