@@ -29,7 +29,7 @@ from adapter.app.relay import (
     build_sessions,
     cleanup_interval,
 )
-from adapter.app.servers import build_servers
+from adapter.app.servers import Servers, build_servers
 from adapter.app.state import build_store, with_fallback
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
@@ -135,7 +135,7 @@ def build(
     others = None if replicas is None else replicas.replicas
     door = build_door(settings, watched, relay, tools.pin_review, others, verifier)
     sign_in = build_sign_in(settings, watched, door.guard, verifier)
-    optional = OptionalParts(shared, replicas, grants, sign_in)
+    optional = OptionalParts(shared, replicas, grants, sign_in, metering)
     console = build_console(
         settings,
         observation,
@@ -143,18 +143,14 @@ def build(
     )
     if plans is not None:
         plans.require()
-    branches = _branches(
-        settings, optional, console, _file_routes(files.parts, door.guard, observation), door.guard
-    )
-    if metering is not None:
-        branches += metering.branches(door.guard, settings)
+    file_routes = _file_routes(files.parts, door.guard, observation)
+    branches = _branches(settings, optional, console, file_routes, door.guard)
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
     if fallback is not None:
         fallback.on_return += _read_anew(optional, files.parts)
     tasks = (
         *build_session_tasks(settings, watched, runtime, relay),
-        CleanupTask("shared sessions", servers.tidy, alone=False),
-        *_cleanup_tasks(optional, console, files.parts, tools),
+        *_cleanup_tasks(optional, console, servers, files.parts, tools),
     )
     cleanup = Cleanup(cleanup_interval(settings), tasks, runtime.log, build_leases(settings, watched))
     core = Core(watched, plans, checks, files.parts, relay, cleanup, replicas, grants)
@@ -198,6 +194,8 @@ def _branches(
         browsers = None if optional.sign_in is None else optional.sign_in.routes
         authenticated = settings.core.auth.enabled
         branches.append(optional.grants.branch(guard, browsers, authenticated=authenticated))
+    if optional.metering is not None:
+        branches += optional.metering.branches(guard, settings)
     return branches
 
 
@@ -213,9 +211,10 @@ def _file_routes(files: FileParts, guard: Guard, observation: Observation) -> Se
 
 
 def _cleanup_tasks(
-    optional: OptionalParts, console: ConsoleParts, files: FileParts, tools: ToolParts
+    optional: OptionalParts, console: ConsoleParts, servers: Servers, files: FileParts, tools: ToolParts
 ) -> Iterator[CleanupTask]:
-    """The tasks of cleanup that are not about sessions."""
+    """The tasks of cleanup that are not about sessions of clients."""
+    yield CleanupTask("shared sessions", servers.tidy, alone=False)
     yield CleanupTask("own files", files.tidy_own, alone=False)
     yield CleanupTask("files", files.tidy)
     yield CleanupTask("pins", tools.tidy)

@@ -15,6 +15,7 @@ from adapter.state.port import Store
 if TYPE_CHECKING:
     from adapter.app.access.browser_sign_in import BrowserSignIn
     from adapter.app.access.grants import GrantParts
+    from adapter.app.measuring.parts import Metering
     from adapter.app.replicas import ReplicaParts
     from adapter.app.shared_stages import SharedParts
     from adapter.app.tool_plans import Compiled
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 class OptionalParts(NamedTuple):
     """``shared`` is what stages share with other replicas, ``replicas`` this process's part among several.
 
-    ``grants`` asks people for grants, and ``sign_in`` signs them in to the console.
+    ``grants`` asks people for grants, ``sign_in`` signs them in to the console, and ``metering`` counts.
     """
 
     shared: SharedParts | None
     replicas: ReplicaParts | None
     grants: GrantParts | None
     sign_in: BrowserSignIn | None
+    metering: Metering | None
 
 
 def build_shared(settings: Settings, store: Store, runtime: Runtime) -> SharedParts | None:
