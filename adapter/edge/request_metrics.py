@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.edge.http.limits import Handler
@@ -32,21 +32,21 @@ from adapter.rules.metrics.route_groups import (
     method_label,
     status_class,
 )
-
-MOST_WAITING = 512
-"""Requests that wait to be counted: together they cost a fraction of what they would cost one by one."""
+from adapter.rules.metrics.waiting_times import MOST_WAITING, WaitingTimes
 
 _REFUSED = (401, 403)
 
 
 class RouteCounts:
-    """The requests of one route group that are being answered."""
+    """The requests of one route group: ``active`` ones, and bytes that came and left since the last count."""
 
-    __slots__ = ("active", "group")
+    __slots__ = ("active", "group", "received", "sent")
 
     def __init__(self, group: RouteGroup) -> None:
         self.group = group
         self.active = 0
+        self.received = 0
+        self.sent = 0
 
 
 class FinishedRequest(NamedTuple):
@@ -57,7 +57,6 @@ class FinishedRequest(NamedTuple):
     status: int | None
     failure: type[AdapterError] | None
     seconds: float
-    received: int
     sent: int
 
     @property
@@ -68,10 +67,6 @@ class FinishedRequest(NamedTuple):
         return "client_gone" if self.status is None else f"http_{self.status}"
 
 
-Finished = tuple[RouteCounts, str, int | None, type[AdapterError] | None, float, int, int]
-"""The values of a FinishedRequest."""
-
-
 class RequestMetrics:
     """Counts into ``sink``; what waits to be counted is counted by ``flush``."""
 
@@ -80,10 +75,10 @@ class RequestMetrics:
         self._groups = groups
         self._routes: dict[RouteGroup, RouteCounts] = {}
         self._exact = {path: self._of_group(group) for path, group in groups.exact.items()}
-        self._finished: list[Finished] = []
+        self._waiting: WaitingTimes[tuple[RouteCounts, str, int | None]] = WaitingTimes()
 
     def __repr__(self) -> str:
-        return f"<RequestMetrics: {len(self._finished)} waiting>"
+        return f"<RequestMetrics: {self._waiting!r}>"
 
     def in_flight(self) -> Iterator[tuple[str, int]]:
         """The name of each route group, and how many of its requests are being answered."""
@@ -94,26 +89,40 @@ class RequestMetrics:
 
     def around(self, handler: Handler) -> Handler:
         """The handler, each of whose requests is counted when its last byte has left."""
-        exact, finished, clock = self._exact, self._finished, time.perf_counter
+        exact, waiting, clock = self._exact, self._waiting.seconds, time.perf_counter
 
         async def counted(request: Request) -> None:
             route = exact.get(request.path) or self._of_group(self._groups.of(request.path))
-            began = clock()
             route.active += 1
+            began = clock()
             try:
                 await handler(request)
             finally:
+                seconds, reply = clock() - began, request.reply
                 route.active -= 1
-                reply, body = request.reply, request.body
-                # A tuple without names: those of FinishedRequest would take a third of all this.
-                size, seconds = reply.sent, clock() - began
-                finished.append(
-                    (route, request.method, reply.status, request.failure, seconds, body.arrived, size)
-                )
-                if len(finished) >= MOST_WAITING:
-                    self.flush()
+                route.received += request.body.arrived
+                route.sent += reply.sent
+                alike = waiting.get((route, request.method, reply.status))
+                if alike is None or request.failure is not None or len(alike) >= MOST_WAITING:
+                    self._end(
+                        FinishedRequest(
+                            route, request.method, reply.status, request.failure, seconds, reply.sent
+                        )
+                    )
+                else:
+                    # Nearly all calls: what it costs to count them is nearly all that metrics cost.
+                    alike.append(seconds)
 
         return counted
+
+    def _end(self, each: FinishedRequest) -> None:
+        is_mcp = each.route.group.name == MCP
+        if not is_mcp:
+            self._count(each.route, each.method, each.status, (each.seconds,))
+        elif self._waiting.add((each.route, each.method, each.status), each.seconds):
+            self.flush()
+        if not is_mcp or each.failure is not None:
+            self._count_apart(each)
 
     def _of_group(self, group: RouteGroup) -> RouteCounts:
         known = self._routes.get(group)
@@ -124,20 +133,19 @@ class RequestMetrics:
 
     def flush(self) -> None:
         """Count what waits."""
-        alike: dict[tuple[RouteCounts, str, int | None], list[Finished]] = {}
-        for each in self._finished:
-            alike.setdefault(each[:3], []).append(each)
-            if each[3] is not None or each[0].group.name != MCP:
-                self._count_apart(FinishedRequest._make(each))
-        self._finished.clear()
-        for (route, method, status), requests in alike.items():
+        for (route, method, status), seconds, _ in self._waiting.take():
+            self._count(route, method, status, seconds)
+        for route in self._routes.values():
             name, server = route.group
-            labels = (server, method_label(method), name, status_class(status))
-            _, _, _, _, times, received, sent = zip(*requests, strict=True)
-            self._sink.count(HTTP_REQUESTS, *labels, by=len(times))
-            self._sink.observe_all(HTTP_DURATION, times, *labels)
-            self._sink.count(REQUEST_BYTES, server, name, by=sum(received))
-            self._sink.count(RESPONSE_BYTES, server, name, by=sum(sent))
+            self._sink.count(REQUEST_BYTES, server, name, by=route.received)
+            self._sink.count(RESPONSE_BYTES, server, name, by=route.sent)
+            route.received = route.sent = 0
+
+    def _count(self, route: RouteCounts, method: str, status: int | None, seconds: Sequence[float]) -> None:
+        name, server = route.group
+        labels = (server, method_label(method), name, status_class(status))
+        self._sink.count(HTTP_REQUESTS, *labels, by=len(seconds))
+        self._sink.observe_all(HTTP_DURATION, seconds, *labels)
 
     def _count_apart(self, each: FinishedRequest) -> None:
         """Count what is not common to all requests."""

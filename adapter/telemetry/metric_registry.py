@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.samples import Exemplar
 
 from adapter.rules.metrics.catalogue import CATALOGUE, OTHER
 from adapter.rules.metrics.metric import Metric
@@ -23,15 +25,31 @@ LONGEST_LABEL = 128
 class BatchHistogram(Histogram):
     """A histogram that takes many values at once."""
 
-    def observe_all(self, values: Sequence[float]) -> None:
-        """Add values, with one write for each bucket that gets any."""
-        counts = [0] * len(self._upper_bounds)
-        for value in values:
-            counts[bisect_left(self._upper_bounds, value)] += 1
-        for bucket, count in zip(self._buckets, counts, strict=True):
-            if count:
-                bucket.inc(count)
-        self._sum.inc(sum(values))
+    def observe_all(self, values: Sequence[float], traces: Sequence[str] = ()) -> None:
+        """Add values, with one write for each bucket that gets any.
+
+        Of the traces that belong to them each bucket keeps that of its last value.
+        """
+        ordered = sorted(values)
+        done = 0
+        for bucket, bound in zip(self._buckets, self._upper_bounds, strict=True):
+            below = bisect_right(ordered, bound, done)
+            if below > done:
+                bucket.inc(below - done)
+                done = below
+        self._sum.inc(sum(ordered))
+        if traces:
+            self._keep_exemplars(values, traces)
+
+    def _keep_exemplars(self, values: Sequence[float], traces: Sequence[str]) -> None:
+        last = {
+            bisect_left(self._upper_bounds, value): (value, trace)
+            for value, trace in zip(values, traces, strict=True)
+            if trace
+        }
+        now = time.time()
+        for place, (value, trace) in last.items():
+            self._buckets[place].set_exemplar(Exemplar({"trace_id": trace}, value, now))
 
 
 class MetricRegistry:
@@ -69,17 +87,15 @@ class MetricRegistry:
         series = self._series[metric].get(labels)
         (series or self._begun(metric, labels)).inc(by)
 
-    def observe(self, metric: Metric, value: float, *labels: str, trace: str | None = None) -> None:
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
         """See MetricSink."""
-        series = self._series[metric].get(labels) or self._begun(metric, labels)
-        if trace is None:
-            series.observe(value)
-        else:
-            series.observe(value, {"trace_id": trace})
+        (self._series[metric].get(labels) or self._begun(metric, labels)).observe(value)
 
-    def observe_all(self, metric: Metric, values: Sequence[float], *labels: str) -> None:
+    def observe_all(
+        self, metric: Metric, values: Sequence[float], *labels: str, traces: Sequence[str] = ()
+    ) -> None:
         """See MetricSink."""
-        (self._series[metric].get(labels) or self._begun(metric, labels)).observe_all(values)
+        (self._series[metric].get(labels) or self._begun(metric, labels)).observe_all(values, traces)
 
     def put(self, metric: Metric, value: float, *labels: str) -> None:
         """See MetricSink."""

@@ -11,7 +11,6 @@ from adapter.rules.metrics.catalogue import CLIENT_OPERATION
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
     OK,
-    SHORT_MESSAGE,
     OperationOutcome,
     failed_in,
     method_name,
@@ -19,6 +18,7 @@ from adapter.rules.metrics.operations import (
     outcome_of_status,
 )
 from adapter.rules.metrics.port import MetricSink
+from adapter.rules.metrics.waiting_times import MOST_WAITING, WaitingTimes
 from adapter.upstream.port import (
     Along,
     ReplyAround,
@@ -33,9 +33,6 @@ from adapter.wire.spans import find
 
 FAILING = b'rror"'
 """A part of every answer that tells an error: the end of the names ``error`` and ``isError``."""
-
-MOST_WAITING = 512
-"""Operations that wait to be counted: together they cost a fraction of what they would cost one by one."""
 
 ToolLabel = Callable[[str | None, OperationOutcome], str]
 """The label of a tool by its name and the outcome of a call of it."""
@@ -58,7 +55,7 @@ class MeasuredUpstream:
         self._sink = sink
         self._tool = tool
         self._transport = transport
-        self._waiting: list[tuple[_Messages, float, OperationOutcome]] = []
+        self._waiting: WaitingTimes[tuple[str, str | None, OperationOutcome]] = WaitingTimes()
 
     def __repr__(self) -> str:
         return f"<MeasuredUpstream of {self._upstream!r}>"
@@ -67,27 +64,29 @@ class MeasuredUpstream:
         """See Upstream."""
         if request.method != "POST":
             return await self._upstream.send(request, read_timeout)
-        envelope, began = request.envelope, time.perf_counter()
-        messages: _Messages
-        if type(envelope) is Envelope and len(request.body) <= SHORT_MESSAGE:
-            messages = ((envelope.method, envelope.name),)
-        else:
-            messages = _messages(request)
+        began = time.perf_counter()
         try:
             reply = await self._upstream.send(request, read_timeout)
         except AdapterError as error:
-            self.end(messages, began, OperationOutcome(error.code, error.code))
+            self.end(_messages(request), began, OperationOutcome(error.code, error.code))
             raise
         except asyncio.CancelledError:
-            self.end(messages, began, CLIENT_GONE)
+            self.end(_messages(request), began, CLIENT_GONE)
             raise
-        whole = reply.whole
+        whole, envelope = reply.whole, request.envelope
         if whole is None:
-            return MeasuredReply(reply, _Sent(self, messages, began))
-        if FAILING not in whole and reply.status < 400:
-            self.end(messages, began, OK)
+            return MeasuredReply(reply, _Sent(self, _messages(request), began))
+        if whole.find(FAILING) >= 0 or reply.status >= 400:
+            self.end(_messages(request), began, failed_in(whole) or outcome_of_status(reply.status))
+        elif (
+            type(envelope) is Envelope
+            and (alike := self._waiting.seconds.get((envelope.method, envelope.name, OK))) is not None
+            and len(alike) < MOST_WAITING
+        ):
+            # Nearly all calls: what it costs to count them is nearly all that metrics cost.
+            alike.append(time.perf_counter() - began)
         else:
-            self.end(messages, began, failed_in(whole) or outcome_of_status(reply.status))
+            self.end(_messages(request), began, OK)
         return reply
 
     async def close(self) -> None:
@@ -96,25 +95,18 @@ class MeasuredUpstream:
 
     def end(self, messages: _Messages, began: float, outcome: OperationOutcome) -> None:
         """Note that messages with these methods and names, which left at that moment, were answered."""
-        self._waiting.append((messages, time.perf_counter() - began, outcome))
-        if len(self._waiting) >= MOST_WAITING:
-            self.flush()
+        seconds = time.perf_counter() - began
+        for method, name in messages:
+            # A response to the server is no operation of the adapter's.
+            if method and self._waiting.add((method, name, outcome), seconds):
+                self.flush()
 
     def flush(self) -> None:
         """Count what waits."""
-        alike: dict[tuple[_Messages, OperationOutcome], list[float]] = {}
-        for messages, seconds, outcome in self._waiting:
-            alike.setdefault((messages, outcome), []).append(seconds)
-        self._waiting.clear()
-        for (messages, outcome), all_seconds in alike.items():
-            for method, name in messages:
-                # A response to the server is no operation of the adapter's.
-                if method:
-                    tool = self._tool(name, outcome) if method == "tools/call" else ""
-                    labels = (method_name(method), tool, outcome.error_type, outcome.status_code, "")
-                    self._sink.observe_all(
-                        CLIENT_OPERATION, all_seconds, self._server, *labels, self._transport
-                    )
+        for (method, name, outcome), seconds, _ in self._waiting.take():
+            tool = self._tool(name, outcome) if method == "tools/call" else ""
+            labels = (method_name(method), tool, outcome.error_type, outcome.status_code, "", self._transport)
+            self._sink.observe_all(CLIENT_OPERATION, seconds, self._server, *labels)
 
 
 def _messages(request: UpstreamRequest) -> _Messages:

@@ -25,11 +25,14 @@ class Numbers:
     def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
         self.counts[metric, labels] += int(by)
 
-    def observe(self, metric: Metric, value: float, *labels: str, trace: str | None = None) -> None:
-        assert value >= 0 and trace is None
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        assert value >= 0
         self.counts[metric, labels] += 1
 
-    def observe_all(self, metric: Metric, values: Sequence[float], *labels: str) -> None:
+    def observe_all(
+        self, metric: Metric, values: Sequence[float], *labels: str, traces: Sequence[str] = ()
+    ) -> None:
+        assert not traces
         self.counts[metric, labels] += len(values)
 
     def put(self, metric: Metric, value: float, *labels: str) -> None:

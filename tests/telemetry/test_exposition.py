@@ -38,7 +38,7 @@ def test_the_form_is_the_one_that_is_asked_for(accept: str, is_openmetrics: bool
 def test_a_value_may_have_a_trace() -> None:
     """OpenMetrics shows it as an exemplar."""
     registry = MetricRegistry((TIME,))
-    registry.observe(TIME, 0.02, "a", trace="ab" * 16)
+    registry.observe_all(TIME, [0.02], "a", traces=["ab" * 16])
     body = scraped(registry, "application/openmetrics-text").body.decode()
     (family,) = openmetrics.text_string_to_metric_families(body)
     (exemplar,) = [each.exemplar for each in family.samples if each.exemplar is not None]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
+from pytest import approx
 
 from adapter.rules.metrics.catalogue import HTTP_REQUESTS, OTHER
 from adapter.rules.metrics.metric import counter, gauge, histogram
@@ -38,6 +42,27 @@ def test_numbers_are_kept_by_labels() -> None:
     assert found["open",] == 5
     assert not any(name.endswith("_created") for name, *_ in found)
     assert repr(registry) == "<MetricRegistry: 4 series>"
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=50))
+def test_values_together_are_the_same_as_one_by_one(values: list[float]) -> None:
+    """In each bucket, those on its bound too."""
+    together, apart = MetricRegistry((TIME,)), MetricRegistry((TIME,))
+    values += TIME.buckets[:3]
+    together.observe_all(TIME, values, "a")
+    for value in values:
+        apart.observe(TIME, value, "a")
+    assert samples(together) == approx(samples(apart))
+
+
+def test_each_bucket_keeps_the_trace_of_its_last_value() -> None:
+    """A value outside of any trace leaves the others' where they are."""
+    registry = MetricRegistry((TIME,))
+    registry.observe_all(TIME, [0.02, 90.0, 0.021, 0.022], "a", traces=["aa", "bb", "cc", ""])
+    body = scraped(registry, "application/openmetrics-text").body.decode()
+    (family,) = openmetrics.text_string_to_metric_families(body)
+    shown = [each.exemplar for each in family.samples if each.exemplar is not None]
+    assert [(each.labels["trace_id"], each.value) for each in shown] == [("cc", 0.021), ("bb", 90.0)]
 
 
 def test_labels_have_a_bound() -> None:

@@ -23,7 +23,7 @@ worker = values_of_this_process()
 registry = MetricRegistry(gather=worker.gathered)
 for _ in range(number):
     registry.count(HTTP_REQUESTS, "shop", "GET", "mcp", "2xx")
-    registry.observe(HTTP_DURATION, 0.5, "shop", "GET", "mcp", "2xx", trace="ab" * 16)
+    registry.observe_all(HTTP_DURATION, [0.5], "shop", "GET", "mcp", "2xx", traces=["ab" * 16])
 registry.put(HTTP_IN_FLIGHT, number, "mcp")
 registry.put(BREAKER_STATE, seat, "shop")
 assert worker.began > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import NamedTuple
@@ -24,7 +24,6 @@ from adapter.rules.metrics.operations import (
     CLIENT_GONE,
     LOOKED_INTO,
     OK,
-    SHORT_MESSAGE,
     UNANSWERED,
     OperationOutcome,
     method_name,
@@ -36,17 +35,18 @@ from adapter.rules.metrics.operations import (
 )
 from adapter.rules.metrics.port import MetricSink
 from adapter.rules.metrics.tool_names import ToolNames, names_in_list
+from adapter.rules.metrics.waiting_times import MOST_WAITING, WaitingTimes
 from adapter.upstream.port import Along, Sink, header
-from adapter.wire.envelope import Envelope
+from adapter.wire.envelope import Batch, Envelope
 from adapter.wire.sse import SseReader
 
 CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "resources/read"
 
+_LOOKED_AT = frozenset({LIST, READ})
+"""Methods whose answers count for more than their time."""
+
 FAILING = b'rror"'
 """A part of every answer that tells an error: the end of the names ``error`` and ``isError``."""
-
-MOST_WAITING = 512
-"""Operations that wait to be counted: together they cost a fraction of what they would cost one by one."""
 
 LONGEST_LIST = 256 << 10
 """Bytes of a list of tools from which names are learned."""
@@ -108,13 +108,8 @@ class MeasuredOperation(NamedTuple):
     began: float
 
 
-_Requests = tuple[tuple[str, str | None], ...]
-
-_Alike = tuple[ServerOperations, _Requests, str | None, OperationOutcome]
-"""What operations have in common that are counted together: server, requests, version and outcome."""
-
-_Ended = tuple[ServerOperations, _Requests, str | None, str | None, OperationOutcome, float, int]
-"""An operation that is over: server, requests, version, trace, outcome, seconds, and the size of its answer."""
+_Alike = tuple[ServerOperations, str, str | None, str | None, OperationOutcome]
+"""What operations have in common that are counted together: server, method, name, version and outcome."""
 
 
 class OperationCounts:
@@ -132,56 +127,40 @@ class OperationCounts:
     ) -> None:
         self.servers = servers
         self.trace = trace
-        self.waiting: list[_Ended] = []
+        self.waiting: WaitingTimes[_Alike] = WaitingTimes()
         self._artifacts = artifacts
         self._sink = sink
 
     def __repr__(self) -> str:
-        return f"<OperationCounts: {len(self.waiting)} waiting>"
+        return f"<OperationCounts: {self.waiting!r}>"
 
     def end(self, operation: MeasuredOperation, outcome: OperationOutcome, size: int = 0) -> None:
         """Note an operation that is over; its answer had so many bytes."""
         server, requests, version, trace, began = operation
         server.active -= 1
         seconds = time.perf_counter() - began
-        self.waiting.append((server, requests, version, trace, outcome, seconds, size))
-        if len(self.waiting) >= MOST_WAITING:
-            self.flush()
+        for method, name in requests:
+            if method == READ and name is not None and name.startswith(self._artifacts):
+                self._count_read(server.id, outcome, seconds, size)
+            if self.waiting.add((server, method, name, version, outcome), seconds, trace):
+                self.flush()
 
     def flush(self) -> None:
-        """Count what waits. Most of it is alike, and is looked at once."""
-        alike: dict[_Alike, list[float]] = {}
-        waiting, self.waiting[:] = self.waiting[:], []
-        for server, requests, version, trace, outcome, seconds, size in waiting:
-            if trace is None and requests[0][0] != READ:
-                alike.setdefault((server, requests, version, outcome), []).append(seconds)
-            else:
-                self._count((server, requests, version, outcome), [seconds], trace, size)
-        for operations, all_seconds in alike.items():
-            self._count(operations, all_seconds)
+        """Count what waits."""
+        for operation, seconds, traces in self.waiting.take():
+            self._count(operation, seconds, traces)
 
-    def _count(
-        self, operations: _Alike, all_seconds: list[float], trace: str | None = None, size: int = 0
-    ) -> None:
-        """Count operations that are alike but for their time. With a ``trace`` it is one."""
-        server, requests, version, outcome = operations
-        ended = (outcome.error_type, outcome.status_code, version_label(version), "tcp")
-        for method, name in requests:
-            tool = ""
-            if method == CALL:
-                tool = server.tools.label(name, outcome)
-                call = (server.id, tool, outcome.label)
-                self._sink.count(TOOL_CALLS, *call, by=len(all_seconds))
-                if trace is None:
-                    self._sink.observe_all(TOOL_CALL_DURATION, all_seconds, *call)
-                else:
-                    self._sink.observe(TOOL_CALL_DURATION, all_seconds[0], *call, trace=trace)
-            elif method == READ and name is not None and name.startswith(self._artifacts):
-                self._count_read(server.id, outcome, all_seconds[0], size)
-            if method and method != LISTEN:
-                self._sink.observe_all(
-                    SERVER_OPERATION, all_seconds, server.id, method_name(method), tool, *ended
-                )
+    def _count(self, operation: _Alike, times: Sequence[float], traces: Sequence[str]) -> None:
+        server, method, name, version, outcome = operation
+        tool = ""
+        if method == CALL:
+            tool = server.tools.label(name, outcome)
+            call = (server.id, tool, outcome.label)
+            self._sink.count(TOOL_CALLS, *call, by=len(times))
+            self._sink.observe_all(TOOL_CALL_DURATION, times, *call, traces=traces)
+        if method and method != LISTEN:
+            ended = (outcome.error_type, outcome.status_code, version_label(version), "tcp")
+            self._sink.observe_all(SERVER_OPERATION, times, server.id, method_name(method), tool, *ended)
 
     def _count_read(self, server: str, outcome: OperationOutcome, seconds: float, size: int) -> None:
         self._sink.count(ARTIFACT_DOWNLOADS, server, outcome.label)
@@ -209,41 +188,47 @@ class MeasuredRelay(Relay):
         server = counts.servers[ask.server.id]
         if envelope is None:
             return _listening(server, ask, await self.inner.handle(ask))
-        requests: _Requests
-        if type(envelope) is Envelope and len(envelope.body) <= SHORT_MESSAGE:
-            requests = ((envelope.method, envelope.name),)
-        else:
-            requests = named_in(envelope)
-        trace = None if counts.trace is None else counts.trace()
+        trace = None if counts.trace is None else counts.trace() or ""
         server.active += 1
         began = time.perf_counter()
         try:
             answer = await self.inner.handle(ask)
         except BaseException as error:
-            operation = MeasuredOperation(server, requests, ask.sender.version, trace, began)
-            counts.end(_named_again(ask, operation), _outcome_of(error))
+            counts.end(_operation(ask, envelope, server, trace, began), _outcome_of(error))
             raise
-        body, first = answer.body, requests[0][0]
+        body, now = answer.body, ask.envelope
         if (
             type(body) is bytes
-            and FAILING not in body
+            and type(now) is Envelope
+            and body.find(FAILING) < 0
             and answer.status < 400
-            and first != LIST
-            and ask.envelope is envelope
+            and now.method not in _LOOKED_AT
         ):
-            # Nearly all answers: what it costs to count them is what metrics cost.
-            server.active -= 1
-            seconds = time.perf_counter() - began
-            counts.waiting.append((server, requests, ask.sender.version, trace, OK, seconds, len(body)))
-            if len(counts.waiting) >= MOST_WAITING:
-                counts.flush()
-            return answer
-        operation = _named_again(ask, MeasuredOperation(server, requests, ask.sender.version, trace, began))
+            # Nearly all answers: what it costs to count them is nearly all that metrics cost.
+            alike = (server, now.method, now.name, ask.sender.version, OK)
+            waiting = counts.waiting.seconds.get(alike)
+            if waiting is not None and len(waiting) < MOST_WAITING:
+                waiting.append(time.perf_counter() - began)
+                if trace is not None:
+                    counts.waiting.traces.setdefault(alike, []).append(trace)
+                server.active -= 1
+                return answer
+        operation = _operation(ask, envelope, server, trace, began)
         if isinstance(body, bytes):
             counts.end(operation, _whole(operation, answer, body), len(body))
             return answer
         answer = _followed(counts, operation, answer)
-        return _listening(server, ask, answer) if first == LISTEN else answer
+        return _listening(server, ask, answer) if operation.requests[0][0] == LISTEN else answer
+
+
+def _operation(
+    ask: ClientRequest, asked: Envelope | Batch, server: ServerOperations, trace: str | None, began: float
+) -> MeasuredOperation:
+    """The operation with the names that ``asked`` brought, or that code mode has put in their place."""
+    now = ask.envelope
+    return MeasuredOperation(
+        server, named_in(now if isinstance(now, Envelope) else asked), ask.sender.version, trace, began
+    )
 
 
 def _outcome_of(error: BaseException) -> OperationOutcome:
@@ -361,14 +346,6 @@ async def _poured(pieces: Flow, seen: _Answer, sink: Sink) -> None:
         seen.end(outcome_of_error(type(error)))
         raise
     seen.complete()
-
-
-def _named_again(ask: ClientRequest, operation: MeasuredOperation) -> MeasuredOperation:
-    """The operation with the tool that code mode has put in the place of its own."""
-    envelope = ask.envelope
-    if isinstance(envelope, Envelope):
-        return operation._replace(requests=named_in(envelope))
-    return operation
 
 
 def _data_of(reader: SseReader, chunk: bytes) -> list[bytes]:

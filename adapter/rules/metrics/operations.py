@@ -37,9 +37,6 @@ LOOKED_INTO = 1 << 20
 """Bytes of an answer that are looked into; a larger one counts as a result."""
 
 
-SHORT_MESSAGE = 16 << 10
-"""Bytes of a message whose method and name may wait as they are until they are counted."""
-
 LONGEST_KEPT = 256
 """Characters of the others' methods and names: more than any label has, so what is cut is not known either."""
 

@@ -18,11 +18,17 @@ class MetricSink(Protocol):
     def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
         """Add to a counter."""
 
-    def observe(self, metric: Metric, value: float, *labels: str, trace: str | None = None) -> None:
-        """Add a value to a histogram. ``trace`` is the id of the trace that it belongs to, in hexadecimal digits."""
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        """Add a value to a histogram."""
 
-    def observe_all(self, metric: Metric, values: Sequence[float], *labels: str) -> None:
-        """Add values to a histogram, which costs little more than one."""
+    def observe_all(
+        self, metric: Metric, values: Sequence[float], *labels: str, traces: Sequence[str] = ()
+    ) -> None:
+        """Add values to a histogram, which costs little more than one.
+
+        ``traces`` are the ids of the traces that the values belong to, in hexadecimal digits: one for each,
+        "" outside of any; or nothing at all.
+        """
 
     def put(self, metric: Metric, value: float, *labels: str) -> None:
         """Set a gauge."""
