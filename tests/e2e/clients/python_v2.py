@@ -9,6 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+
+# The SDK loads it with the first call of a tool, for a second or more where all of its formats are installed.
+import jsonschema  # noqa: F401
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
