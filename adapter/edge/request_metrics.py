@@ -16,6 +16,7 @@ from adapter.rules.metrics.catalogue import (
     AUTH_REJECTIONS,
     HTTP_DURATION,
     HTTP_REQUESTS,
+    OTHER,
     REJECTIONS,
     REQUEST_BYTES,
     RESPONSE_BYTES,
@@ -130,6 +131,10 @@ class RequestMetrics:
             # There are few groups: one for each server and kind of route.
             known = self._routes[group] = RouteCounts(group)
         return known
+
+    def refuse(self, reason: str) -> None:
+        """Count what was refused before it was a request."""
+        self._sink.count(REJECTIONS, "", reason, OTHER)
 
     def flush(self) -> None:
         """Count what waits."""

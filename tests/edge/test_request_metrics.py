@@ -63,3 +63,36 @@ async def test_refusals_are_counted_by_the_code_of_their_error(
     assert found["adapter_auth_rejections_total", "origin_refused", "mcp", "raw"] == 1
     assert found["adapter_request_rejections_total", "bad_request", "mcp", "raw"] == 1
     assert found["adapter_request_rejections_total", "not_found", "other", ""] == 1
+
+
+async def test_what_is_no_request_is_counted_too(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """By its status: it has neither a method nor a path."""
+    async with upstream(done) as up, adapter(up, telemetry=ON) as front, front.client() as client:
+        for broken in (
+            b"this is no request\r\n\r\n",
+            b"GET / HTTP/2.0\r\nHost: here\r\n\r\n",
+            b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: gzip\r\n\r\n",
+        ):
+            async with front.client() as stranger:
+                await stranger.send_more(broken)
+                assert (await stranger.head()).status >= 400
+        found = await numbers(client)
+    refused = {key[1]: value for key, value in found.items() if key[0] == "adapter_request_rejections_total"}
+    assert refused == {"http_400": 1, "http_505": 1, "http_501": 1}
+
+
+async def test_clients_for_whom_there_is_no_place_are_counted(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """By the path that they asked for."""
+    async with (
+        upstream(done) as up,
+        adapter(up, core={"max_connections": 1}, telemetry=ON) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        async with front.client() as other:
+            head, _ = await other.request("POST", call_body())
+            assert head.status == 503
+        found = await numbers(client)
+    assert found["adapter_request_rejections_total", "connections_taken", "mcp", "raw"] == 1

@@ -165,7 +165,8 @@ class Metering:
         self.registry.count(PERSISTENCE, action, "runtime")
 
     def watch(self, places: ConnectionLimit) -> None:
-        """Count the connections of a listener."""
+        """Count the connections of a listener, and what is refused on them before it is a request."""
+        places.on_refusal = self.requests.refuse
         self._places.append(places)
 
     def _in_flight(self) -> Iterator[GaugeReading]:

@@ -255,6 +255,7 @@ class ClientConnection(asyncio.Protocol):
             self._send_refusal(refusal)
 
     def _send_refusal(self, refusal: Refusal) -> None:
+        self._places.on_refusal(f"http_{refusal.status}")
         body = _detail(refusal)
         HttpAnswer(self, keep=False).send(refusal.status, [*_JSON, NOSNIFF], body)
         self._leave(arriving=True)
@@ -262,6 +263,7 @@ class ClientConnection(asyncio.Protocol):
     def _turn_away(self) -> None:
         """Refuse this connection, for which there is no place, and close it at once."""
         self._deaf = True
+        self._places.on_refusal(ConnectionsTaken.code)
         refusal = Refusal(ConnectionsTaken.http, ConnectionsTaken.hint)
         HttpAnswer(self, keep=False).send(refusal.status, [*_JSON, NOSNIFF, _RETRY_SOON], _detail(refusal))
         self._transport.close()

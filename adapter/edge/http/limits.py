@@ -32,6 +32,10 @@ AT_ONCE = 32
 """Exchanges of clients that left which are cancelled in one turn of the loop; each takes about 0.2 milliseconds."""
 
 
+def _ignore(_: str) -> None:
+    return None
+
+
 class ConnectionLimit:
     """The connections of one listener. The first ``limit`` are served by ``handler``, None: any number. Where the
     system allows fewer open files than these take, it is as many as leave some for upstreams and for the reserve.
@@ -59,6 +63,9 @@ class ConnectionLimit:
         self._abandoned: deque[asyncio.Task[Any]] = deque()
         self._cancelled = 0
         self._retired = False
+        self.on_refusal: Callable[[str], None] = _ignore
+        """Called with the reason where a connection is refused, or bytes on one that are no request: ``http_`` and the
+        status, or the code of an error."""
 
     def __repr__(self) -> str:
         limit = self._limit or "any number"

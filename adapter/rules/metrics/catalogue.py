@@ -34,7 +34,8 @@ AUTH_REJECTIONS = counter(
 REJECTIONS = counter(
     "adapter_request_rejections_total",
     *("server_id", "reason", "route_group"),
-    meaning="Requests that ended with any other error of the adapter; `reason` is its code.",
+    meaning="Requests that ended with any other error of the adapter; `reason` is its code, or `http_` and the status "
+    "of bytes that were no request.",
 )
 HTTP_IN_FLIGHT = gauge(
     "adapter_http_requests_in_flight", "route_group", meaning="HTTP requests that are being answered."

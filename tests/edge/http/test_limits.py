@@ -94,6 +94,8 @@ async def test_those_who_are_answered_keep_their_place() -> None:
 
     full: list[int] = []
     places = ConnectionLimit(wait, limit=1, reserved=wait, reserve=1, on_full=lambda: full.append(1))
+    refused: list[str] = []
+    places.on_refusal = refused.append
     listener = await Listener.open(places, "127.0.0.1", 0, Patience())
     streams = [await asyncio.open_connection(*listener.address) for _ in range(2)]
     for _, writer in streams:
@@ -111,6 +113,7 @@ async def test_those_who_are_answered_keep_their_place() -> None:
         assert (await read_head(reader)).status == 200
         writer.transport.abort()
     assert len(full) == 4 and len(places) <= 2
+    assert refused == ["connections_taken"] * 3
     listener.close()
     await listener.drop()
 
