@@ -52,22 +52,42 @@ class BatchHistogram(Histogram):
             self._buckets[place].set_exemplar(Exemplar({"trace_id": trace}, value, now))
 
 
+class Uncounted:
+    """A series that is not counted, for there is no room for it."""
+
+    def inc(self, amount: float = 1) -> None:
+        """Count nothing."""
+
+    def set(self, value: float) -> None:
+        """Set nothing."""
+
+    def observe(self, value: float) -> None:
+        """Note nothing."""
+
+    def observe_all(self, values: Sequence[float], traces: Sequence[str] = ()) -> None:
+        """Note nothing."""
+
+
 class MetricRegistry:
     """A MetricSink. ``metrics`` are those that may be counted.
 
     ``gather`` returns the families of all processes whose numbers are shown; None: this process is the only one.
+    ``has_room`` tells whether numbers of a kind may take so many bytes more; series for which there is no room are not
+    counted.
     """
 
     def __init__(
         self,
         metrics: Iterable[Metric] = CATALOGUE,
         gather: Callable[[], Iterable[Family]] | None = None,
+        has_room: Callable[[str, int], bool] | None = None,
     ) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self.metrics: Mapping[str, Metric] = {_family_name(each): each for each in metrics}
         self._parents: dict[Metric, Any] = {each: self._made(each) for each in self.metrics.values()}
         self._series: dict[Metric, dict[tuple[str, ...], Any]] = {each: {} for each in self._parents}
         self._gather = gather
+        self._has_room = has_room
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -107,9 +127,13 @@ class MetricRegistry:
         if len(known) >= MOST_SERIES:
             labels = (OTHER,) * len(labels)
         if labels not in known:
-            parent = self._parents[metric]
-            with self._lock:
-                known[labels] = parent.labels(*map(_short, labels)) if labels else parent
+            shown = tuple(map(_short, labels))
+            if self._has_room is not None and not self._has_room(_kind(metric), _size(metric, shown)):
+                known[labels] = Uncounted()
+            else:
+                parent = self._parents[metric]
+                with self._lock:
+                    known[labels] = parent.labels(*shown) if labels else parent
         return known[labels]
 
     # --- reading ----------------------------------------------------------------------------------------------
@@ -130,6 +154,22 @@ class MetricRegistry:
 def _short(label: str) -> str:
     # A scrape is UTF-8, and a name may hold half of a character.
     return label[:LONGEST_LABEL].encode("utf-8", "replace").decode()
+
+
+def _kind(metric: Metric) -> str:
+    """The kind of a metric as the files of the library are called."""
+    return f"gauge_live{metric.merged}" if metric.kind == "gauge" else metric.kind
+
+
+def _size(metric: Metric, labels: tuple[str, ...]) -> int:
+    """Bytes that a series takes in a file, at most: each of its values stands there with everything that it is called.
+
+    JSON writes a character in up to twelve bytes.
+    """
+    named = (
+        2 * len(metric.name) + sum(map(len, metric.labels)) + len(metric.meaning) + 12 * sum(map(len, labels))
+    )
+    return (len(metric.buckets) + 2) * (named + 10 * len(labels) + 100)
 
 
 def _family_name(metric: Metric) -> str:

@@ -8,9 +8,10 @@ counter never falls, and as many files exist as workers ever ran at the same tim
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from prometheus_client import values
 from prometheus_client.metrics_core import Metric as Family
@@ -42,6 +43,29 @@ class WorkerValues(NamedTuple):
         """Read the numbers of all workers, those of ended ones included, but for their gauges."""
         found: Iterable[Family] = MultiProcessCollector(None, str(self.folder)).collect()
         return found
+
+    def has_room(self, kind: str, size: int) -> bool:
+        """Tell whether so many bytes more fit into the file of a kind, which grows as long as there is room for it."""
+        try:
+            with (self.folder / f"{kind}_{self.seat}.db").open("r+b") as file:
+                # It begins with the number of bytes that are used.
+                used, there = int.from_bytes(file.read(4), sys.byteorder), file.seek(0, os.SEEK_END)
+                while used + size > there:
+                    there += _doubled(file, there)
+        except OSError:
+            return False
+        return True
+
+
+def _doubled(file: BinaryIO, size: int) -> int:
+    """Add as many zeros to a file as it has bytes, as the library would without room on the disk. Raises OSError."""
+    try:
+        file.write(bytes(size))
+        file.flush()
+    except OSError:
+        os.ftruncate(file.fileno(), size)
+        raise
+    return size
 
 
 _of_this_process: WorkerValues | None = None

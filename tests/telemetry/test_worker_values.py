@@ -52,6 +52,36 @@ assert after.seat == 1 and not list(after.gathered()) and len(list(folder.iterdi
 """
 
 
+GROWING = """
+import resource, sys
+from pathlib import Path
+from adapter.rules.metrics.catalogue import HTTP_DURATION, HTTP_REQUESTS
+from adapter.telemetry.metric_registry import MetricRegistry
+from adapter.telemetry.worker_values import RESERVED, keep_in_files, values_of_this_process
+
+folder = Path(sys.argv[1])
+keep_in_files(folder, 0)
+file, reserved = folder / "histogram_0.db", RESERVED["histogram"]
+worker = values_of_this_process()
+registry = MetricRegistry(gather=worker.gathered, has_room=worker.has_room)
+
+def count(first, last):
+    for number in range(first, last):
+        registry.count(HTTP_REQUESTS, str(number), "GET", "mcp", "2xx")
+        registry.observe(HTTP_DURATION, 0.5, str(number), "GET", "mcp", "2xx")
+
+count(0, 1500)
+assert file.stat().st_size == 2 * reserved == file.stat().st_blocks * 512
+resource.setrlimit(resource.RLIMIT_FSIZE, (2 * reserved + 4096, 2 * reserved + 4096))
+count(1500, 4000)
+count(0, 4000)
+assert file.stat().st_size == 2 * reserved
+shown = {each.labels["server_id"]: each.value for family in registry.collect() for each in family.samples
+         if each.name == "adapter_http_request_duration_seconds_count"}
+assert 1500 < len(shown) < 4000 and set(shown.values()) == {2.0}, len(shown)
+"""
+
+
 async def counted(folder: Path, seat: int, number: int) -> dict[str, float]:
     """What a worker shows that counts up to that number and is killed then."""
     process = await asyncio.create_subprocess_exec(
@@ -91,3 +121,14 @@ async def test_a_full_disk_stops_no_worker(tmp_path: Path) -> None:
     text, _ = await process.communicate()
     assert process.returncode == 0, text
     assert b"scrapes lack the metrics of this worker" in text
+
+
+async def test_a_disk_that_fills_up_stops_no_worker(tmp_path: Path) -> None:
+    """The files grow while there is room for it; then new series are not counted, and the others go on."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", GROWING, str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    text, _ = await process.communicate()
+    assert process.returncode == 0, text.decode()

@@ -70,7 +70,9 @@ MOST_SCRAPERS = 32
 def build_registry() -> MetricRegistry:
     """The registry of this process; among workers, its scrapes have the numbers of all."""
     worker = values_of_this_process()
-    return MetricRegistry(gather=None if worker is None else worker.gathered)
+    if worker is None:
+        return MetricRegistry()
+    return MetricRegistry(gather=worker.gathered, has_room=worker.has_room)
 
 
 def _operators(guard: Guard, settings: Settings) -> Viewers:
