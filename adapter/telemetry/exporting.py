@@ -39,6 +39,11 @@ _PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
 _LOG_QUEUE = 2048
 _LOG_BATCH = 512
 
+POINTS_AT_ONCE = 1000
+"""Data points of metrics in one export. A collector over gRPC takes four mebibytes, which are more than so many with
+the longest labels.
+"""
+
 
 class ExportGate:
     """The time until which exports may begin. Open until it is shut."""
@@ -197,14 +202,21 @@ def _exporters(settings: Settings) -> tuple[SpanExporter, MetricExporter]:
         insecure = settings.insecure
         return (
             trace_exporter.OTLPSpanExporter(endpoint, insecure, headers=headers, timeout=timeout),
-            metric_exporter.OTLPMetricExporter(endpoint, insecure, headers=headers, timeout=timeout),
+            metric_exporter.OTLPMetricExporter(
+                endpoint, insecure, headers=headers, timeout=timeout, max_export_batch_size=POINTS_AT_ONCE
+            ),
         )
     from opentelemetry.exporter.otlp.proto.http import metric_exporter as metrics
     from opentelemetry.exporter.otlp.proto.http import trace_exporter as traces
 
     return (
         traces.OTLPSpanExporter(_signal(endpoint, "traces"), headers=headers, timeout=timeout),
-        metrics.OTLPMetricExporter(_signal(endpoint, "metrics"), headers=headers, timeout=timeout),
+        metrics.OTLPMetricExporter(
+            _signal(endpoint, "metrics"),
+            headers=headers,
+            timeout=timeout,
+            max_export_batch_size=POINTS_AT_ONCE,
+        ),
     )
 
 

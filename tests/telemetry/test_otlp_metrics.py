@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from adapter.rules.metrics.catalogue import HTTP_IN_FLIGHT, SERVER_OPERATION, TOOL_CALLS
+import pytest
+
+from adapter.rules.metrics.catalogue import (
+    HTTP_IN_FLIGHT,
+    SERVER_OPERATION,
+    TOOL_CALL_DURATION,
+    TOOL_CALLS,
+)
 from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import open_telemetry
+from adapter.telemetry.exporting import POINTS_AT_ONCE
 from adapter.telemetry.metric_registry import MetricRegistry
-from tests.telemetry.collectors import http_collector, values
+from tests.telemetry.collectors import grpc_collector, http_collector, values
 from tests.telemetry.recording import fault
+
+
+@pytest.mark.parametrize("transport", ["http", "grpc"])
+async def test_many_series_are_exported_in_parts(transport: str) -> None:
+    """A collector over gRPC takes four megabytes at once, and would refuse all numbers for a byte more."""
+    async with (http_collector if transport == "http" else grpc_collector)() as collector:
+        settings = {"enabled": True, "transport": transport, "endpoint": collector.url, "insecure": True}
+        registry = MetricRegistry()
+        telemetry = open_telemetry(
+            Settings.model_validate(settings | {"export_interval_seconds": 3600}),
+            redact=str,
+            fault=fault,
+            registry=registry,
+        )
+        assert telemetry is not None
+        number = 2 * POINTS_AT_ONCE
+        for tool in range(number):
+            registry.observe(TOOL_CALL_DURATION, 0.1, "\N{LINEAR B SYLLABLE B008 A}" * 128, str(tool), "ok")
+        assert await telemetry.close()
+    sizes = [each.message.ByteSize() for each in collector.deliveries if "metrics" in each.path]
+    assert len(sizes) == 3 and max(sizes) < 4 << 20
+    found = [metric for metric in collector.metrics() if metric.name == TOOL_CALL_DURATION.name]
+    tools = {
+        values(point.attributes)["tool_name"] for metric in found for point in metric.histogram.data_points
+    }
+    assert tools == set(map(str, range(number)))
 
 
 async def test_the_numbers_of_the_registry_are_exported() -> None:
