@@ -1,4 +1,4 @@
-"""The queries of deploy/: those of dashboards and of alert rules, and what is wrong with one of them."""
+"""The queries of the chart: those of dashboards and of alert rules, and what is wrong with one of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from adapter.rules.metrics.catalogue import CATALOGUE
 from adapter.rules.metrics.metric import Metric
 from tests.promql import Needs, Selector, needs
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
-RULES = DEPLOY / "alerts" / "mcp-adapter.yaml"
+CHART = Path(__file__).parents[1] / "deploy" / "helm" / "mcp-adapter"
+RULES = CHART / "alerts" / "mcp-adapter.yaml"
 
 OF_A_SCRAPE = {"job", "instance"}
 """Labels that Prometheus adds to every sample."""
@@ -38,7 +38,7 @@ METRICS = dict(_samples())
 
 def dashboard_queries() -> list[str]:
     """The queries of all dashboards, with their variables."""
-    dashboards = [json.loads(file.read_text()) for file in sorted((DEPLOY / "grafana").glob("*.json"))]
+    dashboards = [json.loads(file.read_text()) for file in sorted((CHART / "dashboards").glob("*.json"))]
     return [
         target["expr"]
         for dashboard in dashboards

@@ -1,4 +1,4 @@
-"""The alert rules of deploy/alerts: Prometheus accepts them, they fire when they should, and each one is explained."""
+"""The alert rules of the chart: Prometheus accepts them, they fire when they should, and each one is explained."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FILES = sorted(DEPLOY.glob("compose*.yaml"))
 VARIABLE = re.compile(r"\$\{\w+:(?:-([^}]*)|\?[^}]*)\}")
 """One of the environment, with its default where it has one."""
 
-FOLDERS = {"./grafana", "./alerts"}
+FOLDERS = {"./helm/mcp-adapter/dashboards", "./helm/mcp-adapter/alerts"}
 """Dashboards and rules, each with at least one file."""
 
 
@@ -115,7 +115,7 @@ def test_what_is_collected_is_shown() -> None:
     hosts = {re.split("[:/]+", source["url"])[1] for source in sources}
     assert hosts <= services.keys() and hosts == {"prometheus", "jaeger"}
     (provider,) = yaml.safe_load((DEPLOY / "telemetry/grafana-dashboards.yaml").read_text())["providers"]
-    assert f"./grafana:{provider['options']['path']}:ro" in services["grafana"]["volumes"]
+    assert f"./helm/mcp-adapter/dashboards:{provider['options']['path']}:ro" in services["grafana"]["volumes"]
 
 
 def test_labels_are_those_of_a_scrape() -> None:
@@ -133,10 +133,10 @@ def test_labels_are_those_of_a_scrape() -> None:
 
 
 def test_prometheus_accepts_its_configuration(tmp_path: Path) -> None:
-    """promtool finds no mistake, and the rules of deploy/alerts where they are mounted."""
+    """promtool finds no mistake, and the rules of the chart where they are mounted."""
     config = tmp_path / "prometheus.yaml"
     text = (DEPLOY / "telemetry/prometheus.yaml").read_text()
-    config.write_text(text.replace("/etc/prometheus/rules", str(DEPLOY / "alerts")))
+    config.write_text(text.replace("/etc/prometheus/rules", str(DEPLOY / "helm/mcp-adapter/alerts")))
     checked = promtool("check", "config", config)
     assert checked.returncode == 0 and "1 rule files found" in checked.stdout, checked.stdout + checked.stderr
 

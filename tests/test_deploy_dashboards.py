@@ -1,4 +1,4 @@
-"""The dashboards of deploy/grafana: their form, and that each query asks for metrics and labels of the catalogue."""
+"""The dashboards of the chart: their form, and that each query asks for metrics and labels of the catalogue."""
 
 from __future__ import annotations
 

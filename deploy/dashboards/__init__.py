@@ -1,1 +1,1 @@
-"""The dashboards of deploy/grafana, as descriptions: ``python -m deploy.dashboards`` writes them."""
+"""The dashboards of the Helm chart, as descriptions: ``python -m deploy.dashboards`` writes them."""

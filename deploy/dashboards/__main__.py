@@ -1,4 +1,4 @@
-"""``python -m deploy.dashboards``: write each dashboard to deploy/grafana."""
+"""``python -m deploy.dashboards``: write each dashboard into the Helm chart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from deploy.dashboards.overview import OVERVIEW
 from deploy.dashboards.process import PROCESS
 from deploy.dashboards.upstreams import UPSTREAMS
 
-FOLDER = Path(__file__).parents[1] / "grafana"
+FOLDER = Path(__file__).parents[1] / "helm" / "mcp-adapter" / "dashboards"
+"""Helm reads only what is inside of a chart, and all others can read it there too."""
+
 DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, UPSTREAMS, FILES, PROCESS)
 
 
