@@ -72,9 +72,23 @@ class Rendered:
         (found,) = [each for each in self.containers if each["name"] == name]
         return found
 
+    @property
+    def settings_map(self) -> Manifest:
+        """The ConfigMap that the pods mount."""
+        (found,) = [each for each in self._config_maps() if "config.yaml" in each["data"]]
+        return found
+
+    @property
+    def dashboards(self) -> list[Manifest]:
+        """The ConfigMaps that the pods do not mount."""
+        return [each for each in self._config_maps() if "config.yaml" not in each["data"]]
+
+    def _config_maps(self) -> list[Manifest]:
+        return [manifest for manifest in self.manifests if manifest["kind"] == "ConfigMap"]
+
     def settings_text(self) -> str:
         """The settings file that the pods mount."""
-        text: str = self.only("ConfigMap")["data"]["config.yaml"]
+        text: str = self.settings_map["data"]["config.yaml"]
         return text
 
     def variables(self) -> dict[str, str]:

@@ -40,6 +40,9 @@ SCHEMAS = files("kubernetes_validate") / "kubernetes-json-schema"
 KUBERNETES = ("1.29", "1.37")
 """The oldest version that the chart names, and the newest whose schemas there are."""
 
+OF_THE_OPERATOR = {"ServiceMonitor", "PrometheusRule"}
+"""Kinds of the Prometheus Operator, which is no part of Kubernetes."""
+
 METRICS = "config.telemetry.prometheus={enabled: true, host: 0.0.0.0, port: 9464}"
 
 SWITCHES = {
@@ -48,6 +51,11 @@ SWITCHES = {
         ["ingress={enabled: true, hosts: [{host: a.example.com}], tls: []}"],
     ),
     "monitor": (["serviceMonitor.enabled=false"], ["serviceMonitor.enabled=true", METRICS]),
+    "rules": (["prometheusRule.enabled=false"], ["prometheusRule.enabled=true", METRICS]),
+    "dashboards": (
+        ["grafanaDashboards.enabled=false"],
+        ["grafanaDashboards={enabled: true, namespace: monitoring, annotations: {grafana_folder: MCP}}"],
+    ),
     "policy": (["networkPolicy.enabled=false"], ["networkPolicy={enabled: true, egress: {enabled: true}}"]),
     "account": (["serviceAccount.create=false"], ["serviceAccount.create=true"]),
     "claim": (
@@ -90,8 +98,7 @@ def covered(row: Sequence[int]) -> set[tuple[tuple[int, int], ...]]:
 def valid(release: Rendered, versions: Sequence[str] = KUBERNETES) -> None:
     """Hold each manifest against the schemas of Kubernetes, which know no key besides their own."""
     for manifest, version in itertools.product(release.manifests, versions):
-        # Of the Prometheus Operator, which is no part of Kubernetes.
-        if manifest["kind"] != "ServiceMonitor":
+        if manifest["kind"] not in OF_THE_OPERATOR:
             validator(version, manifest["apiVersion"], manifest["kind"]).validate(manifest)
 
 
@@ -132,7 +139,7 @@ def joined(release: Rendered) -> None:
     for selector in selectors(release):
         assert selector.items() <= labels.items()
     config = next(volume for volume in pod["volumes"] if volume["name"] == "config")
-    assert config["configMap"]["name"] == release.only("ConfigMap")["metadata"]["name"]
+    assert config["configMap"]["name"] == release.settings_map["metadata"]["name"]
     for manifest in release.manifests:
         match manifest["kind"]:
             case "Ingress":

@@ -37,6 +37,9 @@ WRONG = [
     ("service.type=ExternalName", "service.type"),
     ("upstreamServers=[{name: Browser_1, image: {repository: a, tag: b}}]", "upstreamServers.0.name"),
     ("podAnnotations.prometheus\\.io/scrape=true", "podAnnotations"),
+    ("prometheusRule.extraGroups=[{rules: []}]", "name is required"),
+    ("grafanaDashboards.labels.grafana_dashboard=1", "grafanaDashboards.labels"),
+    ("grafanaDashboards.namespace=Monitoring", "grafanaDashboards.namespace"),
     # Secrets in what becomes a ConfigMap.
     ("config.core.auth.token=abcdefgh", "config.core.auth.token"),
     ("config.core.auth.token=${TOKEN:-abcdefgh}", "config.core.auth.token"),
@@ -53,6 +56,7 @@ WRONG = [
     ("deploymentMode=distributed", "Set config.state_persistence.type to redis"),
     ("ingress.enabled=true", "ingress.hosts is empty"),
     ("serviceMonitor.enabled=true", "Set config.telemetry.prometheus.enabled"),
+    ("prometheusRule.enabled=true", "prometheusRule needs metrics"),
     (
         "config.telemetry.prometheus={enabled: true, port: 9464}",
         "config.telemetry.prometheus.host is a loopback",
@@ -70,6 +74,10 @@ WRONG_OF_SEVERAL = [
     (
         ["serviceMonitor.enabled=true", "config.telemetry.prometheus={enabled: true}"],
         "Metrics on config.core.port need the operator's token",
+    ),
+    (
+        ["config.telemetry.enabled=true", "prometheusRule={enabled: true, disabled: [McpAdapterGone]}"],
+        "prometheusRule.disabled names McpAdapterGone",
     ),
 ]
 """The same, for several pods."""

@@ -42,6 +42,9 @@
 {{- if and .Values.serviceMonitor.enabled (not (include "mcp-adapter.metrics" .)) -}}
 {{- fail "serviceMonitor needs metrics. Set config.telemetry.prometheus.enabled." -}}
 {{- end -}}
+{{- if and .Values.prometheusRule.enabled (not (include "mcp-adapter.metrics" .)) (not (dig "telemetry" "enabled" false $config)) -}}
+{{- fail "prometheusRule needs metrics. Set config.telemetry.prometheus.enabled, or config.telemetry.enabled to send them." -}}
+{{- end -}}
 {{- if and .Values.serviceMonitor.enabled (not (include "mcp-adapter.metricsPort" .)) (not .Values.serviceMonitor.authorization) -}}
 {{- fail "Metrics on config.core.port need the operator's token. Set serviceMonitor.authorization, or config.telemetry.prometheus.port for a port of their own." -}}
 {{- end -}}
