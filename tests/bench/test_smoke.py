@@ -279,7 +279,8 @@ def test_metrics_are_measured(tmp_path: Path) -> None:
 
     assert ran.returncode == 0, ran.stderr
     assert "with metrics to without:" in ran.stdout
-    assert len(orjson.loads(measured.read_bytes())["rounds"]) == 2
+    (pair,) = orjson.loads(measured.read_bytes())["pairs"]
+    assert len(pair["rounds"]) == 2
 
 
 @pytest.mark.e2e
