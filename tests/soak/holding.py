@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tests.bench.process import open_descriptors, rss_bytes, tree
 from tests.bench.report import table
 from tests.faults.topology import Deployment
-from tests.soak.census import SPENT, keys_of_redis, upstream_sessions
+from tests.soak.census import keys_of_redis, rows_of_sqlite, upstream_sessions
 
 MIB = 1 << 20
 
@@ -34,19 +32,23 @@ SLACKS = {"descriptors": SLACK_DESCRIPTORS, "threads": SLACK_THREADS}
 
 @dataclass(frozen=True)
 class Holding:
-    """``rss`` is in bytes, all else is a number: of the adapters, their disk, their state and the upstream."""
+    """``rss`` is in bytes, all else is a number: of the adapters, their disk, their state and the upstream.
+
+    ``keys``: rows of the state that last, by table.
+    """
 
     processes: int
     rss: int
     descriptors: int
     threads: int
     files: int
-    keys: int
+    keys: Mapping[str, int]
     upstream_sessions: int
 
     def row(self, moment: str) -> list[str]:
         figures = {each.name: str(getattr(self, each.name)) for each in fields(self)}
-        return [moment, *(figures | {"rss": f"{self.rss / MIB:.2f}"}).values()]
+        figures |= {"rss": f"{self.rss / MIB:.2f}", "keys": str(sum(self.keys.values()))}
+        return [moment, *figures.values()]
 
 
 async def holding(deployment: Deployment) -> Holding:
@@ -70,28 +72,19 @@ def _files(root: Path) -> Iterator[Path]:
             yield from (Path(folder, name) for name in names)
 
 
-async def _keys(deployment: Deployment) -> int:
+async def _keys(deployment: Deployment) -> dict[str, int]:
     for node in deployment.others:
         if node.name == "redis":
             return await keys_of_redis(node.port)
     return _rows(deployment.disk.seen / "data" / "state" / "adapter.sqlite3")
 
 
-def _rows(database: Path) -> int:
+def _rows(database: Path) -> dict[str, int]:
     """The rows that last, in a copy: SQLite would not find the file in another process's namespace."""
     with tempfile.TemporaryDirectory(prefix="copy-") as place:
         for file in database.parent.glob(f"{database.name}*"):
             shutil.copy(file, place)
-        return _rows_of(Path(place, database.name))
-
-
-def _rows_of(database: Path) -> int:
-    connection = sqlite3.connect(database)
-    try:
-        lasting = "SELECT COUNT(*) FROM rows WHERE due IS NULL OR due > ?"
-        return int(connection.execute(lasting, (time.time() + SPENT,)).fetchone()[0])
-    finally:
-        connection.close()
+        return rows_of_sqlite(Path(place, database.name))
 
 
 def grown(before: Holding, middle: Holding, after: Holding) -> list[str]:
@@ -102,11 +95,22 @@ def grown(before: Holding, middle: Holding, after: Holding) -> list[str]:
     """
     names = []
     for each in fields(Holding):
-        first = middle if each.name in ("rss", "keys") else before
+        if each.name == "keys":
+            names += _grown_tables(middle.keys, after.keys)
+            continue
+        first = middle if each.name == "rss" else before
         slack = SLACK_RSS * before.processes if each.name == "rss" else SLACKS.get(each.name, 0)
         if getattr(after, each.name) > getattr(first, each.name) + slack:
             names.append(each.name)
     return names
+
+
+def _grown_tables(middle: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    return [
+        f"keys of {name} (from {middle.get(name, 0)} to {count})"
+        for name, count in sorted(after.items())
+        if count > middle.get(name, 0)
+    ]
 
 
 def shown(holdings: dict[str, Holding]) -> str:

@@ -114,7 +114,7 @@ async def _drained(deployment: Deployment, before: Holding | None) -> Holding:
     return last
 
 
-def _counts(held: Holding) -> tuple[int, ...]:
+def _counts(held: Holding) -> tuple[object, ...]:
     return held.processes, held.threads, held.files, held.keys, held.upstream_sessions
 
 
