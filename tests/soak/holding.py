@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -111,6 +111,18 @@ def _grown_tables(middle: Mapping[str, int], after: Mapping[str, int]) -> list[s
         for name, count in sorted(after.items())
         if count > middle.get(name, 0)
     ]
+
+
+def settled(earlier: Sequence[Holding], last: Holding, now: Holding) -> bool:
+    """Tell whether all is gone that is to go: nothing has changed since the ``last`` look, and nothing is more than it
+    was ``earlier``, which is before the load, and in its middle. Memory is what it is; nobody waits for less.
+    """
+    before, middle, *_ = *earlier, now, now
+    return _counts(now) == _counts(last) and set(grown(before, middle, now)) <= {"rss"}
+
+
+def _counts(held: Holding) -> tuple[object, ...]:
+    return held.processes, held.threads, held.files, held.keys, held.upstream_sessions
 
 
 def shown(holdings: dict[str, Holding]) -> str:

@@ -15,13 +15,13 @@ from tests.faults.clients import Recorder, Visitor
 from tests.faults.history import Told
 from tests.faults.load import Load
 from tests.faults.topology import Deployment, Shape, deployed
-from tests.soak.holding import Holding, grown, holding, shown
+from tests.soak.holding import Holding, grown, holding, settled, shown
 
 WARM_UP = 0.15
 """Share of the time before the first reading: it fills pools, and starts all threads."""
 
 CATCH_UP = 30.0
-"""Seconds in which everything that clients have ended has to be gone, upstream and on disk."""
+"""Seconds in which everything that clients have ended has to be gone, upstream, on disk and in the state."""
 
 SOON = 1
 """Seconds that things are kept after their end: long enough to meet the cleanup, short beside the run."""
@@ -63,14 +63,14 @@ async def run(
     begun = time.monotonic()
     async with deployed(shape, place, _short_lived) as deployment:
         await _work(deployment, seed, seconds * WARM_UP)
-        holdings = {"before": await _drained(deployment, None)}
+        holdings = {"before": await _drained(deployment)}
         requests = failed = 0
         for number, moment in enumerate(("in the middle", "at the end"), 1):
             progress(f"{time.monotonic() - begun:.0f} s: half {number}")
             told = await _work(deployment, seed + number, seconds * (1 - WARM_UP) / 2)
             requests += len(told)
             failed += sum(each not in (Told.DONE, Told.GONE, Told.REFUSED) for each in told)
-            holdings[moment] = await _drained(deployment, holdings["before"])
+            holdings[moment] = await _drained(deployment, *holdings.values())
     found = grown(*holdings.values())
     return Verdict(shape, holdings, requests, failed, time.monotonic() - begun, found)
 
@@ -99,23 +99,17 @@ async def _use_processes(deployment: Deployment, recorder: Recorder, seed: int, 
     visitor.close()
 
 
-async def _drained(deployment: Deployment, before: Holding | None) -> Holding:
+async def _drained(deployment: Deployment, *earlier: Holding) -> Holding:
     """The holding as soon as all that was ended is gone, or as it is when that takes too long."""
     deadline = time.monotonic() + CATCH_UP
     last = await holding(deployment)
     while time.monotonic() < deadline:
         await asyncio.sleep(2 * SOON)  # the cleanup, and times to live, are what is waited for
         now = await holding(deployment)
-        if before is None and _counts(now) == _counts(last):
-            return now
-        if before is not None and not grown(before, now, now):
+        if settled(earlier, last, now):
             return now
         last = now
     return last
-
-
-def _counts(held: Holding) -> tuple[object, ...]:
-    return held.processes, held.threads, held.files, held.keys, held.upstream_sessions
 
 
 def _short_lived(settings: dict[str, Any]) -> dict[str, Any]:

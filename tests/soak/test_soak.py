@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.topology import Shape
-from tests.soak.holding import MIB, SLACK_RSS, Holding, grown
+from tests.soak.holding import MIB, SLACK_RSS, Holding, grown, settled
 from tests.soak.run import run
 
 MINUTE = 60.0
@@ -44,6 +44,20 @@ def test_growth_of_the_state_names_its_tables() -> None:
     """A row that is left behind counts also where another table has lost one, and a failed run tells which it is."""
     other = replace(HELD, keys={"drifts": 1, "pins": 1, "secrets": 1})
     assert grown(HELD, HELD, other) == ["keys of pins (from 0 to 1)"]
+
+
+def test_more_memory_is_not_waited_for() -> None:
+    """The memory after the load is measured as soon as that in its middle was."""
+    more = replace(HELD, rss=HELD.rss + 6 * SLACK_RSS)
+    assert settled([HELD, HELD], more, more)
+
+
+def test_rows_that_are_still_to_go_are_waited_for() -> None:
+    """On a slow machine the cleanup is late; what it has not deleted yet is neither growth nor a measure of it."""
+    late = replace(HELD, keys={**HELD.keys, "pins": 1})
+    assert not settled([], late, HELD) and settled([], HELD, HELD)
+    assert not settled([HELD], late, HELD) and settled([HELD], HELD, HELD)
+    assert not settled([HELD, HELD], late, late) and settled([HELD, HELD], HELD, HELD)
 
 
 def test_memory_may_grow_in_the_first_half_only() -> None:
