@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,7 +87,6 @@ class MetricRegistry:
         self._series: dict[Metric, dict[tuple[str, ...], Any]] = {each: {} for each in self._parents}
         self._gather = gather
         self._has_room = has_room
-        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<MetricRegistry: {sum(map(len, self._series.values()))} series>"
@@ -123,18 +121,16 @@ class MetricRegistry:
 
     def _begun(self, metric: Metric, labels: tuple[str, ...]) -> Any:
         """The series of labels that are counted for the first time."""
-        known = self._series[metric]
-        if len(known) >= MOST_SERIES:
-            labels = (OTHER,) * len(labels)
-        if labels not in known:
-            shown = tuple(map(_short, labels))
+        known, shown = self._series[metric], tuple(map(_short, labels))
+        if shown not in known and len(known) >= MOST_SERIES:
+            shown = (OTHER,) * len(labels)
+        if shown not in known:
+            parent = self._parents[metric]
             if self._has_room is not None and not self._has_room(_kind(metric), _size(metric, shown)):
-                known[labels] = Uncounted()
+                known[shown] = Uncounted()
             else:
-                parent = self._parents[metric]
-                with self._lock:
-                    known[labels] = parent.labels(*shown) if labels else parent
-        return known[labels]
+                known[shown] = parent.labels(*shown) if shown else parent
+        return known[shown]
 
     # --- reading ----------------------------------------------------------------------------------------------
 

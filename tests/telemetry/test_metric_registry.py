@@ -76,6 +76,9 @@ def test_labels_have_a_bound() -> None:
     registry.count(CALLS, "x" * 1000)
     registry.count(CALLS, "\udc80")
     assert set(samples(registry)) == {("calls_total", "x" * LONGEST_LABEL), ("calls_total", "?")}
+    for number in range(10):
+        registry.count(CALLS, "x" * 1000 + str(number))
+    assert repr(registry) == "<MetricRegistry: 2 series>"
 
 
 def test_the_catalogue_is_what_is_counted() -> None:
