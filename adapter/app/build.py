@@ -125,7 +125,7 @@ def build(
     grants = build_grants(settings, watched, runtime)
     servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}), grants)
     tools.servers.update(servers.by_id)
-    metering = _metering(settings, observation, servers.by_id)
+    metering = _metering(settings, observation, servers.by_id, runtime)
     relay = build_relay(settings, watched, runtime, sessions, servers)
     if metering is not None:
         relay = relay._replace(relay=metering.measured(relay.relay))
@@ -169,14 +169,16 @@ def _counted(store: Store, observation: Observation) -> Store:
     return MeasuredStore(store, observation.registry)
 
 
-def _metering(settings: Settings, observation: Observation, servers: Mapping[str, Server]) -> Metering | None:
+def _metering(
+    settings: Settings, observation: Observation, servers: Mapping[str, Server], runtime: Runtime
+) -> Metering | None:
     if observation.registry is None:
         return None
     # Late: it loads the library of metrics.
     from adapter.app.measuring.parts import Metering
 
     trace = None if observation.telemetry is None else observation.telemetry.requests.exemplar
-    return Metering(settings, observation.registry, servers, trace)
+    return Metering(settings, observation.registry, servers, runtime.log, trace)
 
 
 def _branches(

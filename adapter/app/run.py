@@ -166,7 +166,7 @@ async def _recorded(app: App) -> AsyncIterator[None]:
     finally:
         log.ship_to(None)
         if app.metering is not None:
-            app.metering.gauges.read()
+            await app.metering.gauges.read()
         if not await telemetry.close():
             app.runtime.log.warning(
                 "not all that was recorded could be exported", setting="telemetry.endpoint"

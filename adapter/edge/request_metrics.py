@@ -68,6 +68,10 @@ class FinishedRequest(NamedTuple):
         return "client_gone" if self.status is None else f"http_{self.status}"
 
 
+_Alike = tuple[RouteCounts, str, int | None]
+"""What requests have in common that are counted together: route, method and status."""
+
+
 class RequestMetrics:
     """Counts into ``sink``; what waits to be counted is counted by ``flush``."""
 
@@ -76,7 +80,7 @@ class RequestMetrics:
         self._groups = groups
         self._routes: dict[RouteGroup, RouteCounts] = {}
         self._exact = {path: self._of_group(group) for path, group in groups.exact.items()}
-        self._waiting: WaitingTimes[tuple[RouteCounts, str, int | None]] = WaitingTimes()
+        self._waiting: WaitingTimes[_Alike] = WaitingTimes(self._count)
 
     def __repr__(self) -> str:
         return f"<RequestMetrics: {self._waiting!r}>"
@@ -117,13 +121,14 @@ class RequestMetrics:
         return counted
 
     def _end(self, each: FinishedRequest) -> None:
-        is_mcp = each.route.group.name == MCP
-        if not is_mcp:
-            self._count(each.route, each.method, each.status, (each.seconds,))
-        elif self._waiting.add((each.route, each.method, each.status), each.seconds):
-            self.flush()
-        if not is_mcp or each.failure is not None:
-            self._count_apart(each)
+        alike = (each.route, each.method, each.status)
+        if each.route.group.name == MCP:
+            self._waiting.add(alike, each.seconds)
+            if each.failure is None:
+                return
+        else:
+            self._count(alike, (each.seconds,))
+        self._count_apart(each)
 
     def _of_group(self, group: RouteGroup) -> RouteCounts:
         known = self._routes.get(group)
@@ -136,17 +141,18 @@ class RequestMetrics:
         """Count what was refused before it was a request."""
         self._sink.count(REJECTIONS, "", reason, OTHER)
 
-    def flush(self) -> None:
-        """Count what waits."""
-        for (route, method, status), seconds, _ in self._waiting.take():
-            self._count(route, method, status, seconds)
+    def flush(self) -> Iterator[None]:
+        """Count what waits; see WaitingTimes."""
+        yield from self._waiting.flush()
         for route in self._routes.values():
-            name, server = route.group
-            self._sink.count(REQUEST_BYTES, server, name, by=route.received)
-            self._sink.count(RESPONSE_BYTES, server, name, by=route.sent)
-            route.received = route.sent = 0
+            if route.received or route.sent:
+                name, server = route.group
+                self._sink.count(REQUEST_BYTES, server, name, by=route.received)
+                self._sink.count(RESPONSE_BYTES, server, name, by=route.sent)
+                route.received = route.sent = 0
 
-    def _count(self, route: RouteCounts, method: str, status: int | None, seconds: Sequence[float]) -> None:
+    def _count(self, requests: _Alike, seconds: Sequence[float], _: Sequence[str] = ()) -> None:
+        route, method, status = requests
         name, server = route.group
         labels = (server, method_label(method), name, status_class(status))
         self._sink.count(HTTP_REQUESTS, *labels, by=len(seconds))

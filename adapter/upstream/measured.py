@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from adapter.errors import AdapterError
 from adapter.rules.metrics.catalogue import CLIENT_OPERATION
@@ -37,14 +37,16 @@ FAILING = b'rror"'
 ToolLabel = Callable[[str | None, OperationOutcome], str]
 """The label of a tool by its name and the outcome of a call of it."""
 
-
 _Messages = tuple[tuple[str, str | None], ...]
 """Method and name of each message in a request."""
+
+_Alike = tuple[str, str | None, OperationOutcome]
+"""What operations have in common that are counted together: method, name and outcome."""
 
 
 class MeasuredUpstream:
     """Counts the operations of ``server`` (its id) into ``sink``. ``transport`` is tcp or pipe, empty for a server in
-    this process.
+    this process. What is ``waiting`` is counted when that is flushed.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class MeasuredUpstream:
         self._sink = sink
         self._tool = tool
         self._transport = transport
-        self._waiting: WaitingTimes[tuple[str, str | None, OperationOutcome]] = WaitingTimes()
+        self.waiting: WaitingTimes[_Alike] = WaitingTimes(self._count)
 
     def __repr__(self) -> str:
         return f"<MeasuredUpstream of {self._upstream!r}>"
@@ -80,7 +82,7 @@ class MeasuredUpstream:
             self.end(_messages(request), began, failed_in(whole) or outcome_of_status(reply.status))
         elif (
             type(envelope) is Envelope
-            and (alike := self._waiting.seconds.get((envelope.method, envelope.name, OK))) is not None
+            and (alike := self.waiting.seconds.get((envelope.method, envelope.name, OK))) is not None
             and len(alike) < MOST_WAITING
         ):
             # Nearly all calls: what it costs to count them is nearly all that metrics cost.
@@ -98,15 +100,14 @@ class MeasuredUpstream:
         seconds = time.perf_counter() - began
         for method, name in messages:
             # A response to the server is no operation of the adapter's.
-            if method and self._waiting.add((method, name, outcome), seconds):
-                self.flush()
+            if method:
+                self.waiting.add((method, name, outcome), seconds)
 
-    def flush(self) -> None:
-        """Count what waits."""
-        for (method, name, outcome), seconds, _ in self._waiting.take():
-            tool = self._tool(name, outcome) if method == "tools/call" else ""
-            labels = (method_name(method), tool, outcome.error_type, outcome.status_code, "", self._transport)
-            self._sink.observe_all(CLIENT_OPERATION, seconds, self._server, *labels)
+    def _count(self, operation: _Alike, seconds: Sequence[float], _: Sequence[str]) -> None:
+        method, name, outcome = operation
+        tool = self._tool(name, outcome) if method == "tools/call" else ""
+        labels = (method_name(method), tool, outcome.error_type, outcome.status_code, "", self._transport)
+        self._sink.observe_all(CLIENT_OPERATION, seconds, self._server, *labels)
 
 
 def _messages(request: UpstreamRequest) -> _Messages:

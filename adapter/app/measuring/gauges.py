@@ -8,6 +8,8 @@ import platform
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from structlog.typing import FilteringBoundLogger
+
 from adapter.app.files import FileParts
 from adapter.app.replicas import ReplicaParts
 from adapter.edge.http.buffers import RequestBuffers
@@ -43,6 +45,9 @@ INTERVAL = 1.0
 SLOW_INTERVAL = 30.0
 """Seconds between two readings of what has to be asked of the state store."""
 
+TURN = 0.005
+"""Seconds after which the event loop has another turn before more is counted."""
+
 BREAKER_VALUES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
@@ -61,27 +66,48 @@ SlowReading = Callable[[], Awaitable[GaugeReading]]
 """Reads a gauge by asking the state store. Raises StoreUnavailable."""
 
 
-class Gauges:
-    """Reads all ``sources`` into ``sink``, from time to time and before a scrape; ``slow`` ones less often."""
+Flush = Callable[[], Iterator[None]]
+"""Counts what waits to be counted, in steps; see WaitingTimes."""
 
-    def __init__(self, sink: MetricSink) -> None:
+
+class Gauges:
+    """Reads all ``sources`` into ``sink``, from time to time and before a scrape; ``slow`` ones less often.
+
+    What is counted by ``flushes`` is counted before, so that a reading has all of it. An unexpected error in one of
+    these is logged the first time, and ends neither the reading of the others nor the next one of its own.
+    """
+
+    def __init__(self, sink: MetricSink, log: FilteringBoundLogger) -> None:
         self.sources: list[Readings] = [_build]
         self.slow: list[SlowReading] = []
-        self.flushes: list[Callable[[], None]] = []
-        """Count what waits to be counted, so that a reading has all of it."""
+        self.flushes: list[Flush] = []
         self._sink = sink
+        self._log = log
+        self._failed: set[object] = set()
         self._totals: dict[tuple[Metric, tuple[str, ...]], float] = {}
 
     def __repr__(self) -> str:
         return f"<Gauges of {len(self.sources)} sources>"
 
-    def read(self) -> None:
+    async def read(self) -> None:
         """Read all of them now."""
         for flush in self.flushes:
-            flush()
+            with self._tolerated(flush):
+                await _in_turns(flush())
         for source in self.sources:
-            for reading in source():
-                self._take(reading)
+            with self._tolerated(source):
+                for reading in source():
+                    self._take(reading)
+
+    @contextlib.contextmanager
+    def _tolerated(self, part: object) -> Iterator[None]:
+        """Go on behind an unexpected error of a part. It is logged once, or it would fill the log every second."""
+        try:
+            yield
+        except Exception:
+            if part not in self._failed:
+                self._failed.add(part)
+                self._log.exception("some metrics could not be read")
 
     def _take(self, reading: GaugeReading) -> None:
         metric, value, labels = reading
@@ -101,15 +127,26 @@ class Gauges:
             while True:
                 due = loop.time() + INTERVAL
                 await asyncio.sleep(INTERVAL)
-                self._sink.observe(LOOP_LAG, max(0.0, loop.time() - due))
-                self.read()
+                with self._tolerated(LOOP_LAG):
+                    self._sink.observe(LOOP_LAG, max(0.0, loop.time() - due))
+                await self.read()
 
     async def _run_slow(self) -> None:
         while self.slow:
             for source in self.slow:
-                with contextlib.suppress(StoreUnavailable):
+                with self._tolerated(source), contextlib.suppress(StoreUnavailable):
                     self._take(await source())
             await asyncio.sleep(SLOW_INTERVAL)
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    """Take all steps, between which others have their turns."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in steps:
+        if loop.time() - began > TURN:
+            await asyncio.sleep(0)
+            began = loop.time()
 
 
 def _build() -> Iterator[GaugeReading]:

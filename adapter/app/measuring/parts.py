@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from structlog.typing import FilteringBoundLogger
+
 from adapter.app.access.browser_sign_in import role_terms
 from adapter.app.files import FileParts
 from adapter.app.measuring.gauges import (
@@ -90,6 +92,7 @@ class Metering:
         settings: Settings,
         registry: MetricRegistry,
         servers: Mapping[str, Server],
+        log: FilteringBoundLogger,
         trace: Callable[[], str | None] | None = None,
     ) -> None:
         self.registry = registry
@@ -100,9 +103,9 @@ class Metering:
         }
         artifacts = f"{settings.artifacts.uri_scheme}sessions/"
         self.operations = OperationCounts(registry, counted, artifacts, trace)
-        self.gauges = Gauges(registry)
+        self.gauges = Gauges(registry, log)
         self.gauges.sources.append(self._in_flight)
-        self.gauges.flushes += [self.requests.flush, self.operations.flush]
+        self.gauges.flushes += [self.requests.flush, self.operations.waiting.flush]
         self._places: list[ConnectionLimit] = []
         for entry in settings.servers:
             self._measure(entry, servers[entry.id])
@@ -118,7 +121,7 @@ class Metering:
         # One at a time: a scrape takes memory, and nobody needs two. Its thread goes on when the scraper leaves.
         await self._writing.acquire()
         try:
-            self.gauges.read()
+            await self.gauges.read()
             writing = asyncio.create_task(asyncio.to_thread(scraped, self.registry, accept))
         except BaseException:
             self._writing.release()
@@ -134,7 +137,7 @@ class Metering:
         tool, transport = self.operations.servers[entry.id].tools.label, TRANSPORTS[entry.upstream.transport]
         measured = MeasuredUpstream(server.upstream, entry.id, self.registry, tool, transport)
         server.upstream = measured
-        self.gauges.flushes.append(measured.flush)
+        self.gauges.flushes.append(measured.waiting.flush)
 
     def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
         """Have everything counted that the parts behind the edge do, and read their gauges."""

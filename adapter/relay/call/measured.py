@@ -113,7 +113,7 @@ _Alike = tuple[ServerOperations, str, str | None, str | None, OperationOutcome]
 
 
 class OperationCounts:
-    """Counts into ``sink``; what waits to be counted is counted by ``flush``. ``servers`` has those of each server.
+    """Counts into ``sink``, what is ``waiting`` when that is flushed. ``servers`` has the operations of each server.
     URIs of artifacts begin with ``artifacts``. ``trace`` returns the id of the current trace, None outside of any; it
     is None where no traces are recorded.
     """
@@ -127,7 +127,7 @@ class OperationCounts:
     ) -> None:
         self.servers = servers
         self.trace = trace
-        self.waiting: WaitingTimes[_Alike] = WaitingTimes()
+        self.waiting: WaitingTimes[_Alike] = WaitingTimes(self._count)
         self._artifacts = artifacts
         self._sink = sink
 
@@ -142,13 +142,7 @@ class OperationCounts:
         for method, name in requests:
             if method == READ and name is not None and name.startswith(self._artifacts):
                 self._count_read(server.id, outcome, seconds, size)
-            if self.waiting.add((server, method, name, version, outcome), seconds, trace):
-                self.flush()
-
-    def flush(self) -> None:
-        """Count what waits."""
-        for operation, seconds, traces in self.waiting.take():
-            self._count(operation, seconds, traces)
+            self.waiting.add((server, method, name, version, outcome), seconds, trace)
 
     def _count(self, operation: _Alike, times: Sequence[float], traces: Sequence[str]) -> None:
         server, method, name, version, outcome = operation
