@@ -10,11 +10,14 @@ from adapter.errors import AdapterError
 from adapter.rules.metrics.catalogue import CLIENT_OPERATION
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
+    FAILING,
     OK,
     OperationOutcome,
     failed_in,
+    has_result,
     method_name,
     named_in,
+    outcome_of_body,
     outcome_of_status,
 )
 from adapter.rules.metrics.port import MetricSink
@@ -30,9 +33,6 @@ from adapter.upstream.port import (
 )
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.spans import find
-
-FAILING = b'rror"'
-"""A part of every answer that tells an error: the end of the names ``error`` and ``isError``."""
 
 ToolLabel = Callable[[str | None, OperationOutcome], str]
 """The label of a tool by its name and the outcome of a call of it."""
@@ -78,17 +78,17 @@ class MeasuredUpstream:
         whole, envelope = reply.whole, request.envelope
         if whole is None:
             return MeasuredReply(reply, _Sent(self, _messages(request), began))
-        if whole.find(FAILING) >= 0 or reply.status >= 400:
-            self.end(_messages(request), began, failed_in(whole) or outcome_of_status(reply.status))
-        elif (
-            type(envelope) is Envelope
+        if (
+            whole.find(FAILING) < 0
+            and reply.status < 400
+            and type(envelope) is Envelope
             and (alike := self.waiting.seconds.get((envelope.method, envelope.name, OK))) is not None
             and len(alike) < MOST_WAITING
         ):
             # Nearly all calls: what it costs to count them is nearly all that metrics cost.
             alike.append(time.perf_counter() - began)
         else:
-            self.end(_messages(request), began, OK)
+            self.end(_messages(request), began, outcome_of_body(reply.status, whole))
         return reply
 
     async def close(self) -> None:
@@ -139,12 +139,13 @@ class _Sent:
 class MeasuredReply(ReplyAround):
     """A reply that ends an operation when its last byte has come, or nobody reads on."""
 
-    __slots__ = ("_failed", "_operation")
+    __slots__ = ("_failed", "_has_result", "_operation")
 
     def __init__(self, reply: UpstreamReply, operation: _Sent) -> None:
         super().__init__(reply)
         self._operation = operation
         self._failed: OperationOutcome | None = None
+        self._has_result = False
 
     async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply."""
@@ -161,13 +162,16 @@ class MeasuredReply(ReplyAround):
 
     def look(self, chunk: bytes) -> None:
         """See a chunk that has come."""
-        self._failed = failed_in(chunk) or self._failed
+        self._failed = self._failed or failed_in(chunk)
+        self._has_result = self._has_result or has_result(chunk)
 
     def _end(self) -> None:
         self._operation.end(self._failed or outcome_of_status(self._reply.status))
 
     def abort(self) -> None:
         """See UpstreamReply."""
+        if self._failed is None and not self._has_result and self._reply.status < 400:
+            self._operation.end(CLIENT_GONE)
         self._end()
         self._reply.abort()
 

@@ -22,16 +22,21 @@ from adapter.rules.metrics.catalogue import (
 )
 from adapter.rules.metrics.operations import (
     CLIENT_GONE,
+    FAILING,
     LOOKED_INTO,
     OK,
     UNANSWERED,
     OperationOutcome,
+    combined,
+    data_of_events,
+    data_read,
+    has_many_lines,
+    known_version,
     method_name,
     named_in,
     outcome_in,
     outcome_of_error,
     outcome_of_status,
-    version_label,
 )
 from adapter.rules.metrics.port import MetricSink
 from adapter.rules.metrics.tool_names import ToolNames, names_in_list
@@ -44,9 +49,6 @@ CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "
 
 _LOOKED_AT = frozenset({LIST, READ})
 """Methods whose answers count for more than their time."""
-
-FAILING = b'rror"'
-"""A part of every answer that tells an error: the end of the names ``error`` and ``isError``."""
 
 LONGEST_LIST = 256 << 10
 """Bytes of a list of tools from which names are learned."""
@@ -70,12 +72,12 @@ class ToolLabels:
     def label(self, name: str | None, outcome: OperationOutcome) -> str:
         """The label of a tool that was called, with that outcome."""
         if name is not None and not self.names.knows(name):
-            if outcome is OK:
+            if outcome.has_result:
                 self.names.learn((name,))
             elif self._unread is not None:
                 body, streams = self._unread
                 self._unread = None
-                for data in _data_of(SseReader(LOOKED_INTO, skip=True), body) if streams else [body]:
+                for data in data_of_events(body) if streams else [body]:
                     self.names.learn(names_in_list(data))
         return self.names.label(name)
 
@@ -142,6 +144,8 @@ class OperationCounts:
         for method, name in requests:
             if method == READ and name is not None and name.startswith(self._artifacts):
                 self._count_read(server.id, outcome, seconds, size)
+                # A batch has one answer, however many of its members are reads.
+                size = 0
             self.waiting.add((server, method, name, version, outcome), seconds, trace)
 
     def _count(self, operation: _Alike, times: Sequence[float], traces: Sequence[str]) -> None:
@@ -153,7 +157,7 @@ class OperationCounts:
             self._sink.count(TOOL_CALLS, *call, by=len(times))
             self._sink.observe_all(TOOL_CALL_DURATION, times, *call, traces=traces)
         if method and method != LISTEN:
-            ended = (outcome.error_type, outcome.status_code, version_label(version), "tcp")
+            ended = (outcome.error_type, outcome.status_code, version or "", "tcp")
             self._sink.observe_all(SERVER_OPERATION, times, server.id, method_name(method), tool, *ended)
 
     def _count_read(self, server: str, outcome: OperationOutcome, seconds: float, size: int) -> None:
@@ -220,9 +224,8 @@ def _operation(
 ) -> MeasuredOperation:
     """The operation with the names that ``asked`` brought, or that code mode has put in their place."""
     now = ask.envelope
-    return MeasuredOperation(
-        server, named_in(now if isinstance(now, Envelope) else asked), ask.sender.version, trace, began
-    )
+    requests = named_in(now if isinstance(now, Envelope) else asked)
+    return MeasuredOperation(server, requests, known_version(ask.sender.version), trace, began)
 
 
 def _outcome_of(error: BaseException) -> OperationOutcome:
@@ -253,14 +256,16 @@ def _whole(operation: MeasuredOperation, answer: ClientResponse, body: bytes) ->
     streams = _streams(answer)
     if operation.requests[0][0] == LIST and answer.status == 200:
         operation.server.tools.listed(body, streams=streams)
-    messages = _data_of(SseReader(LOOKED_INTO, skip=True), body) if streams else [body]
-    return _first_outcome(messages) or outcome_of_status(answer.status)
+    messages = data_of_events(body) if streams else [body]
+    return combined(map(outcome_in, messages)) or outcome_of_status(answer.status)
 
 
 class _Answer:
     """An answer that comes in pieces, as far as it has been seen. It ends once, however often that is said."""
 
-    __slots__ = ("_counts", "_ended", "_held", "_operation", "_outcome", "_reader", "_size", "_status")
+    __slots__ = (
+        "_counts", "_ended", "_held", "_operation", "_outcome", "_reader", "_size", "_status", "_too_many",
+    )  # fmt: skip
 
     def __init__(
         self, counts: OperationCounts, operation: MeasuredOperation, status: int, *, streams: bool
@@ -272,13 +277,17 @@ class _Answer:
         self._outcome: OperationOutcome | None = None
         self._held: list[bytes] = []
         self._size = 0
+        self._too_many = False
         self._ended = False
 
     def look(self, chunk: bytes) -> None:
         """See a piece of it."""
         self._size += len(chunk)
         if self._reader is not None:
-            self._outcome = _first_outcome(_data_of(self._reader, chunk)) or self._outcome
+            # From here on nobody knows where an event begins.
+            self._too_many = self._too_many or has_many_lines(chunk)
+            if not self._too_many:
+                self._outcome = combined((self._outcome, *map(outcome_in, data_read(self._reader, chunk))))
             return
         if self._size <= LOOKED_INTO:
             self._held.append(chunk)
@@ -287,12 +296,12 @@ class _Answer:
 
     def complete(self) -> None:
         """Note that nothing more will come."""
-        if self._reader is not None:
+        if self._reader is not None and not self._too_many:
             self.end(self._outcome or (UNANSWERED if self._status < 400 else outcome_of_status(self._status)))
         elif self._held:
             self.end(outcome_in(b"".join(self._held)) or outcome_of_status(self._status))
         else:
-            self.end(outcome_of_status(self._status))
+            self.end(self._outcome or outcome_of_status(self._status))
 
     def end(self, outcome: OperationOutcome) -> None:
         """Count it, unless that was done."""
@@ -340,12 +349,3 @@ async def _poured(pieces: Flow, seen: _Answer, sink: Sink) -> None:
         seen.end(outcome_of_error(type(error)))
         raise
     seen.complete()
-
-
-def _data_of(reader: SseReader, chunk: bytes) -> list[bytes]:
-    return [event.data for event in reader.feed(chunk) if event.data]
-
-
-def _first_outcome(messages: list[bytes]) -> OperationOutcome | None:
-    """The outcome that the last of these messages tells which is a response."""
-    return next((found for each in reversed(messages) if (found := outcome_in(each)) is not None), None)

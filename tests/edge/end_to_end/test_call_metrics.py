@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from typing import Any
 
 import orjson
@@ -84,6 +85,131 @@ async def test_calls_are_counted_by_tool_and_outcome(upstream: StartUpstream, ad
     assert served == {**expected, ("-32011", "tools/call", "", "raw", "-32011", "torn", "tcp"): 1}
     assert sent == {**expected, ("upstream_unanswered", "tools/call", "", "raw", "", "torn", "tcp"): 1}
     assert found["adapter_mcp_requests_in_flight", "raw"] == 0
+
+
+async def secretive(exchange: Exchange) -> None:
+    """Plays a server without any tool, whose answers to single calls are compressed."""
+    said = orjson.loads(exchange.body)
+    error = {"code": -32602, "message": "Unknown tool"}
+    if isinstance(said, dict):
+        body = gzip.compress(answer(said["id"], error=error))
+        return await exchange.json(body, "Content-Encoding: gzip")
+    await exchange.begin_stream()
+    for each in said:
+        told = {"result": {}} if each["method"] == "ping" else {"error": error}
+        await exchange.chunk(event(answer(each["id"], **told)))
+    return await exchange.end_stream()
+
+
+def batch(*methods: str, **params: str) -> bytes:
+    messages = [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        for number, method in enumerate(methods)
+    ]
+    return orjson.dumps(messages)
+
+
+async def test_invented_names_are_no_labels(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Neither where the answer cannot be read, nor where a batch has a result beside the error; that one has failed."""
+    async with (
+        upstream(secretive, version="2025-03-26") as up,
+        adapter(up, telemetry=ON) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        for number in range(3):
+            await client.request("POST", call_body(f"invented-{number}"), **{"accept-encoding": "gzip"})
+        await client.request("POST", batch("tools/call", "ping", name="invented-in-a-batch"))
+        found = await numbers(client)
+    assert {key[1:]: value for key, value in found.items() if key[0] == CALLS} == {
+        ("ok", "raw", "other"): 3,
+        ("rpc_error", "raw", "other"): 1,
+    }
+
+
+async def test_the_answer_to_a_batch_is_downloaded_once(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """However many artifacts it was to read."""
+    async with (
+        upstream(secretive, version="2025-03-26") as up,
+        adapter(up, telemetry=ON) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        reads = batch("resources/read", "resources/read", "resources/read", uri="artifact://sessions/a/b")
+        _, body = await client.request("POST", reads)
+        found = await numbers(client)
+    assert found["adapter_artifact_downloads_total", "rpc_error", "raw"] == 3
+    assert found["adapter_artifact_download_bytes_total", "raw"] == len(body)
+
+
+async def test_a_version_that_nobody_knows_does_not_stay_in_memory(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """It may fill a whole head, and each request may have another one."""
+    async with upstream(tools) as up, adapter(up, telemetry=ON) as front, front.client() as client:
+        await client.initialize()
+        for number in range(3):
+            fields = {"mcp-protocol-version": f"{number}" * 16_000}
+            await client.request("POST", call_body("good"), **fields)
+        assert front.app.metering is not None
+        waiting = front.app.metering.operations.waiting
+        assert {version for _, _, _, version, _ in waiting.seconds} == {None}
+        found = await numbers(client)
+    assert found[CALLS, "ok", "raw", "good"] == 3
+
+
+async def test_a_flood_of_tiny_events_is_not_read(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """Each of them would take the time of hundreds of bytes; the call counts as it would without an answer's text."""
+    flood = b"data:x\n\n" * 60_000
+
+    async def flooding(exchange: Exchange) -> None:
+        number = exchange.message["id"]
+        failed = event(answer(number, result={"content": [], "isError": True}))
+        if params_of(exchange)["name"] == "whole":
+            return await exchange.answer(200, flood + failed, "Content-Type: text/event-stream")
+        await exchange.begin_stream()
+        await exchange.chunk(flood)
+        await exchange.chunk(failed)
+        return await exchange.end_stream()
+
+    async with upstream(flooding) as up, adapter(up, telemetry=ON) as front, front.client() as client:
+        await client.initialize()
+        for name in ("whole", "streamed"):
+            _, body = await client.request("POST", call_body(name))
+            assert body.startswith(flood)
+        found = await numbers(client)
+    assert {key[1:]: value for key, value in found.items() if key[0] == CALLS} == {("ok", "raw", "other"): 2}
+    assert found["adapter_mcp_requests_in_flight", "raw"] == 0
+
+
+async def test_a_call_whose_client_leaves_has_not_succeeded(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Neither the client's, nor the one that the adapter made for it."""
+
+    async def endless(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress"}'))
+        await exchange.gone()
+
+    async with upstream(endless) as up, adapter(up, telemetry=ON) as front, front.client() as other:
+        async with front.client() as client:
+            await client.initialize()
+            await client.send("POST", call_body("slow"))
+            await client.head()
+        async with asyncio.timeout(10):
+            while (found := await numbers(other))["adapter_mcp_requests_in_flight", "raw"]:
+                await asyncio.sleep(0.05)
+    gone = {(key[0], key[1]) for key in found if key[0] in (SERVED, SENT) and "tools/call" in key}
+    assert gone == {(SERVED, "cancelled"), (SENT, "cancelled")}
+
+
+def params_of(exchange: Exchange) -> dict[str, Any]:
+    params = exchange.message["params"]
+    assert isinstance(params, dict)
+    return params
 
 
 async def test_the_life_of_a_session_is_counted(upstream: StartUpstream, adapter: StartAdapter) -> None:

@@ -11,20 +11,24 @@ from hypothesis import strategies as st
 
 from adapter.errors import LimitReached
 from adapter.rules.metrics.operations import (
+    ACCEPTED,
     CLIENT_GONE,
-    EVENTS_LOOKED_INTO,
+    LINES_LOOKED_INTO,
     LONGEST_KEPT,
     LOOKED_INTO,
     OK,
     TOOL_ERROR,
     OperationOutcome,
+    combined,
+    data_of_events,
     failed_in,
+    known_version,
     method_name,
     named_in,
     outcome_in,
+    outcome_of_body,
     outcome_of_error,
     outcome_of_status,
-    version_label,
 )
 from adapter.rules.metrics.tool_names import LONGEST_NAME
 from adapter.wire.envelope import read_envelope
@@ -53,7 +57,7 @@ UNKNOWN_TOOL = OperationOutcome("rpc_error", "-32602", "-32602")
         (message(method="notifications/message", params={"error": 1}), None),
         (b'{"error": ', None),
         (b"", None),
-        (b"x" * (LOOKED_INTO + 1), OK),
+        (b"x" * (LOOKED_INTO + 1), ACCEPTED),
     ],
 )
 def test_a_response_tells_its_outcome(data: bytes, outcome: OperationOutcome | None) -> None:
@@ -70,16 +74,45 @@ def test_a_failure_is_seen_in_a_chunk(separator: bytes) -> None:
     assert failed_in(done) is None
     assert failed_in(message(result={"error": 1})) is None
     assert failed_in(b"x" * (LOOKED_INTO + 1)) is None
-    padding = b": " + b"x" * EVENTS_LOOKED_INTO + separator
-    assert failed_in(padding + b"data: " + failure + separator) is None
-    assert failed_in(b" " * EVENTS_LOOKED_INTO + failure) == UNKNOWN_TOOL
+    assert failed_in(b"\n" * LINES_LOOKED_INTO + failure) == UNKNOWN_TOOL
+
+
+@pytest.mark.parametrize("separator", [b"\n\n", b"\r\n\r\n", b"\r\r"])
+def test_events_of_too_many_lines_are_not_looked_into(separator: bytes) -> None:
+    """However few bytes each line has: to read a megabyte of tiny events would hold up everybody else for a second."""
+    failure = b"data: " + message(error={"code": -32602}) + separator
+    few = (LINES_LOOKED_INTO - 10) // len(separator)
+    assert failed_in(separator * few + failure) == UNKNOWN_TOOL
+    assert data_of_events(separator * few + failure)
+    assert failed_in(separator * LINES_LOOKED_INTO + failure) is None
+    assert data_of_events(separator * LINES_LOOKED_INTO + failure) == []
+
+
+def test_a_failure_is_the_outcome_of_all() -> None:
+    """Then comes a result; what tells neither is no more than accepted."""
+    assert combined([OK, UNKNOWN_TOOL, OK, TOOL_ERROR]) == UNKNOWN_TOOL
+    assert combined([ACCEPTED, OK, None]) is OK
+    assert combined([None, ACCEPTED]) is ACCEPTED
+    assert combined([None]) is combined([]) is None
+    assert OK != ACCEPTED and OK[:3] == ACCEPTED[:3]
+
+
+def test_the_outcome_of_a_whole_answer() -> None:
+    """A result is one only where all of the answer was read."""
+    result = message(result={})
+    assert outcome_of_body(200, result) is outcome_of_body(200, b"data: " + result + b"\n\n") is OK
+    assert outcome_of_body(200, message(error={"code": -32602})) == UNKNOWN_TOOL
+    assert outcome_of_body(202, b"") is ACCEPTED
+    assert outcome_of_body(200, b"\n\n" * LINES_LOOKED_INTO + result) is ACCEPTED
+    assert outcome_of_body(200, result + b" " * LOOKED_INTO) is ACCEPTED
+    assert outcome_of_body(404, result) == OperationOutcome("http_4xx", "404")
 
 
 @given(st.binary())
 def test_anything_may_come(data: bytes) -> None:
     """Nothing is raised, and no label holds what a server sent."""
     for found in (outcome_in(b'"error"' + data), failed_in(b'"error"' + data)):
-        assert found is None or found in (OK, TOOL_ERROR) or found.label == "rpc_error"
+        assert found is None or found in (OK, ACCEPTED, TOOL_ERROR) or found.label == "rpc_error"
 
 
 @given(st.text(), st.text())
@@ -87,8 +120,8 @@ def test_labels_are_few(method: str, version: str) -> None:
     """A stranger's method and version make no new label."""
     assert method_name(method) in (method, "_OTHER")
     assert method_name("tools/" + method) in ("tools/call", "tools/list", "_OTHER")
-    assert version_label(version) == "" and version_label(None) == ""
-    assert version_label("2025-11-25") == "2025-11-25"
+    assert known_version(version) is None and known_version(None) is None
+    assert known_version("2025-11-25") == "2025-11-25"
 
 
 def test_what_waits_to_be_counted_is_short() -> None:
@@ -105,7 +138,7 @@ def test_errors_and_statuses() -> None:
     """The adapter's errors by their codes, others by the class of their status."""
     assert outcome_of_error(LimitReached).label == LimitReached.code
     assert outcome_of_error(LimitReached).status_code == str(LimitReached.rpc)
-    assert outcome_of_status(204) is OK
+    assert outcome_of_status(204) is ACCEPTED
     assert outcome_of_status(404) == OperationOutcome("http_4xx", "404")
     assert {outcome_of_status(status).error_type for status in range(600, 1000)} == {"other"}
     assert CLIENT_GONE.error_type == "cancelled"
