@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,10 +89,10 @@ async def fronts(place: Path, kinds: Sequence[str]) -> AsyncIterator[dict[str, A
     """The adapters without metrics and with them, started in that order, in front of the benchmark's upstream."""
     upstream = await start([sys.executable, "-m", "tests.bench.upstream"], place / "upstream.log")
     found: dict[str, Adapter] = {}
-    # The adapters have a core of their own, where there are two.
-    _put(upstream, CORES[1:] or CORES)
-    os.sched_setaffinity(0, CORES[1:] or CORES)
     try:
+        # The adapters have a core of their own, where there are two.
+        _put(upstream, CORES[1:] or CORES)
+        os.sched_setaffinity(0, CORES[1:] or CORES)
         port = int(await upstream.line(START_TIMEOUT))
         entry = {"id": "bench", "mount_path": "/mcp", "upstream": {"url": f"http://127.0.0.1:{port}/mcp"}}
         for kind in kinds:
@@ -119,7 +119,9 @@ def _put(running: Running | None, cores: Sequence[int]) -> None:
     """Have a process and its threads run on these cores only."""
     assert running is not None
     for task in Path(f"/proc/{running.process.pid}/task").iterdir():
-        os.sched_setaffinity(int(task.name), cores)
+        # A thread may have ended since.
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), cores)
 
 
 async def measured(pairs: int, rounds: int, number: int) -> MetricCosts:

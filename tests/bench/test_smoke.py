@@ -280,7 +280,7 @@ def test_metrics_are_measured(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "with metrics to without:" in ran.stdout
     (pair,) = orjson.loads(measured.read_bytes())["pairs"]
-    assert len(pair["rounds"]) == 2
+    assert len(pair["rounds"]) == 2 and pair["scrape_ms"] > 0
 
 
 @pytest.mark.e2e
