@@ -179,3 +179,8 @@ ROUTES = (
     CatalogueRoute(EVENTS, lambda served, request, _, extra: served.show_events(request, extra)),
 )
 """In the order in which they are tried."""
+
+RECORDED = {"getPrompt": "prompts/get", "readContents": "resources/read"}
+"""The operations (by id) that are exchanges for people to see, and their methods. Lists are none, as those of tools,
+nor are previews, and values that are offered with each key: the page reads all these by itself.
+"""

@@ -5,22 +5,21 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge import openapi
-from adapter.edge.api.catalogue_routes import ANSWERS, CALL_FIELD, NAMED, TAB, CatalogueRoute
+from adapter.edge.api.api_exchanges import UNANSWERED, ApiExchanges, ApiOutcome
+from adapter.edge.api.catalogue_routes import ANSWERS, NAMED, RECORDED, TAB, CatalogueRoute
 from adapter.edge.api.catalogue_routes import ROUTES as CATALOGUE_ROUTES
 from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import RESOURCE, Previews
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.request import Branch, Names, Request, names_behind
 from adapter.edge.http.response import EVENT_STREAM, Extra, send
-from adapter.edge.mcp.endpoint import LONGEST_NAME
 from adapter.edge.openapi import (
     ANY_OBJECT,
     OPEN,
@@ -37,7 +36,6 @@ from adapter.edge.openapi import (
 )
 from adapter.edge.router import ExchangeRecords
 from adapter.rules.calls.tool_api import HttpOutcome, refused
-from adapter.rules.text.unicode import shown
 
 if TYPE_CHECKING:
     # Late: few ask for traces.
@@ -134,7 +132,6 @@ _BODY = {
     415: json("A web page sent a body that is not JSON.", _ERROR),
 }
 _TOOL_NAMED = {"name": "The tool's name, percent-encoded."}
-_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 CALL = Operation(
     "POST",
@@ -250,7 +247,7 @@ class ServerApi:
 class ServerRoutes:
     """Serves ``apis`` (by server id) below ``path``, and ``document``.
 
-    ``records`` gets the line of each call, and ``spans`` its span, as those over MCP do.
+    ``records`` gets the line of each call, prompt and resource, and ``spans`` the span of a call, as those over MCP do.
     """
 
     def __init__(
@@ -264,7 +261,7 @@ class ServerRoutes:
         self._path = path
         self._apis = apis
         self._document = document
-        self._records = records
+        self._exchanges = ApiExchanges(records)
         self._spans = spans
 
     def branches(self) -> Sequence[Branch]:
@@ -302,44 +299,26 @@ class ServerRoutes:
         if api is None:
             send(request, refused(404, f"Server not found: {server}"), extra)
             return
-        await route.serve(api.catalogue, request, rest[0] if rest else "", extra)
+        method = RECORDED.get(route.operation.id)
+        recording = nullcontext() if method is None else self._exchanges.recorded(request, server, method)
+        with recording:
+            await route.serve(api.catalogue, request, rest[0] if rest else "", extra)
 
     async def _serve_call(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
-        self._records.begin()
-        began = time.monotonic()
-        # What nobody took any more has no status of its own; 499 is what proxies write for it.
-        outcome, status = "client_gone", 499
+        began, outcome = self._exchanges.begin(), UNANSWERED
         spans = self._spans if names[0] in self._apis else None
         span = None if spans is None else spans.begin_call(request.headers, names[0], names[1])
         try:
             answered = await self._serve(route, request, names, extra)
             # The status of an event stream is that of its beginning, whatever came of the call.
-            status = answered.status if isinstance(answered, HttpOutcome) else request.reply.status or 499
-            outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
+            status = answered.status if isinstance(answered, HttpOutcome) else request.reply.status
+            outcome = ApiOutcome.of(status)
         finally:
             if spans is not None and span is not None:
-                spans.end(span, outcome if outcome in ("ok", "client_gone") else str(status))
+                word = outcome.word
+                spans.end(span, word if word in ("ok", "client_gone") else str(outcome.status))
             if names[0] in self._apis:
-                self._tell(request, names, (outcome, status), time.monotonic() - began)
-
-    def _tell(self, request: Request, names: Names, came: tuple[str, int], seconds: float) -> None:
-        outcome, status = came
-        line: dict[str, object] = {
-            "at": time.time(),
-            "event": "exchange",
-            "server": names[0],
-            "http": request.method,
-            "era": None,
-            "method": "tools/call",
-            "name": shown(names[1], LONGEST_NAME),
-            "status": status,
-            "outcome": outcome,
-            "ms": int(seconds * 100_000) / 100,
-            "entrance": "http",
-        }
-        if (call := _call_id(request)) is not None:
-            line["call"] = call
-        self._records.write(request, names[0], line)
+                self._exchanges.end_call(request, names[0], names[1], outcome, began)
 
     async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
         api = self._apis.get(names[0])
@@ -369,9 +348,3 @@ def document(
         )
     ]
     return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)
-
-
-def _call_id(request: Request) -> str | None:
-    """The id that the caller gave the call; None for none, or for one that is not well formed."""
-    given = request.headers.get(CALL_FIELD, "")
-    return given if _CALL_ID.fullmatch(given) else None

@@ -128,6 +128,40 @@ async def test_a_prompt_a_resource_and_a_completion_are_read() -> None:
         assert status == 404 and "gone" in said["error"]
 
 
+async def test_prompts_and_resources_are_exchanges_without_their_names() -> None:
+    """Those that were answered and one that was refused; what the page reads by itself is none."""
+    gone = orjson.dumps({"jsonrpc": "2.0", "id": 4, "error": {"code": -32002, "message": "gone"}})
+    contents = {"contents": [{"uri": "a://b", "text": "x"}]}
+    upstream = ScriptedUpstream(
+        [
+            *opening(),
+            (Expect("POST", asks("prompts/get")), answer(2, {"messages": []})),
+            (Expect("POST", asks("resources/read")), answer(3, contents)),
+            (Expect("POST", asks("resources/read")), ScriptedAnswer(chunks=[gone])),
+            (Expect("POST", asks("resources/read")), answer(5, contents)),
+            (Expect("POST", asks("prompts/list")), answer(6, {"prompts": []})),
+            (Expect("POST", asks("completion/complete")), answer(7, {"completion": {"values": []}})),
+        ]
+    )
+    async with serving(upstream) as api:
+        upstream.then(Expect("DELETE"), ScriptedAnswer(200))
+        await post(api, "/prompts/get", {"name": "secret", "arguments": {"to": "Ann"}})
+        await post(api, "/resources/read", {"uri": "a://b"})
+        await post(api, "/resources/read", {"uri": "a://secret"})
+        async with api.client() as client:
+            head, body = await client.request("GET", b"", f"{PATH}/one/resources?uri=a://b")
+            assert (head.status, body) == (200, b"x")
+        assert (await api.get("/one/prompts"))[1] == []
+        assert (await post(api, "/complete", POSTS["/complete"]))[0] == 200
+        assert [(each.method, each.tool, each.outcome, each.status) for each in api.recent.last()] == [
+            ("resources/read", None, "refused", 404),
+            ("resources/read", None, "ok", 200),
+            ("prompts/get", None, "ok", 200),
+        ]
+        assert {each.entrance for each in api.recent.last()} == {"http"}
+        assert "secret" not in str(api.lines) and "Ann" not in str(api.lines)
+
+
 async def test_files_are_none_where_no_tool_takes_any() -> None:
     """And there is no limit to tell."""
     async with serving(tools()) as api:
