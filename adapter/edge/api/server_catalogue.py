@@ -97,7 +97,7 @@ class ServerCatalogue:
             who = self._callers.of(request)
             if self._files is None:
                 return value_body({"limit": None, "files": []})
-            return value_body(await self._files.of(who.principal, self._sessions.key_of(who)))
+            return value_body(await self._files.of(who.principal, await self._sessions.key_of(who)))
 
         await self._shown(request, showing, extra)
 

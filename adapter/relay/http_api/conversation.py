@@ -43,6 +43,7 @@ from adapter.relay.http_api.callers import (
     result_of,
 )
 from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
+from adapter.relay.http_api.session_rows import KeptSession
 from adapter.relay.replies import RESUMPTIONS, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import (
@@ -83,7 +84,7 @@ _NEWS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListCha
 class Conversation:
     """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while that is not known.
 
-    With ``answers`` it declares that a person can be asked.
+    With ``answers`` it declares that a person can be asked. Its requests are counted from ``first_id``.
     """
 
     def __init__(
@@ -94,12 +95,13 @@ class Conversation:
         background: BackgroundTasks,
         *,
         answers: bool = False,
+        first_id: int = 1,
     ) -> None:
         self._relay = relay
         self._capabilities = CAPABILITIES if answers else NO_CAPABILITIES
         self._asks = Asks(server)
         self._background = background
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(first_id)
         self._replies = asyncio.Semaphore(MOST_REPLIES)
         self.era = era
         self.is_open = False
@@ -113,6 +115,16 @@ class Conversation:
         """The key of its adapter session; None where the era knows none, or it is not open."""
         session_id = self._asks.session_id
         return None if session_id is None else session_key(session_id)
+
+    def kept(self, principal: str) -> KeptSession | None:
+        """Its session as another process may go on with it; None where the era knows none, or it is not open."""
+        session_id, version = self._asks.session_id, self._asks.version
+        return None if session_id is None or version is None else KeptSession(principal, session_id, version)
+
+    def adopt(self, session: KeptSession) -> None:
+        """Go on in a session that is open."""
+        self._asks.session_id, self._asks.version = session.id, session.version
+        self.era, self.is_open = Era.LEGACY, True
 
     # --- opening and closing ----------------------------------------------------------------------------------
 

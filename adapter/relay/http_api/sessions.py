@@ -1,33 +1,35 @@
-"""Adapter sessions of callers over HTTP: one for each principal and tab, opened when first needed."""
+"""Adapter sessions of callers over HTTP: one for each principal and tab, opened when first needed.
+
+Where several processes share the state, they share these sessions too: a caller meets another one with each request.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks, in_turns
-from adapter.relay.call.dispatch import Relay
+from adapter.relay.call.dispatch import CLOSE_SECONDS, Relay
+from adapter.relay.http_api.caller_session import IDLE, TOLD, CallerSession
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress
-from adapter.relay.http_api.listening import SharedListening
+from adapter.relay.http_api.session_rows import CallerKey, KeptSession, SessionRows
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
 from adapter.rules.access.parties import party_of
+from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
 from adapter.wire.envelope import dump
 from adapter.wire.eras import Era
 from adapter.wire.piecewise import Piecewise
 
 __all__ = ("HttpSessions", "Tell", "ToolRefused", "Who")
-
-IDLE = 600.0
-"""Seconds after which a session that nobody used is closed."""
 
 MOST = 1000
 """Sessions of one server that are open at once; the one used longest ago makes room for another."""
@@ -41,44 +43,12 @@ NOT_CONTINUED: Mapping[str, Any] = {}
 T = TypeVar("T")
 
 
-class _Key(NamedTuple):
-    principal: str
-    tab: str | None
-    party: str
-    answers: bool
-
-
-@dataclass(slots=True)
-class _CallerSession:
-    """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it.
-
-    ``rights`` are those with which the tools were listed: tokens of one principal may have different scopes.
-    """
-
-    conversation: Conversation
-    used: float
-    busy: int = 0
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    tools: Sequence[dict[str, Any]] = ()
-    places: Mapping[str, int] = field(default_factory=dict)
-    listed: float = float("-inf")
-    rights: object = None
-    listening: SharedListening = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.listening = SharedListening(self.conversation)
-
-    def known(self, name: str) -> dict[str, Any] | None:
-        """The tool of that name on the list that was read last."""
-        place = self.places.get(name)
-        return self.tools[place] if place is not None else None
-
-
 class HttpSessions:
     """The requests of callers over HTTP to ``server``, each caller in an adapter session of its own.
 
     ``era`` tells which era the server was last found to speak, if somebody watches it. ``clock`` is in seconds;
-    ``background`` does the work that nobody waits for.
+    ``background`` does the work that nobody waits for. ``rows`` tell of the sessions that other processes have opened;
+    None where there is no other.
     """
 
     def __init__(
@@ -89,6 +59,7 @@ class HttpSessions:
         clock: Callable[[], float],
         *,
         era: Callable[[], Era | None] = lambda: None,
+        rows: SessionRows | None = None,
         idle: float = IDLE,
         most: int = MOST,
     ) -> None:
@@ -97,10 +68,11 @@ class HttpSessions:
         self._background = background
         self._clock = clock
         self._era = era
+        self._rows = rows
         self._found: Era | None = None
         self._idle = idle
         self._most = most
-        self._sessions: OrderedDict[_Key, _CallerSession] = OrderedDict()
+        self._sessions: OrderedDict[CallerKey, CallerSession] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<HttpSessions of {self._server.id!r}: {len(self._sessions)}>"
@@ -113,7 +85,7 @@ class HttpSessions:
         Raises AdapterError, ToolRefused.
         """
 
-        async def listing(session: _CallerSession) -> Sequence[dict[str, Any]]:
+        async def listing(session: CallerSession) -> Sequence[dict[str, Any]]:
             found = await _all(session.conversation, who, "tools/list")
             session.tools, session.places = found, await in_turns(_places(found))
             session.listed = self._clock()
@@ -153,7 +125,7 @@ class HttpSessions:
         modern server, AdapterError, and what ``progress`` raises.
         """
 
-        async def calling(session: _CallerSession) -> dict[str, Any]:
+        async def calling(session: CallerSession) -> dict[str, Any]:
             mirrors: list[tuple[str, str]] = []
             if session.conversation.era is Era.MODERN:
                 definition = session.known(name) or await self.tool(who, name) or {}
@@ -189,7 +161,7 @@ class HttpSessions:
         Raises AdapterError where no session can be opened.
         """
 
-        async def listening(session: _CallerSession) -> None:
+        async def listening(session: CallerSession) -> None:
             async with session.listening.heard(who, hear):
                 await session.listening.ended()
 
@@ -209,30 +181,37 @@ class HttpSessions:
             raise UpstreamBroken("The upstream server answered with something that is not a resource.")
         return contents
 
-    def key_of(self, who: Who) -> str | None:
-        """The key of the adapter session that this caller has open; None without one, and in the modern era."""
-        session = self._sessions.get(self._key_of(who))
-        return None if session is None else session.conversation.session_key
+    async def key_of(self, who: Who) -> str | None:
+        """The key of the adapter session that this caller has open; None without one, and in the modern era.
+
+        Raises StoreUnavailable.
+        """
+        key = self._key_of(who)
+        session = self._sessions.get(key)
+        if session is not None:
+            return session.conversation.session_key
+        kept = None if self._rows is None else await self._rows.find(key)
+        return None if kept is None else session_key(kept.id)
 
     # --- holding ----------------------------------------------------------------------------------------------
 
-    async def _using(self, who: Who, act: Callable[[_CallerSession], Awaitable[T]]) -> T:
+    async def _using(self, who: Who, act: Callable[[CallerSession], Awaitable[T]]) -> T:
         """Act in the caller's session; one that is not known any more is opened again, once."""
         try:
             return await self._in_session(who, act)
         except (SessionMissing, SessionUnknown):
             return await self._in_session(who, act)
 
-    async def _in_session(self, who: Who, act: Callable[[_CallerSession], Awaitable[T]]) -> T:
+    async def _in_session(self, who: Who, act: Callable[[CallerSession], Awaitable[T]]) -> T:
         key = self._key_of(who)
         session = self._take(key)
         session.busy += 1
         try:
-            if not session.conversation.is_open:
-                await self._open(session, who)
+            await self._open(session, who)
             return await act(session)
         except (SessionMissing, SessionUnknown):
             self._forget(key, session)
+            await session.forget()
             raise
         except UpstreamBroken:
             # Perhaps it speaks another era by now. A session stays, for there are files in it.
@@ -243,29 +222,45 @@ class HttpSessions:
         finally:
             session.busy -= 1
             session.used = self._clock()
-            if not session.conversation.is_open and not session.busy:
+            if not session.is_ready and not session.busy:
                 self._forget(key, session)
-            if not session.busy and self._sessions.get(key) is not session:
+            # A shared one that is forgotten here may go on elsewhere, and ends when it is due.
+            if not session.busy and self._sessions.get(key) is not session and not session.is_shared:
                 self._background.run(session.conversation.close(key.principal))
 
-    def _key_of(self, who: Who) -> _Key:
+    def _key_of(self, who: Who) -> CallerKey:
         party = party_of(who.caller) if self._server.apart else who.principal
-        return _Key(who.principal, who.tab, party, who.answers)
+        return CallerKey(who.principal, who.tab, party, who.answers)
 
-    async def _open(self, session: _CallerSession, who: Who) -> None:
-        """Of all who come at once, one opens it."""
-        async with session.opening:
-            if not session.conversation.is_open:
-                await session.conversation.open(who)
-                self._found = session.conversation.era
+    async def _open(self, session: CallerSession, who: Who) -> None:
+        """Have the session be open. One that another process kept first is used in place of its own."""
+        if not session.is_ready:
+            surplus = await session.open(who)
+            self._found = session.conversation.era
+            if surplus is not None:
+                self._background.run(self._end(surplus))
+        await session.tell_use()
 
-    def _take(self, key: _Key) -> _CallerSession:
+    async def _end(self, kept: KeptSession) -> None:
+        """End a session that no caller has any more."""
+        conversation = Conversation(self._relay, self._server, Era.LEGACY, self._background)
+        conversation.adopt(kept)
+        await conversation.close(kept.principal)
+
+    def _take(self, key: CallerKey) -> CallerSession:
         session = self._sessions.get(key)
         if session is None:
             self._make_room()
             era = self._era() or self._found
-            conversation = Conversation(self._relay, self._server, era, self._background, answers=key.answers)
-            session = _CallerSession(conversation, self._clock())
+            conversation = Conversation(
+                self._relay,
+                self._server,
+                era,
+                self._background,
+                answers=key.answers,
+                first_id=1 if self._rows is None else _first_id(),
+            )
+            session = CallerSession(key, conversation, self._clock, self._rows, self._idle * TOLD)
             self._sessions[key] = session
         self._sessions.move_to_end(key)
         return session
@@ -282,27 +277,42 @@ class HttpSessions:
             )
         key, session = resting
         self._forget(key, session)
-        self._background.run(session.conversation.close(key.principal))
+        self._background.run(session.end())
 
-    def _forget(self, key: _Key, session: _CallerSession) -> None:
+    def _forget(self, key: CallerKey, session: CallerSession) -> None:
         """Let the next request begin anew; who uses the session last closes it."""
         if self._sessions.get(key) is session:
             del self._sessions[key]
 
     async def tidy(self) -> None:
-        """Close the sessions that have been idle."""
+        """Close the sessions that have been idle. Raises StoreUnavailable."""
         since = self._clock() - self._idle
         idle = [(key, each) for key, each in self._sessions.items() if not each.busy and each.used <= since]
         for key, session in idle:
             self._forget(key, session)
-        await asyncio.gather(*(session.conversation.close(key.principal) for key, session in idle))
+        await _close(session for _, session in idle)
+        if self._rows is not None:
+            for session in [each for each in self._sessions.values() if each.busy]:
+                await session.tell_use()
+            await asyncio.gather(*[self._end(kept) async for kept in self._rows.overdue()])
 
     async def close(self, within: float) -> None:
-        """Close every session, upstream as far as that takes no longer than ``within`` seconds."""
-        session, self._sessions = self._sessions, OrderedDict()
-        await asyncio.gather(
-            *(each.conversation.close(key.principal, within) for key, each in session.items())
-        )
+        """Close the sessions of this process alone, upstream as far as that takes no longer than ``within`` seconds."""
+        sessions, self._sessions = self._sessions, OrderedDict()
+        await _close(sessions.values(), within)
+
+
+async def _close(sessions: Iterable[CallerSession], within: float = CLOSE_SECONDS) -> None:
+    """Close sessions but for those that other processes may go on in, which end when they are due."""
+    alone = [session for session in sessions if not session.is_shared]
+    await asyncio.gather(*(each.conversation.close(each.key.principal, within) for each in alone))
+
+
+def _first_id() -> int:
+    """The number from which a process counts its requests in sessions that are not its alone: no two requests of one
+    session may have the same id (MCP 2025-11-25, "Requests").
+    """
+    return secrets.randbits(32) << 20
 
 
 async def _all(conversation: Conversation, who: Who, method: str) -> Sequence[dict[str, Any]]:

@@ -140,9 +140,9 @@ async def test_callers_and_tabs_have_sessions_apart() -> None:
     keys = set()
     for who in (Who("ann", "1"), Who("ann", "2"), Who("bob", "1")):
         serving.upstream.then(*call(2, answer(2, DONE)))
-        assert serving.sessions.key_of(who) is None
+        assert await serving.sessions.key_of(who) is None
         await serving.sessions.call(who, "save", {})
-        keys.add(serving.sessions.key_of(who))
+        keys.add(await serving.sessions.key_of(who))
     used = [
         header(each.headers, "mcp-session-id")
         for each in serving.upstream.requests
@@ -403,12 +403,12 @@ async def test_a_session_that_ended_is_opened_anew() -> None:
     """The caller knows of no session, so it never hears that one is unknown."""
     serving = Serving(*opening(), call(2, answer(2, DONE)), *opening("up-2"), call(2, answer(2, DONE)))
     await serving.sessions.call(ANN, "save", {})
-    key = serving.sessions.key_of(ANN)
+    key = await serving.sessions.key_of(ANN)
     assert key is not None
     await serving.relaying.sessions.revoke(key, "the tools changed")
     assert await serving.sessions.call(ANN, "save", {}) == DONE
     assert header(serving.upstream.requests[-1].headers, "mcp-session-id") == "up-2"
-    assert serving.sessions.key_of(ANN) != key
+    assert await serving.sessions.key_of(ANN) != key
 
 
 async def test_a_session_that_cannot_be_opened_is_not_kept() -> None:
@@ -426,10 +426,10 @@ async def test_idle_sessions_are_closed() -> None:
     await serving.sessions.call(ANN, "save", {})
     serving.relaying.clock.now += 9
     await serving.sessions.tidy()
-    assert serving.sessions.key_of(ANN) is not None
+    assert await serving.sessions.key_of(ANN) is not None
     serving.relaying.clock.now += 1
     await serving.sessions.tidy()
-    assert serving.sessions.key_of(ANN) is None and serving.upstream.unplayed == []
+    assert await serving.sessions.key_of(ANN) is None and serving.upstream.unplayed == []
 
 
 async def test_the_session_used_longest_ago_makes_room() -> None:
@@ -502,7 +502,7 @@ async def test_stages_see_the_call_as_any_other() -> None:
     stage = Stamping()
     serving = Serving(*opening(), call(2, answer(2, DONE)), stages=of_tools(save=stage))
     await serving.sessions.call(Who("ann", base="http://here"), "save", {})
-    key = serving.sessions.key_of(Who("ann"))
+    key = await serving.sessions.key_of(Who("ann"))
     assert stage.callers == [f"http:ann:{key}:http://here"]
     assert key != session_key("up-1")
 
@@ -538,7 +538,7 @@ async def test_a_modern_upstream_is_asked_without_a_session() -> None:
     fields = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "save"}
     fields |= {"mcp-param-region": "eu"}
     assert {name: header(sent.headers, name) for name in fields} == fields
-    assert serving.sessions.key_of(ANN) is None and header(sent.headers, "mcp-session-id") is None
+    assert await serving.sessions.key_of(ANN) is None and header(sent.headers, "mcp-session-id") is None
 
 
 async def test_the_era_is_found_once() -> None:

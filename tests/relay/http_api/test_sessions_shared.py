@@ -1,0 +1,253 @@
+"""Sessions of callers over HTTP where several processes share the state: a caller meets any of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.errors import StoreUnavailable
+from adapter.oauth.grants.sealing import SealedRows
+from adapter.relay.http_api.caller_session import TOLD
+from adapter.relay.http_api.session_rows import CallerKey, KeptSession, SessionRows, table_of
+from adapter.relay.http_api.sessions import HttpSessions, Who
+from adapter.relay.stages import StageTable
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header
+from tests.relay.http_api.test_sessions import ANN, DONE, JSON
+from tests.relay.relaying import Clock, Relaying
+from tests.state.shared import SharedMemory
+
+IDLE = 100.0
+TABLE = table_of("one")
+OPENED = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "u", "version": "1"}}
+
+
+class LegacyServer:
+    """An Upstream with sessions, which answers calls once it may ``go``.
+
+    ``calls`` are the session and the id of each call, ``ended`` the sessions that were closed.
+    """
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.calls: list[tuple[str | None, int]] = []
+        self.ended: list[str | None] = []
+        self.called, self.go = asyncio.Event(), asyncio.Event()
+        self.go.set()
+
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        session = header(request.headers, "mcp-session-id")
+        if request.method == "DELETE":
+            self.ended.append(session)
+            return WholeReply(200, [], b"")
+        message: dict[str, Any] = orjson.loads(request.body)
+        fields, result = [JSON], OPENED if message["method"] == "initialize" else DONE
+        if message["method"] == "initialize":
+            self.opened += 1
+            fields.append(("Mcp-Session-Id", f"up-{self.opened}"))
+        elif message["method"] == "tools/call":
+            self.calls.append((session, message["id"]))
+            self.called.set()
+            await self.go.wait()
+        else:
+            return WholeReply(202, [], b"")
+        return WholeReply(
+            200, fields, orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        )
+
+    async def close(self) -> None:
+        """See Upstream."""
+
+
+class Site:
+    """One server, and processes in front of it that share rows."""
+
+    def __init__(self) -> None:
+        self.server = LegacyServer()
+        self.memory = SharedMemory()
+        self.clock = Clock()
+
+    def process(self, **more: Any) -> Process:
+        return Process(self, **more)
+
+    def row_of(self, key: CallerKey) -> Any:
+        return self.memory.rows.get(TABLE, key.row)
+
+
+class Process:
+    """One process of the adapter."""
+
+    def __init__(self, site: Site, **more: Any) -> None:
+        self.store = site.memory.replica()
+        self.relaying = Relaying(site.server, StageTable(), self.store, site.clock)
+        sealed = SealedRows(self.store, _secret)
+        self.sessions = HttpSessions(
+            self.relaying.relay,
+            self.relaying.server,
+            self.relaying.background,
+            site.clock,
+            rows=SessionRows(sealed, "one", IDLE * (1 + TOLD), site.clock),
+            idle=IDLE,
+            **more,
+        )
+
+    async def call(self, who: Who = ANN) -> None:
+        assert await self.sessions.call(who, "save", {}) == DONE
+
+    async def rest(self) -> None:
+        """Wait until nothing is done in the background."""
+        async with asyncio.timeout(5):
+            while repr(self.relaying.background) != "<BackgroundTasks: 0 running>":
+                await asyncio.sleep(0)
+
+
+async def _secret() -> bytes:
+    return b"s" * 32
+
+
+ANNS = CallerKey(ANN.principal, ANN.tab, ANN.principal, ANN.answers)
+
+
+async def test_processes_go_on_in_one_session() -> None:
+    """The second opens none, knows whose files are whose, and takes no id that the first has taken."""
+    site = Site()
+    first, second = site.process(), site.process()
+    assert await second.sessions.key_of(ANN) is None
+    await first.call()
+    assert await second.sessions.key_of(ANN) == await first.sessions.key_of(ANN) is not None
+    for process in (second, first, second):
+        await process.call()
+    assert site.server.opened == 1 and {session for session, _ in site.server.calls} == {"up-1"}
+    assert len({number for _, number in site.server.calls}) == 4
+
+
+async def test_callers_and_tabs_stay_apart() -> None:
+    """A row is found by who asks, in which tab, and whether that one can be asked."""
+    site = Site()
+    first, second = site.process(), site.process()
+    callers = [Who("ann", "1"), Who("ann", "2"), Who("ann"), Who("bob", "1"), Who("ann", "1", answers=True)]
+    for who in callers:
+        await first.call(who)
+        await second.call(who)
+    assert site.server.opened == len(callers)
+    assert len({await second.sessions.key_of(who) for who in callers}) == len(callers)
+
+
+async def test_of_two_that_open_at_once_one_session_stays() -> None:
+    """The other is ended, and both processes go on in the same."""
+    site = Site()
+    processes = site.process(), site.process()
+    await asyncio.gather(*(process.call() for process in processes))
+    for process in processes:
+        await process.rest()
+        await process.call()
+    assert site.server.opened == 2 and len(site.server.ended) == 1
+    assert len({session for session, _ in site.server.calls}) == 1
+    assert site.server.calls[0][0] not in site.server.ended
+
+
+async def test_a_session_in_use_elsewhere_is_not_idle() -> None:
+    """The process that no longer uses it forgets it; the other goes on, however long."""
+    site = Site()
+    first, second = site.process(), site.process()
+    await first.call()
+    for _ in range(8):
+        site.clock.now += IDLE / 2
+        await second.call()
+        await first.sessions.tidy()
+        await second.sessions.tidy()
+    assert repr(first.sessions) == "<HttpSessions of 'one': 0>"
+    assert site.server.ended == [] and site.server.opened == 1
+
+
+async def test_a_call_that_runs_keeps_its_session() -> None:
+    """Each cleanup tells the others that it is still in use."""
+    site = Site()
+    first, second = site.process(), site.process()
+    site.server.go.clear()
+    running = asyncio.create_task(first.call())
+    await site.server.called.wait()
+    for _ in range(4):
+        site.clock.now += IDLE
+        await first.sessions.tidy()
+        await second.sessions.tidy()
+    site.server.go.set()
+    await running
+    assert site.server.ended == []
+
+
+async def test_an_idle_session_ends_once() -> None:
+    """By whichever process notices, also one that never used it; the next call opens another."""
+    site = Site()
+    first, second = site.process(), site.process()
+    await first.call()
+    await first.sessions.close(within=5)
+    assert site.server.ended == []
+    site.clock.now += IDLE * (1 + TOLD)
+    third = site.process()
+    await asyncio.gather(second.sessions.tidy(), third.sessions.tidy())
+    assert site.server.ended == ["up-1"] and await site.row_of(ANNS) is None
+    await second.call()
+    assert site.server.calls[-1][0] == "up-2"
+
+
+async def test_a_session_that_was_revoked_is_opened_anew_for_all() -> None:
+    """The process that notices opens it, and the others follow."""
+    site = Site()
+    first, second = site.process(), site.process()
+    await first.call()
+    await second.call()
+    key = await first.sessions.key_of(ANN)
+    assert key is not None
+    await first.relaying.sessions.revoke(key, "the tools changed")
+    second.store.unsure()  # the word of it may come a moment later
+    await second.call()
+    await first.call()
+    assert [session for session, _ in site.server.calls] == ["up-1", "up-1", "up-2", "up-2"]
+    assert site.server.opened == 2
+
+
+async def test_a_session_that_makes_room_ends_for_all() -> None:
+    """So that what callers may open stays bounded."""
+    site = Site()
+    first, second = site.process(most=1), site.process()
+    await first.call()
+    await second.call()
+    await first.call(Who("bob"))
+    await first.rest()
+    assert site.server.ended == ["up-1"]
+    await second.call()
+    assert site.server.calls[-1][0] == "up-3"
+
+
+async def test_without_the_store_no_session_is_opened() -> None:
+    """The caller hears that the store is away, and the next call finds the session again."""
+    site = Site()
+    first, second = site.process(), site.process()
+    await first.call()
+    second.store.down = True
+    with pytest.raises(StoreUnavailable):
+        await second.call()
+    second.store.down = False
+    await second.call()
+    assert site.server.opened == 1
+
+
+async def test_rows_tell_a_reader_nothing() -> None:
+    """The store has no session id as text, and one under another key is passed over and replaced."""
+    site = Site()
+    process = site.process()
+    await process.call()
+    row = await site.row_of(ANNS)
+    kept = await SessionRows(SealedRows(process.store, _secret), "one", IDLE, site.clock).find(ANNS)
+    assert kept is not None and kept.id.encode() not in row.value and b"ann" not in row.value
+
+    async def another() -> bytes:
+        return b"o" * 32
+
+    rows = SessionRows(SealedRows(process.store, another), "one", IDLE, site.clock)
+    assert await rows.find(ANNS) is None
+    own = KeptSession("ann", "mine", "2025-11-25")
+    assert await rows.keep(ANNS, own) == own == await rows.find(ANNS)
