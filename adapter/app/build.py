@@ -147,7 +147,7 @@ def build(
     branches = _branches(settings, optional, console, file_routes, door.guard)
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
     if fallback is not None:
-        fallback.on_return += _read_anew(optional, files.parts)
+        fallback.on_return += _read_anew(optional, console, files.parts)
     tasks = (
         *build_session_tasks(settings, watched, runtime, relay),
         *_cleanup_tasks(optional, console, servers, files.parts, tools),
@@ -229,9 +229,12 @@ def _cleanup_tasks(
         yield CleanupTask("shared results", optional.shared.tidy)
 
 
-def _read_anew(optional: OptionalParts, files: FileParts) -> Iterator[Callable[[], Awaitable[None]]]:
+def _read_anew(
+    optional: OptionalParts, console: ConsoleParts, files: FileParts
+) -> Iterator[Callable[[], Awaitable[None]]]:
     """What is to be read again when a store is back that was away from the start."""
     yield files.read_secrets
+    yield console.read_key
     if optional.grants is not None:
         yield optional.grants.rows.open_anew
     if optional.replicas is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from adapter.app.relay import RelayParts, Runtime
     from adapter.app.tool_plans import Compiled
     from adapter.app.validation import SharedChecks
+    from adapter.oauth.grants.sealing import SealedRows
     from adapter.relay.http_api.sessions import HttpSessions
 
 
@@ -42,10 +43,11 @@ class ConsoleSurroundings(NamedTuple):
 
 
 class BuiltConsole(NamedTuple):
-    """The routes of the console, and the sessions of its callers by server."""
+    """The routes of the console, the sessions of its callers by server, and the rows by which processes share these."""
 
     branches: Sequence[Branch] = ()
     sessions: Mapping[str, HttpSessions] = {}
+    rows: SealedRows | None = None
 
 
 class ConsoleParts:
@@ -88,8 +90,15 @@ class ConsoleParts:
         # next request must not build a second console, as only one is tidied and closed.
         return (await self._building.get(None, partial(asyncio.to_thread, self.build))).branches
 
+    async def read_key(self) -> None:
+        """Read the key of shared sessions again, because the store is back."""
+        if self._built is not None and self._built.rows is not None:
+            await self._built.rows.open_anew()
+
     async def tidy(self) -> None:
-        """Close sessions that are idle for too long."""
+        """Close sessions that are idle for too long. Raises StoreUnavailable."""
+        if self._built is None and await self._has_overdue():
+            await self._load()
         if self._built is not None:
             await asyncio.gather(*(sessions.tidy() for sessions in self._built.sessions.values()))
 
@@ -97,6 +106,18 @@ class ConsoleParts:
         """End the sessions of all callers, upstream as far as that takes no longer than ``within`` seconds."""
         if self._built is not None:
             await asyncio.gather(*(sessions.close(within) for sessions in self._built.sessions.values()))
+
+    async def _has_overdue(self) -> bool:
+        """Tell whether sessions are due that other processes have left, perhaps before this one began."""
+        runtime, store = self._around.runtime, self._around.door.health.store
+        if not store.shared:
+            return False
+        from adapter.relay.http_api.session_rows import table_of
+
+        for server in self._settings.servers:
+            if await store.overdue(table_of(server.id), runtime.clock(), limit=1):
+                return True
+        return False
 
 
 def build_console(settings: Settings, observation: Observation, around: ConsoleSurroundings) -> ConsoleParts:

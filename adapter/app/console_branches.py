@@ -31,7 +31,9 @@ from adapter.edge.http.request import Request
 from adapter.edge.openapi import operations
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
+from adapter.relay.http_api.caller_session import IDLE, TOLD
 from adapter.relay.http_api.recent_exchanges import Recent
+from adapter.relay.http_api.session_rows import SessionRows
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.browser_sessions import RoleTerms
@@ -46,6 +48,9 @@ from adapter.wire.eras import Era
 
 if TYPE_CHECKING:
     from adapter.edge.console.grants import ConsoleGrants
+    from adapter.oauth.grants.sealing import SealedRows
+
+SECRET = "http sessions"  # noqa: S105 (the name of a secret)
 
 
 def build_branches(settings: Settings, observation: Observation, around: ConsoleSurroundings) -> BuiltConsole:
@@ -59,7 +64,8 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     credentials = frozenset({settings.core.auth.header_name.lower()})
     viewers = Callers(guard, door.bases, credentials, CONSOLE)
     callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
-    sessions = _sessions(around.runtime, relay)
+    sealed = _sealed(settings, door.health.store)
+    sessions = _sessions(around.runtime, relay, sealed)
     belongings = _belongings(settings, relay, files, door.health.store)
     apis = _apis(settings, around, sessions, callers, belongings, recent)
     records = ExchangeRecords(guard, observation.calls, recent)
@@ -84,20 +90,38 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, relay.servers.by_id, PageFiles())
     signing_in = () if sign_in is None else sign_in.routes.branches()
-    return BuiltConsole((*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions)
+    return BuiltConsole(
+        (*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions, sealed
+    )
 
 
 # --- the API of tools -------------------------------------------------------------------------------------------
 
 
-def _sessions(runtime: Runtime, relay: RelayParts) -> dict[str, HttpSessions]:
+def _sessions(runtime: Runtime, relay: RelayParts, sealed: SealedRows | None) -> dict[str, HttpSessions]:
     monitors = relay.servers.monitors
+    # The others are told in good time, so that a session in use is never due.
+    ttl = IDLE * (1 + TOLD)
     return {
         server.id: HttpSessions(
-            relay.relay, server, runtime.background, time.monotonic, era=_era_of(monitors.get(server.id))
+            relay.relay,
+            server,
+            runtime.background,
+            time.monotonic,
+            era=_era_of(monitors.get(server.id)),
+            rows=None if sealed is None else SessionRows(sealed, server.id, ttl, runtime.clock),
         )
         for server in relay.servers.by_id.values()
     }
+
+
+def _sealed(settings: Settings, store: Store) -> SealedRows | None:
+    """The rows by which processes share the sessions of callers; None where there is one process."""
+    if not store.shared:
+        return None
+    from adapter.app.access.grants import sealed_rows
+
+    return sealed_rows(settings, store, SECRET)
 
 
 def _era_of(monitor: HealthMonitor | None) -> Callable[[], Era | None]:

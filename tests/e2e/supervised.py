@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.processes import Adapter, adapter
-from tests.edge.raw import Exchange, RawClient, RawUpstream, result
+from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result
 
 PATIENCE = 30.0
 """Seconds for anything that a busy machine may take its time for."""
@@ -104,22 +104,28 @@ async def supervised(
     workers: int = 2,
     server: dict[str, Any] | None = None,
     telemetry: dict[str, Any] | None = None,
+    console: dict[str, Any] | None = None,
+    script: Script | None = None,
     **core: Any,
 ) -> AsyncIterator[Supervised]:
-    """Yields when all workers serve, in front of the upstream or of ``server``, an entry of ``servers``."""
-    script = Scripted()
-    up = RawUpstream(script)
+    """Yields when all workers serve, in front of the upstream or of ``server``, members of an entry of ``servers``.
+
+    The upstream does what ``script`` says, or else what Scripted does.
+    """
+    scripted = Scripted()
+    up = RawUpstream(script or scripted)
     await up.start()
     core = {"workers": workers, "upstream_ping": {"enabled": False}, **core}
     try:
-        entry = {"id": "upstream", "mount_path": "/mcp", **(server or {"upstream": {"url": up.url}})}
-        more: dict[str, Any] = {} if telemetry is None else {"telemetry": telemetry}
+        entry = {"id": "upstream", "mount_path": "/mcp", "upstream": {"url": up.url}, **(server or {})}
+        given = {"telemetry": telemetry, "console": console}
+        more: dict[str, Any] = {name: section for name, section in given.items() if section is not None}
         async with adapter(place, up.url, core=core, servers=[entry], **more) as front:
-            found = Supervised(front, up, script)
+            found = Supervised(front, up, scripted)
             await found.serving(workers)
             yield found
     finally:
-        script.go.set()
+        scripted.go.set()
         await up.stop()
 
 

@@ -188,14 +188,14 @@ def asks_people(entry: ServerSettings) -> bool:
     return entry.upstream.auth.type == "authorization_code"
 
 
-def sealed_rows(settings: Settings, store: Store) -> SealedRows:
-    """The rows of grants under the key of these settings."""
+def sealed_rows(settings: Settings, store: Store, name: str = SECRET) -> SealedRows:
+    """Rows under the key of these settings, or else under the one that the store keeps by that name."""
     configured = settings.core.secret
 
     async def secret() -> bytes:
         if configured is not None:
             return configured.get_secret_value().encode()
-        return await kept_secret(store, SECRET)
+        return await kept_secret(store, name)
 
     return SealedRows(store, secret)
 
