@@ -279,7 +279,8 @@ class Core(Section):
     secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
         description="Secret of this adapter and all its replicas, from which the key follows that seals what people "
-        "have authorized (`docs/grants.md`); at least 32 characters. Null uses a generated one in the state store, "
+        "have authorized (`docs/grants.md`), and the sessions that replicas share for callers over HTTP; at least 32 "
+        "characters. Null uses a generated one in the state store, "
         "which protects nothing from those who can read the store.",
     )
     audit: AuditSettings = Field(
