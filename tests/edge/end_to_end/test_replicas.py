@@ -19,6 +19,7 @@ from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
+from tests.edge.consoling import Shop, tool
 from tests.edge.end_to_end.test_session_streams import KINDS, Listened, ended, listening
 from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, call_body, error_of, result
 from tests.state.redis import servers
@@ -106,6 +107,31 @@ async def test_session_is_one_on_all_adapters(
         assert await house.call(2, bystander) == result(1)
         kept.close()
         assert len(up.sessions) == 1
+
+
+async def test_caller_over_http_has_one_session_on_all_adapters(
+    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore
+) -> None:
+    """Its session outlives who opened it, and ends once where nobody uses it any more."""
+    console = {"enabled": True, "allow_execute": True}
+    async with (
+        upstream(Shop(tool("weigh"))) as up,
+        three(adapter, up, new_store, console=console) as house,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        clients = [await stack.enter_async_context(each.client()) for each in house.adapters]
+        for client in (*clients, *clients):
+            head, _ = await client.request("POST", b"{}", "/explorer/raw/tools/weigh/call")
+            assert head.status == 200
+        (session,) = {call.head["mcp-session-id"] for call in up.calls("tools/call")}
+        await house.adapters[0].app.console.close(5)
+        assert session in up.sessions
+        store = house.adapters[0].app.core.store
+        (row,) = await store.scan("http:raw")
+        await store.put("http:raw", row.key, row.value, due=0.0)
+        await asyncio.gather(*(each.app.console.tidy() for each in house.adapters))
+        assert session not in up.sessions and await store.scan("http:raw") == []
+        assert sum(call.head["mcp-session-id"] == session for call in up.calls("DELETE")) == 1
 
 
 async def test_call_after_a_loss_opens_one_session_for_all(
