@@ -78,7 +78,7 @@ class ImageBuild:
         )
         for name in let_through(listed.stdout.split(), (ROOT / ".dockerignore").read_text()):
             (self._context / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, self._context / name)
+            shutil.copy2(ROOT / name, self._context / name, follow_symlinks=False)
 
     def _overlay(self, name: str) -> Path:
         upper, work, root = (self._place / f"{name}.{kind}" for kind in ("upper", "work", "root"))

@@ -74,7 +74,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     for name in tracked():
         if (ROOT / name).exists() and not name.startswith(("docs/images/", "tests/e2e/")):
             (place / "sources" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, place / "sources" / name)
+            shutil.copy2(ROOT / name, place / "sources" / name, follow_symlinks=False)
     command: list[str | Path] = [sys.executable, "-m", "build", "--no-isolation", "--outdir"]
     ran(*command, place / "dist", place / "sources", place=place, REPOSITORY_URL=REPOSITORY)
     (wheel,), (sdist,) = (place / "dist").glob("*.whl"), (place / "dist").glob("*.tar.gz")
