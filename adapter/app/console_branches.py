@@ -65,7 +65,7 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     viewers = Callers(guard, door.bases, credentials, CONSOLE)
     callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
     sealed = _sealed(settings, door.health.store)
-    sessions = _sessions(around.runtime, relay, sealed)
+    sessions = _sessions(settings, around.runtime, relay, sealed)
     belongings = _belongings(settings, relay, files, door.health.store)
     apis = _apis(settings, around, sessions, callers, belongings, recent)
     records = ExchangeRecords(guard, observation.calls, recent)
@@ -98,10 +98,12 @@ def build_branches(settings: Settings, observation: Observation, around: Console
 # --- the API of tools -------------------------------------------------------------------------------------------
 
 
-def _sessions(runtime: Runtime, relay: RelayParts, sealed: SealedRows | None) -> dict[str, HttpSessions]:
+def _sessions(
+    settings: Settings, runtime: Runtime, relay: RelayParts, sealed: SealedRows | None
+) -> dict[str, HttpSessions]:
     monitors = relay.servers.monitors
-    # The others are told in good time, so that a session in use is never due.
-    ttl = IDLE * (1 + TOLD)
+    # Of a call that runs the others are told by the cleanup.
+    told = IDLE * TOLD + (settings.core.cleanup_interval_seconds or 0)
     return {
         server.id: HttpSessions(
             relay.relay,
@@ -109,7 +111,7 @@ def _sessions(runtime: Runtime, relay: RelayParts, sealed: SealedRows | None) ->
             runtime.background,
             time.monotonic,
             era=_era_of(monitors.get(server.id)),
-            rows=None if sealed is None else SessionRows(sealed, server.id, ttl, runtime.clock),
+            rows=None if sealed is None else SessionRows(sealed, server.id, IDLE, told, runtime.clock),
         )
         for server in relay.servers.by_id.values()
     }

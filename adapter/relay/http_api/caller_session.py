@@ -12,6 +12,7 @@ from adapter.relay.http_api.callers import Who
 from adapter.relay.http_api.conversation import Conversation
 from adapter.relay.http_api.listening import SharedListening
 from adapter.relay.http_api.session_rows import CallerKey, KeptSession, SessionRows
+from adapter.state.port import ABSENT
 from adapter.wire.eras import Era
 
 IDLE = 600.0
@@ -52,6 +53,7 @@ class CallerSession:
         self._rows = rows
         self._pace = pace
         self._told = float("-inf")
+        self._version = ABSENT
 
     def __repr__(self) -> str:
         return f"<CallerSession of {self.conversation!r}: {self.busy} busy>"
@@ -80,7 +82,7 @@ class CallerSession:
         """Go on in the session that another process has opened for this caller, or open the one for all."""
         kept, own = None, None
         if not self.conversation.is_open:
-            kept = await rows.find(self.key)
+            kept = await rows.take(self.key)
         if kept is None:
             # It is open if the store failed before it was kept.
             if not self.conversation.is_open:
@@ -88,7 +90,8 @@ class CallerSession:
             own = self.conversation.kept(self.key.principal)
             if own is None:
                 return None
-            kept = await rows.keep(self.key, own)
+            kept, self._version = await rows.keep(self.key, own)
+        self._told = self._clock()
         self.conversation.adopt(kept)
         self.is_shared = True
         return None if own == kept else own
@@ -107,7 +110,21 @@ class CallerSession:
             with suppress(StoreUnavailable):
                 await self._rows.forget(self.key, kept.id)
 
-    async def end(self) -> None:
-        """End it for all processes."""
-        await self.forget()
+    async def leave(self) -> None:
+        """Leave it to the other processes, and end it where none of them finds it any more."""
+        kept = self.conversation.kept(self.key.principal)
+        if self._rows is not None and self.is_shared and kept is not None:
+            with suppress(StoreUnavailable):
+                if await self._rows.is_lost(self.key, kept.id):
+                    await self.conversation.close(self.key.principal)
+
+    async def give_up(self) -> None:
+        """Do without it. It ends at once, unless other processes may be using it."""
+        kept = self.conversation.kept(self.key.principal)
+        if self._rows is not None and self.is_shared and kept is not None:
+            try:
+                if not await self._rows.give_up(self.key, kept.id, self._version):
+                    return
+            except StoreUnavailable:
+                return
         await self.conversation.close(self.key.principal)

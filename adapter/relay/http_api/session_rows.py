@@ -18,7 +18,10 @@ ATTEMPTS = 5
 """Times that a row is written while others change it again and again."""
 
 SWEPT = 100
-"""Sessions that one round of the cleanup ends."""
+"""Sessions that the cleanup ends at once."""
+
+SWEEPS = 10
+"""Times that it does so in one round, as long as there are more."""
 
 
 class CallerKey(NamedTuple):
@@ -66,15 +69,19 @@ def table_of(server: str) -> str:
 
 
 class SessionRows:
-    """The rows of ``server``, each due ``ttl`` seconds after its last use. ``clock`` gives Unix time in seconds.
+    """The rows of ``server``, each due when nobody has used its session for ``idle`` seconds. ``clock`` gives Unix time
+    in seconds. A process that uses a session says so every ``told`` seconds at least.
 
     All methods raise StoreUnavailable.
     """
 
-    def __init__(self, sealed: SealedStore, server: str, ttl: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, sealed: SealedStore, server: str, idle: float, told: float, clock: Callable[[], float]
+    ) -> None:
         self._sealed = sealed
         self._table = table_of(server)
-        self._ttl = ttl
+        self._told = told
+        self._ttl = idle + told
         self._clock = clock
 
     def __repr__(self) -> str:
@@ -84,19 +91,59 @@ class SessionRows:
         """The session of that caller that is open, as far as is known."""
         return (await self._read(key.row))[1]
 
-    async def keep(self, key: CallerKey, session: KeptSession) -> KeptSession:
-        """Have all processes use this session. Returned is the one to use: another process may have been first."""
+    async def take(self, key: CallerKey) -> KeptSession | None:
+        """As ``find``, for a process that goes on in that session: no other one ends it for now."""
+        is_taken = False
+        for _ in range(ATTEMPTS):
+            row = await self._sealed.store.get(self._table, key.row)
+            session = None if row is None else await self._opened(row)
+            if row is None or session is None:
+                return None
+            if is_taken and row.due is not None and row.due > self._clock() + self._told:
+                return session
+            # With another version, it is not deleted by who found it overdue, or took it for its own alone.
+            with suppress(Conflict):
+                await self._write(key, session, row.version, self._ttl)
+                return session
+            is_taken = True
+        return None
+
+    async def keep(self, key: CallerKey, session: KeptSession) -> tuple[KeptSession, int]:
+        """Have all processes use this session. Returned is the one to use, for another process may have been first, and
+        the version of the row that was written here (ABSENT: none was).
+        """
         for _ in range(ATTEMPTS):
             version, found = await self._read(key.row)
             if found is not None:
-                return found
-            try:
-                due = self._clock() + self._ttl
-                await self._sealed.put(self._table, key.row, _encoded(session), expected=version, due=due)
-                break
-            except Conflict:
+                taken = await self.take(key)
+                if taken is not None:
+                    return taken, ABSENT
                 continue
-        return session
+            with suppress(Conflict):
+                return session, await self._write(key, session, version, self._ttl)
+        return session, ABSENT
+
+    async def give_up(self, key: CallerKey, session_id: str, version: int) -> bool:
+        """Do without a session: True if it is to be ended, for no other process knows it.
+
+        It is this process's alone while its row has the ``version`` that this one wrote. Of others it may be in use, so
+        that it ends soon, unless one of them says so.
+        """
+        now, found = await self._read(key.row)
+        if found is None or found.id != session_id:
+            return now != ABSENT
+        with suppress(Conflict):
+            if now == version:
+                return await self._sealed.store.delete(self._table, key.row, expected=now)
+            await self._write(key, found, now, self._told)
+        return False
+
+    async def is_lost(self, key: CallerKey, session_id: str) -> bool:
+        """Tell whether the row leads to another session by now, so that only the process that holds this one can end
+        it. Without a row it has ended, or the store that knows it is away.
+        """
+        version, found = await self._read(key.row)
+        return version != ABSENT and (found is None or found.id != session_id)
 
     async def used(self, key: CallerKey) -> None:
         """Put off the end of a session that is in use."""
@@ -112,12 +159,22 @@ class SessionRows:
     async def overdue(self) -> AsyncGenerator[KeptSession, None]:
         """Sessions that nobody has used for too long. No other process is given them, so that each is to be ended."""
         store = self._sealed.store
-        for row in await store.overdue(self._table, self._clock(), limit=SWEPT):
-            session, was_there = await self._opened(row), False
-            with suppress(Conflict):
-                was_there = await store.delete(self._table, row.key, expected=row.version)
-            if session is not None and was_there:
-                yield session
+        for _ in range(SWEEPS):
+            rows = await store.overdue(self._table, self._clock(), limit=SWEPT)
+            for row in rows:
+                session, was_there = await self._opened(row), False
+                with suppress(Conflict):
+                    was_there = await store.delete(self._table, row.key, expected=row.version)
+                if session is not None and was_there:
+                    yield session
+            if len(rows) < SWEPT:
+                return
+
+    async def _write(self, key: CallerKey, session: KeptSession, expected: int, ttl: float) -> int:
+        """Write a row that is due in ``ttl`` seconds, and return its version. Raises Conflict."""
+        due = self._clock() + ttl
+        row = await self._sealed.put(self._table, key.row, _encoded(session), expected=expected, due=due)
+        return row.version
 
     async def _read(self, key: str) -> tuple[int, KeptSession | None]:
         row = await self._sealed.store.get(self._table, key)

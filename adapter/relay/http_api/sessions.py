@@ -18,7 +18,7 @@ from adapter.relay.http_api.caller_session import IDLE, TOLD, CallerSession
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress
-from adapter.relay.http_api.session_rows import CallerKey, KeptSession, SessionRows
+from adapter.relay.http_api.session_rows import SWEPT, CallerKey, KeptSession, SessionRows
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
@@ -249,6 +249,10 @@ class HttpSessions:
 
     def _take(self, key: CallerKey) -> CallerSession:
         session = self._sessions.get(key)
+        if session is not None and self._may_be_over(session):
+            self._forget(key, session)
+            self._background.run(session.leave())
+            session = None
         if session is None:
             self._make_room()
             era = self._era() or self._found
@@ -265,6 +269,10 @@ class HttpSessions:
         self._sessions.move_to_end(key)
         return session
 
+    def _may_be_over(self, session: CallerSession) -> bool:
+        """Tell whether another process may be ending a session, because it was not used here for so long."""
+        return session.is_shared and not session.busy and self._clock() - session.used >= self._idle
+
     def _make_room(self) -> None:
         """Close the session used longest ago where there are too many. Raises LimitReached if all are in use."""
         if len(self._sessions) < self._most:
@@ -277,7 +285,7 @@ class HttpSessions:
             )
         key, session = resting
         self._forget(key, session)
-        self._background.run(session.end())
+        self._background.run(session.give_up())
 
     def _forget(self, key: CallerKey, session: CallerSession) -> None:
         """Let the next request begin anew; who uses the session last closes it."""
@@ -292,9 +300,23 @@ class HttpSessions:
             self._forget(key, session)
         await _close(session for _, session in idle)
         if self._rows is not None:
-            for session in [each for each in self._sessions.values() if each.busy]:
-                await session.tell_use()
-            await asyncio.gather(*[self._end(kept) async for kept in self._rows.overdue()])
+            for _, session in idle:
+                self._background.run(session.leave())
+            await asyncio.gather(*(each.tell_use() for each in self._sessions.values() if each.busy))
+            await self._end_overdue(self._rows)
+
+    async def _end_overdue(self, rows: SessionRows) -> None:
+        """End what no process has used for too long, a few at once. Raises StoreUnavailable."""
+        found: list[KeptSession] = []
+        try:
+            async for kept in rows.overdue():
+                found.append(kept)
+                if len(found) == SWEPT:
+                    ending, found = found, []
+                    await asyncio.gather(*map(self._end, ending))
+        finally:
+            # Also where the store fails in the middle: no other process finds these any more.
+            await asyncio.gather(*map(self._end, found))
 
     async def close(self, within: float) -> None:
         """Close the sessions of this process alone, upstream as far as that takes no longer than ``within`` seconds."""

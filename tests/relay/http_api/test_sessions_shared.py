@@ -11,7 +11,7 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.oauth.grants.sealing import SealedRows
 from adapter.relay.http_api.caller_session import TOLD
-from adapter.relay.http_api.session_rows import CallerKey, KeptSession, SessionRows, table_of
+from adapter.relay.http_api.session_rows import SWEPT, CallerKey, KeptSession, SessionRows, table_of
 from adapter.relay.http_api.sessions import HttpSessions, Who
 from adapter.relay.stages import StageTable
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header
@@ -88,7 +88,7 @@ class Process:
             self.relaying.server,
             self.relaying.background,
             site.clock,
-            rows=SessionRows(sealed, "one", IDLE * (1 + TOLD), site.clock),
+            rows=SessionRows(sealed, "one", IDLE, IDLE * TOLD, site.clock),
             idle=IDLE,
             **more,
         )
@@ -209,17 +209,152 @@ async def test_a_session_that_was_revoked_is_opened_anew_for_all() -> None:
     assert site.server.opened == 2
 
 
-async def test_a_session_that_makes_room_ends_for_all() -> None:
-    """So that what callers may open stays bounded."""
+async def test_a_session_that_makes_room_ends() -> None:
+    """At once where no other process knows it, so that what callers may open stays bounded."""
+    site = Site()
+    first, second = site.process(most=1), site.process()
+    await first.call()
+    await first.call(Who("bob"))
+    await first.rest()
+    assert site.server.ended == ["up-1"]
+    await second.call()
+    assert site.server.calls[-1][0] == "up-3"
+
+
+async def test_a_session_that_makes_room_goes_on_elsewhere() -> None:
+    """The process whose call runs in it says so before it is due."""
+    site = Site()
+    first, second = site.process(most=1), site.process()
+    await first.call()
+    site.server.go.clear()
+    site.server.called.clear()
+    running = [asyncio.create_task(second.call())]
+    await site.server.called.wait()
+    site.server.called.clear()
+    running.append(asyncio.create_task(first.call(Who("bob"))))
+    await site.server.called.wait()
+    for _ in range(3):
+        site.clock.now += IDLE * TOLD
+        await second.sessions.tidy()
+        await first.sessions.tidy()
+    site.server.go.set()
+    await asyncio.gather(*running)
+    assert site.server.ended == []
+
+
+async def test_who_was_second_to_open_keeps_the_session_of_the_first() -> None:
+    """Also where the first one makes room: it knows that it is not alone."""
+    site = Site()
+    processes = site.process(most=1), site.process(most=1)
+    await asyncio.gather(*(process.call() for process in processes))
+    for process in processes:
+        await process.rest()
+    [surplus] = site.server.ended
+    for process in processes:
+        await process.call(Who("bob"))
+        await process.rest()
+    assert site.server.ended == [surplus]
+
+
+async def test_a_session_that_made_room_ends_soon() -> None:
+    """Where nobody uses it elsewhere any more, before others that are idle."""
     site = Site()
     first, second = site.process(most=1), site.process()
     await first.call()
     await second.call()
     await first.call(Who("bob"))
     await first.rest()
+    site.clock.now += IDLE * TOLD
+    await first.sessions.tidy()
+    assert site.server.ended == ["up-1"]
+
+
+async def test_a_use_that_begins_while_it_is_ended_for_idleness() -> None:
+    """Who was about to end the session leaves it, for it has found it overdue before."""
+    site = Site()
+    first, second, third = site.process(), site.process(), site.process()
+    await first.call()
+    site.clock.now += IDLE * (1 + TOLD)
+
+    async def at_delete(_: str, key: str) -> None:
+        if key == ANNS.row:
+            third.store.before = None
+            await second.call()
+
+    third.store.before = at_delete
+    await third.sessions.tidy()
+    assert site.server.ended == []
+    await second.call()
+    assert {session for session, _ in site.server.calls} == {"up-1"}
+
+
+async def test_a_session_that_is_idle_here_is_asked_for_anew() -> None:
+    """Another process may be ending it: the row tells."""
+    site = Site()
+    first, second = site.process(), site.process()
+    await first.call()
+    site.clock.now += IDLE * (1 + TOLD)
+
+    async def at_delete(_: str, key: str) -> None:
+        if key == ANNS.row:
+            second.store.before = None
+            await first.call()
+
+    second.store.before = at_delete
+    await second.sessions.tidy()
+    assert site.server.ended == []
+
+
+async def test_a_store_that_fails_while_sessions_are_ended() -> None:
+    """Those whose rows are deleted end all the same; the others in the next round."""
+    site = Site()
+    first, second = site.process(), site.process()
+    callers = [Who(f"caller-{number}") for number in range(4)]
+    for who in callers:
+        await first.call(who)
+    site.clock.now += IDLE * (1 + TOLD)
+    left = [3]
+
+    async def fails(table: str, key: str) -> None:
+        if table == TABLE and key:
+            left[0] -= 1
+            if left[0] == 0:
+                raise StoreUnavailable("it is away")
+
+    second.store.before = fails
+    with pytest.raises(StoreUnavailable):
+        await second.sessions.tidy()
+    assert len(site.server.ended) == 2
+    await second.sessions.tidy()
+    assert len(set(site.server.ended)) == 4
+
+
+async def test_many_idle_sessions_end_in_one_round() -> None:
+    """More than are ended at once, or else more would come than go."""
+    site = Site()
+    process = site.process()
+    for number in range(2 * SWEPT + 1):
+        await process.call(Who(f"caller-{number}"))
+    site.clock.now += IDLE * (1 + TOLD)
+    await process.sessions.tidy()
+    assert len(set(site.server.ended)) == 2 * SWEPT + 1 and await site.memory.rows.count(TABLE) == 0
+
+
+async def test_a_session_whose_row_another_process_replaced_ends() -> None:
+    """As under another key, or after the store was away: nobody else can find it to end it."""
+    site = Site()
+    first = site.process()
+    await first.call()
+    row = await site.row_of(ANNS)
+    await site.memory.rows.put(TABLE, ANNS.row, b"another key", due=row.due)
+    second = site.process()
+    await second.call()
+    site.clock.now += IDLE
+    await first.sessions.tidy()
+    await first.rest()
     assert site.server.ended == ["up-1"]
     await second.call()
-    assert site.server.calls[-1][0] == "up-3"
+    assert site.server.calls[-1][0] == "up-2"
 
 
 async def test_without_the_store_no_session_is_opened() -> None:
@@ -241,13 +376,15 @@ async def test_rows_tell_a_reader_nothing() -> None:
     process = site.process()
     await process.call()
     row = await site.row_of(ANNS)
-    kept = await SessionRows(SealedRows(process.store, _secret), "one", IDLE, site.clock).find(ANNS)
+    kept = await SessionRows(SealedRows(process.store, _secret), "one", IDLE, IDLE * TOLD, site.clock).find(
+        ANNS
+    )
     assert kept is not None and kept.id.encode() not in row.value and b"ann" not in row.value
 
     async def another() -> bytes:
         return b"o" * 32
 
-    rows = SessionRows(SealedRows(process.store, another), "one", IDLE, site.clock)
+    rows = SessionRows(SealedRows(process.store, another), "one", IDLE, IDLE * TOLD, site.clock)
     assert await rows.find(ANNS) is None
     own = KeptSession("ann", "mine", "2025-11-25")
-    assert await rows.keep(ANNS, own) == own == await rows.find(ANNS)
+    assert (await rows.keep(ANNS, own))[0] == own == await rows.find(ANNS)
