@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,10 @@ async def test_a_session_that_was_left_ends_where_nobody_opened_the_console(
         await b.app.core.cleanup.run_once()
         assert session not in up.sessions
         assert await found.memory.rows.scan(TABLE) == []
+
+
+async def test_a_session_outlasts_a_cleanup_that_comes_seldom(tmp_path: Path) -> None:
+    """Only the cleanup tells the others of a call that runs for long."""
+    async with site(tmp_path, console=CONSOLE, core={"cleanup_interval_seconds": 3600}) as found:
+        await api_call(await found.start("a"), "who")
+        assert (await row_of(found)).due > time.time() + 3600
