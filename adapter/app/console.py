@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from adapter.app.relay import RelayParts, Runtime
     from adapter.app.tool_plans import Compiled
     from adapter.app.validation import SharedChecks
-    from adapter.oauth.grants.sealing import SealedRows
     from adapter.relay.http_api.sessions import HttpSessions
+    from adapter.state.sealed_rows import SealedRows
 
 
 class ConsoleAccess(NamedTuple):

@@ -13,6 +13,7 @@ from adapter.app.console import BuiltConsole, ConsoleSurroundings
 from adapter.app.edge import Door, Observation
 from adapter.app.files import FileStages
 from adapter.app.relay import RelayParts, Runtime
+from adapter.app.state import sealed_rows
 from adapter.edge.api.auth_hook import AuthHook
 from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.routes import ServerApi, ServerRoutes, document
@@ -48,7 +49,7 @@ from adapter.wire.eras import Era
 
 if TYPE_CHECKING:
     from adapter.edge.console.grants import ConsoleGrants
-    from adapter.oauth.grants.sealing import SealedRows
+    from adapter.state.sealed_rows import SealedRows
 
 SECRET = "http sessions"  # noqa: S105 (the name of a secret)
 
@@ -119,11 +120,7 @@ def _sessions(
 
 def _sealed(settings: Settings, store: Store) -> SealedRows | None:
     """The rows by which processes share the sessions of callers; None where there is one process."""
-    if not store.shared:
-        return None
-    from adapter.app.access.grants import sealed_rows
-
-    return sealed_rows(settings, store, SECRET)
+    return sealed_rows(settings, store, SECRET) if store.shared else None
 
 
 def _era_of(monitor: HealthMonitor | None) -> Callable[[], Era | None]:

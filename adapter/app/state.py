@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.log import get_logger
 from adapter.relay.files.scopes import TABLE as SCOPES
+from adapter.relay.files.scopes import kept_secret
 from adapter.rules.files.file_records import AREAS
 from adapter.settings.root import Settings
 from adapter.state.port import Store
@@ -18,6 +19,7 @@ from adapter.state.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from adapter.state.fallback import FallbackStore
+    from adapter.state.sealed_rows import SealedRows
 
 
 def build_store(settings: Settings) -> Store:
@@ -55,6 +57,21 @@ def with_fallback(settings: Settings, store: Store, log: FilteringBoundLogger) -
     from adapter.state.fallback import FallbackStore
 
     return FallbackStore(store, log)
+
+
+def sealed_rows(settings: Settings, store: Store, name: str) -> SealedRows:
+    """Rows of the store under the key of these settings, or else under the one that it keeps by that name."""
+    # Late: few keep what nobody may read, and it loads the library of ciphers.
+    from adapter.state.sealed_rows import SealedRows
+
+    configured = settings.core.secret
+
+    async def secret() -> bytes:
+        if configured is not None:
+            return configured.get_secret_value().encode()
+        return await kept_secret(store, name)
+
+    return SealedRows(store, secret)
 
 
 async def refresh(settings: Settings) -> None:

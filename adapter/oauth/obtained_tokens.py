@@ -13,9 +13,9 @@ import orjson
 
 from adapter.errors import CredentialsMissing, StoreUnavailable
 from adapter.oauth.grants.port import Leases
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.rules.access.grants import Tokens
 from adapter.rules.last_used import LastUsed, Weight
+from adapter.state.sealed_rows import SealedRows
 
 MOST = 10_000
 MOST_BYTES = 32 << 20

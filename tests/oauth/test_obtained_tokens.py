@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from adapter.errors import CredentialsMissing, StoreUnavailable
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.oauth.obtained_tokens import (
     MARGIN,
     REFUSED_AGAIN,
@@ -23,6 +22,7 @@ from adapter.relay.lease import Lease
 from adapter.rules.access.grants import Tokens
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row, Store
+from adapter.state.sealed_rows import SealedRows
 
 
 class Issuer:

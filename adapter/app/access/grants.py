@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from adapter.app.state import sealed_rows
 from adapter.edge.grants.routes import BrowserIdentity, GrantRoutes
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch, Fields
@@ -17,11 +18,9 @@ from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantList
 from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.relay.call.grants import GrantAnswers, GrantGate
-from adapter.relay.files.scopes import kept_secret
 from adapter.relay.lease import Lease
 from adapter.relay.notifications import Notice
 from adapter.rules.access.principals import Scope
@@ -89,7 +88,7 @@ class GrantParts:
         self._store = store
         self._runtime = runtime
         self._sessions: SessionParts | None = None
-        self.rows = sealed_rows(settings, store)
+        self.rows = sealed_rows(settings, store, SECRET)
         self.grants = GrantStore(self.rows)
         self.links = GrantLinks(self.rows, runtime.clock)
         self.servers: Mapping[str, ServerGrants] = {
@@ -186,18 +185,6 @@ class GuardedTokens:
 def asks_people(entry: ServerSettings) -> bool:
     """Tell whether a server's callers give grants."""
     return entry.upstream.auth.type == "authorization_code"
-
-
-def sealed_rows(settings: Settings, store: Store, name: str = SECRET) -> SealedRows:
-    """Rows under the key of these settings, or else under the one that the store keeps by that name."""
-    configured = settings.core.secret
-
-    async def secret() -> bytes:
-        if configured is not None:
-            return configured.get_secret_value().encode()
-        return await kept_secret(store, name)
-
-    return SealedRows(store, secret)
 
 
 def grant_terms(settings: Settings, entry: ServerSettings) -> GrantTerms:

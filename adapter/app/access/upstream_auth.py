@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.app.access.grants import sealed_rows
+from adapter.app.access.grants import SECRET
+from adapter.app.state import sealed_rows
 from adapter.oauth.client_authentication import (
     ClientProof,
     SignedProof,
@@ -121,7 +122,7 @@ def _shared(around: Surroundings, entry: ServerSettings) -> SharedTokens | None:
     secret = "" if auth.client_secret is None else auth.client_secret.get_secret_value()
     named = f"{auth.model_dump_json()}\n{secret}"
     name = f"{entry.id}:{hashlib.sha256(named.encode()).hexdigest()[:32]}"
-    rows = sealed_rows(around.settings, store)
+    rows = sealed_rows(around.settings, store, SECRET)
     return SharedTokens(rows, lambda lease: Lease(store, lease, LEAD), name)
 
 

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from adapter import log
-from adapter.app.access.grants import asks_people, grant_http, grant_terms, sealed_rows
-from adapter.app.state import build_store
+from adapter.app.access.grants import SECRET, asks_people, grant_http, grant_terms
+from adapter.app.state import build_store, sealed_rows
 from adapter.errors import StoreUnavailable
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
@@ -62,7 +62,7 @@ async def _run(settings: Settings, entries: Sequence[ServerSettings], options: G
     store = build_store(settings)
     await store.open()
     try:
-        grants = GrantStore(sealed_rows(settings, store))
+        grants = GrantStore(sealed_rows(settings, store, SECRET))
         found = [each for entry in entries async for each in grants.all(entry.id)]
         if options.command == "list":
             return _printed(found, options)

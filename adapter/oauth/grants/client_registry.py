@@ -13,11 +13,11 @@ import orjson
 
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.port import DocumentHttp
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.rules.access.authorization_servers import ServerEndpoints, is_loopback_host
 from adapter.rules.access.grants import OAuthClient, client_metadata, read_registration
 from adapter.state.port import ABSENT, Conflict
+from adapter.state.sealed_rows import SealedRows
 
 TABLE = "oauth_clients"
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import orjson
 
 from adapter.errors import GrantRequired
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.state.port import ABSENT, Conflict, Row
+from adapter.state.sealed_rows import SealedRows
 
 LINKS, STATES = "grant_links", "grant_states"
 

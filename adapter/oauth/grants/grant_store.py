@@ -7,10 +7,10 @@ import re
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.rules.access.grants import Grant, decode_grant, encode_grant
 from adapter.rules.access.principals import name_of
 from adapter.state.port import Row
+from adapter.state.sealed_rows import SealedRows
 
 TABLE = "grants"
 

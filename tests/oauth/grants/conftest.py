@@ -17,13 +17,13 @@ from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import token_http
 from adapter.relay.lease import Lease
 from adapter.rules.access.principals import Caller
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
+from adapter.state.sealed_rows import SealedRows
 from tests.oauth.grants.scripted_issuer import ScriptedIssuer, issuing
 
 ALICE = Caller("alice:0123456789abcdef", fields={"Host": "adapter"})

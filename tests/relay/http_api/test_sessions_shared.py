@@ -9,11 +9,11 @@ import orjson
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.oauth.grants.sealing import SealedRows
 from adapter.relay.http_api.caller_session import TOLD
 from adapter.relay.http_api.session_rows import SWEPT, CallerKey, KeptSession, SessionRows, table_of
 from adapter.relay.http_api.sessions import HttpSessions, Who
 from adapter.relay.stages import StageTable
+from adapter.state.sealed_rows import SealedRows
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header
 from tests.relay.http_api.test_sessions import ANN, DONE, JSON
 from tests.relay.relaying import Clock, Relaying

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapter.oauth.grants.grant_store import TABLE, GrantStore, key_of
-from adapter.oauth.grants.sealing import SealedRows
+from adapter.state.sealed_rows import SealedRows
 from tests.oauth.grants.conftest import ALICE, BOB, StartCluster
 
 
