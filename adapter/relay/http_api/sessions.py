@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks, in_turns
@@ -31,9 +31,6 @@ from adapter.wire.piecewise import Piecewise
 
 __all__ = ("HttpSessions", "Tell", "ToolRefused", "Who")
 
-MOST = 1000
-"""Sessions of one server that are open at once; the one used longest ago makes room for another."""
-
 KNOWN_FOR = 5.0
 """Seconds for which a tool that was listed is taken to be as it was; a name that is not known is asked for at once."""
 
@@ -41,6 +38,18 @@ NOT_CONTINUED: Mapping[str, Any] = {}
 """The answers of a call that has asked nothing yet."""
 
 T = TypeVar("T")
+
+
+class SessionBounds(NamedTuple):
+    """The seconds after which a session that nobody used is closed, and the number of sessions of one server that are
+    open at once: the one used longest ago makes room for another.
+    """
+
+    idle: float = IDLE
+    most: int = 1000
+
+
+BOUNDS = SessionBounds()
 
 
 class HttpSessions:
@@ -60,8 +69,7 @@ class HttpSessions:
         *,
         era: Callable[[], Era | None] = lambda: None,
         rows: SessionRows | None = None,
-        idle: float = IDLE,
-        most: int = MOST,
+        bounds: SessionBounds = BOUNDS,
     ) -> None:
         self._relay = relay
         self._server = server
@@ -70,8 +78,7 @@ class HttpSessions:
         self._era = era
         self._rows = rows
         self._found: Era | None = None
-        self._idle = idle
-        self._most = most
+        self._bounds = bounds
         self._sessions: OrderedDict[CallerKey, CallerSession] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -264,23 +271,23 @@ class HttpSessions:
                 answers=key.answers,
                 first_id=1 if self._rows is None else _first_id(),
             )
-            session = CallerSession(key, conversation, self._clock, self._rows, self._idle * TOLD)
+            session = CallerSession(key, conversation, self._clock, self._rows, self._bounds.idle * TOLD)
             self._sessions[key] = session
         self._sessions.move_to_end(key)
         return session
 
     def _may_be_over(self, session: CallerSession) -> bool:
         """Tell whether another process may be ending a session, because it was not used here for so long."""
-        return session.is_shared and not session.busy and self._clock() - session.used >= self._idle
+        return session.is_shared and not session.busy and self._clock() - session.used >= self._bounds.idle
 
     def _make_room(self) -> None:
         """Close the session used longest ago where there are too many. Raises LimitReached if all are in use."""
-        if len(self._sessions) < self._most:
+        if len(self._sessions) < self._bounds.most:
             return
         resting = next(((key, session) for key, session in self._sessions.items() if not session.busy), None)
         if resting is None:
             raise LimitReached(
-                f"{self._most} callers over HTTP are connected, and no more are allowed; try again shortly.",
+                f"{self._bounds.most} callers over HTTP are connected, and no more are allowed; try again shortly.",
                 retry_after=1,
             )
         key, session = resting
@@ -294,7 +301,7 @@ class HttpSessions:
 
     async def tidy(self) -> None:
         """Close the sessions that have been idle. Raises StoreUnavailable."""
-        since = self._clock() - self._idle
+        since = self._clock() - self._bounds.idle
         idle = [(key, each) for key, each in self._sessions.items() if not each.busy and each.used <= since]
         for key, session in idle:
             self._forget(key, session)

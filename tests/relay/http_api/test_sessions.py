@@ -11,7 +11,7 @@ import pytest
 
 from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken, UpstreamUnanswered
 from adapter.relay.http_api.conversation import MOST_REPLIES
-from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
+from adapter.relay.http_api.sessions import HttpSessions, SessionBounds, ToolRefused, Who
 from adapter.relay.replies import RESUMPTIONS
 from adapter.relay.server import Timeouts
 from adapter.relay.stages import Call, StageTable
@@ -422,7 +422,7 @@ async def test_a_session_that_cannot_be_opened_is_not_kept() -> None:
 
 async def test_idle_sessions_are_closed() -> None:
     """After the idle time, and not before; one in use is not idle."""
-    serving = Serving(*opening(), call(2, answer(2, DONE)), ENDED, idle=10)
+    serving = Serving(*opening(), call(2, answer(2, DONE)), ENDED, bounds=SessionBounds(idle=10))
     await serving.sessions.call(ANN, "save", {})
     serving.relaying.clock.now += 9
     await serving.sessions.tidy()
@@ -434,7 +434,9 @@ async def test_idle_sessions_are_closed() -> None:
 
 async def test_the_session_used_longest_ago_makes_room() -> None:
     """Where there are as many as may be; if all of them are busy, the newcomer has to wait."""
-    serving = Serving(*opening("a"), *opening("b"), call(2, answer(2, DONE)), ENDED, most=1)
+    serving = Serving(
+        *opening("a"), *opening("b"), call(2, answer(2, DONE)), ENDED, bounds=SessionBounds(most=1)
+    )
     await serving.sessions.call(Who("ann"), "save", {})
     never = asyncio.Event()
     serving.upstream.then(*call(2, ScriptedAnswer(after=never)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -11,7 +12,7 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.relay.http_api.caller_session import TOLD
 from adapter.relay.http_api.session_rows import SWEPT, CallerKey, KeptSession, SessionRows, table_of
-from adapter.relay.http_api.sessions import HttpSessions, Who
+from adapter.relay.http_api.sessions import BOUNDS, HttpSessions, SessionBounds, Who
 from adapter.relay.stages import StageTable
 from adapter.state.sealed_rows import SealedRows
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header
@@ -69,8 +70,8 @@ class Site:
         self.memory = SharedMemory()
         self.clock = Clock()
 
-    def process(self, **more: Any) -> Process:
-        return Process(self, **more)
+    def process(self, most: int = BOUNDS.most) -> Process:
+        return Process(self, SessionBounds(IDLE, most))
 
     def row_of(self, key: CallerKey) -> Any:
         return self.memory.rows.get(TABLE, key.row)
@@ -79,7 +80,7 @@ class Site:
 class Process:
     """One process of the adapter."""
 
-    def __init__(self, site: Site, **more: Any) -> None:
+    def __init__(self, site: Site, bounds: SessionBounds) -> None:
         self.store = site.memory.replica()
         self.relaying = Relaying(site.server, StageTable(), self.store, site.clock)
         sealed = SealedRows(self.store, _secret)
@@ -89,12 +90,22 @@ class Process:
             self.relaying.background,
             site.clock,
             rows=SessionRows(sealed, "one", IDLE, IDLE * TOLD, site.clock),
-            idle=IDLE,
-            **more,
+            bounds=bounds,
         )
 
     async def call(self, who: Who = ANN) -> None:
         assert await self.sessions.call(who, "save", {}) == DONE
+
+    async def sweep(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Tidy; ``act`` happens when it is about to delete Ann's row, which it has found overdue."""
+
+        async def at_delete(_: str, key: str) -> None:
+            if key == ANNS.row:
+                self.store.before = None
+                await act()
+
+        self.store.before = at_delete
+        await self.sessions.tidy()
 
     async def rest(self) -> None:
         """Wait until nothing is done in the background."""
@@ -275,14 +286,7 @@ async def test_a_use_that_begins_while_it_is_ended_for_idleness() -> None:
     first, second, third = site.process(), site.process(), site.process()
     await first.call()
     site.clock.now += IDLE * (1 + TOLD)
-
-    async def at_delete(_: str, key: str) -> None:
-        if key == ANNS.row:
-            third.store.before = None
-            await second.call()
-
-    third.store.before = at_delete
-    await third.sessions.tidy()
+    await third.sweep(second.call)
     assert site.server.ended == []
     await second.call()
     assert {session for session, _ in site.server.calls} == {"up-1"}
@@ -294,14 +298,7 @@ async def test_a_session_that_is_idle_here_is_asked_for_anew() -> None:
     first, second = site.process(), site.process()
     await first.call()
     site.clock.now += IDLE * (1 + TOLD)
-
-    async def at_delete(_: str, key: str) -> None:
-        if key == ANNS.row:
-            second.store.before = None
-            await first.call()
-
-    second.store.before = at_delete
-    await second.sessions.tidy()
+    await second.sweep(first.call)
     assert site.server.ended == []
 
 
