@@ -51,13 +51,14 @@ class WorkerValues(NamedTuple):
                 # It begins with the number of bytes that are used.
                 used, there = int.from_bytes(file.read(4), sys.byteorder), file.seek(0, os.SEEK_END)
                 while used + size > there:
-                    there += _doubled(file, there)
+                    _double(file, there)
+                    there *= 2
         except OSError:
             return False
         return True
 
 
-def _doubled(file: BinaryIO, size: int) -> int:
+def _double(file: BinaryIO, size: int) -> None:
     """Add as many zeros to a file as it has bytes, as the library would without room on the disk. Raises OSError."""
     try:
         file.write(bytes(size))
@@ -65,7 +66,6 @@ def _doubled(file: BinaryIO, size: int) -> int:
     except OSError:
         os.ftruncate(file.fileno(), size)
         raise
-    return size
 
 
 _of_this_process: WorkerValues | None = None
