@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from adapter import log
@@ -23,6 +24,7 @@ from adapter.app.optional_parts import (
 from adapter.app.relay import (
     RelayParts,
     Runtime,
+    SessionParts,
     build_leases,
     build_relay,
     build_session_tasks,
@@ -44,6 +46,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
+from adapter.state.listeners import tell_all
 from adapter.state.port import Store
 from adapter.state.watched import WatchedStore
 
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from adapter.app.measuring.parts import Metering
     from adapter.app.replicas import ReplicaParts
     from adapter.app.tool_plans import Compiled
+    from adapter.state.fallback import FallbackStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +150,8 @@ def build(
     file_routes = _file_routes(files.parts, door.guard, observation)
     branches = _branches(settings, optional, console, file_routes, door.guard)
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
-    if fallback is not None:
-        fallback.on_return += _read_anew(optional, console, files.parts)
+    lost = _when_rows_are_lost(watched, sessions, tools, replicas)
+    _follow_store(optional, files.parts, fallback, lost)
     tasks = (
         *build_session_tasks(settings, watched, runtime, relay),
         *_cleanup_tasks(optional, console, servers, files.parts, tools),
@@ -229,13 +233,39 @@ def _cleanup_tasks(
         yield CleanupTask("shared results", optional.shared.tidy)
 
 
-def _read_anew(
-    optional: OptionalParts, console: ConsoleParts, files: FileParts
-) -> Iterator[Callable[[], Awaitable[None]]]:
-    """What is to be read again when a store is back that was away from the start."""
+def _follow_store(
+    optional: OptionalParts,
+    files: FileParts,
+    fallback: FallbackStore | None,
+    when_rows_are_lost: Iterator[Callable[[], None]],
+) -> None:
+    """Have everybody be told when the store is another one, or is back."""
+    shared = tuple(_shared_values(optional, files))
+    if fallback is not None:
+        fallback.on_return += shared
+    if optional.replicas is not None:
+        epoch = optional.replicas.replicas.epoch
+        epoch.shared += shared
+        epoch.on_loss += () if fallback is None else (fallback.store_lost,)
+        epoch.on_loss += when_rows_are_lost
+
+
+def _shared_values(optional: OptionalParts, files: FileParts) -> Iterator[Callable[[], Awaitable[None]]]:
+    """What is read from the store once, and again when it may be another one; what it has lost, it is given back."""
     yield files.read_secrets
-    yield console.read_key
-    if optional.grants is not None:
-        yield optional.grants.rows.open_anew
+    if optional.sign_in is not None:
+        yield optional.sign_in.sessions.read_key
     if optional.replicas is not None:
         yield optional.replicas.read_key
+
+
+def _when_rows_are_lost(
+    store: Store, sessions: SessionParts, tools: ToolParts, replicas: ReplicaParts | None
+) -> Iterator[Callable[[], None]]:
+    """What is to be done when the store has lost rows; nothing where one process alone has it."""
+    if replicas is None:
+        return
+    yield lambda: tell_all(store.listeners, methodcaller("rows_unknown"))
+    yield replicas.store_lost
+    yield sessions.scopes.store_lost
+    yield tools.store_lost

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from adapter.app.tool_plans import Compiled
     from adapter.app.validation import SharedChecks
     from adapter.relay.http_api.sessions import HttpSessions
-    from adapter.state.sealed_rows import SealedRows
 
 
 class ConsoleAccess(NamedTuple):
@@ -43,11 +42,10 @@ class ConsoleSurroundings(NamedTuple):
 
 
 class BuiltConsole(NamedTuple):
-    """The routes of the console, the sessions of its callers by server, and the rows by which processes share these."""
+    """The routes of the console, and the sessions of its callers by server."""
 
     branches: Sequence[Branch] = ()
     sessions: Mapping[str, HttpSessions] = {}
-    rows: SealedRows | None = None
 
 
 class ConsoleParts:
@@ -89,11 +87,6 @@ class ConsoleParts:
         # In a thread, since the loop would stand still for the imports. It goes on when who asked first has left: the
         # next request must not build a second console, as only one is tidied and closed.
         return (await self._building.get(None, partial(asyncio.to_thread, self.build))).branches
-
-    async def read_key(self) -> None:
-        """Read the key of shared sessions again, because the store is back."""
-        if self._built is not None and self._built.rows is not None:
-            await self._built.rows.open_anew()
 
     async def tidy(self) -> None:
         """Close sessions that are idle for too long. Raises StoreUnavailable."""

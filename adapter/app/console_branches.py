@@ -65,8 +65,7 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     credentials = frozenset({settings.core.auth.header_name.lower()})
     viewers = Callers(guard, door.bases, credentials, CONSOLE)
     callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
-    sealed = _sealed(settings, door.health.store)
-    sessions = _sessions(settings, around.runtime, relay, sealed)
+    sessions = _sessions(settings, around.runtime, relay, _sealed(settings, door.health.store))
     belongings = _belongings(settings, relay, files, door.health.store)
     apis = _apis(settings, around, sessions, callers, belongings, recent)
     records = ExchangeRecords(guard, observation.calls, recent)
@@ -91,9 +90,7 @@ def build_branches(settings: Settings, observation: Observation, around: Console
     revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, relay.servers.by_id, PageFiles())
     signing_in = () if sign_in is None else sign_in.routes.branches()
-    return BuiltConsole(
-        (*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions, sealed
-    )
+    return BuiltConsole((*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions)
 
 
 # --- the API of tools -------------------------------------------------------------------------------------------

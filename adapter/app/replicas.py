@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from adapter.edge.replicas import replica_branch
-from adapter.errors import UpstreamUnreachable
+from adapter.errors import StoreUnavailable, UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
 from adapter.relay.replicas.forwarding import Forwarding
 from adapter.relay.replicas.home import Home
@@ -68,6 +69,7 @@ class ReplicaParts:
         self._settings = settings
         self._store = store
         self._log = runtime.log
+        self._background = runtime.background
         self._local: dict[str, LocalUpstream[Any]] = {}
         digest = settings_digest(settings)
         self.replicas = Replicas(store, name, VERSION, runtime.clock, runtime.log, terms, digest)
@@ -115,8 +117,17 @@ class ReplicaParts:
             )
 
     async def read_key(self) -> None:
-        """Read from the store the key by which replicas know each other. Raises StoreUnavailable."""
-        self._forwarding.key = self.home.key = await kept_secret(self._store, KEY)
+        """Read from the store the key by which replicas know each other, also again. Raises StoreUnavailable."""
+        self._forwarding.key = self.home.key = await kept_secret(self._store, KEY, self.home.key or None)
+
+    def store_lost(self) -> None:
+        """Be found by the others again."""
+        self._background.run(self._return())
+
+    async def _return(self) -> None:
+        # The next beat does it too.
+        with contextlib.suppress(StoreUnavailable):
+            await self.replicas.come_back()
 
     async def leave(self) -> None:
         """Take no more requests for the sessions that live here."""

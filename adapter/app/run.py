@@ -192,6 +192,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     await core.files.open()
     tasks = core.relay.servers.watch()
     tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
+    if core.replicas is not None:
+        tasks.append(asyncio.get_running_loop().create_task(core.replicas.replicas.epoch.run()))
     if app.metering is not None:
         tasks.append(asyncio.get_running_loop().create_task(app.metering.gauges.run()))
     if app.settings.core.cleanup_interval_seconds is not None:

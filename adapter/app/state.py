@@ -66,10 +66,10 @@ def sealed_rows(settings: Settings, store: Store, name: str) -> SealedRows:
 
     configured = settings.core.secret
 
-    async def secret() -> bytes:
+    async def secret(held: bytes | None) -> bytes:
         if configured is not None:
             return configured.get_secret_value().encode()
-        return await kept_secret(store, name)
+        return await kept_secret(store, name, held)
 
     return SealedRows(store, secret)
 

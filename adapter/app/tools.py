@@ -108,6 +108,12 @@ class ToolParts:
                 )
             )
 
+    def store_lost(self) -> None:
+        """Write down again, when they are used next, what the store has lost."""
+        self._pins.store_lost()
+        for baselines in self._of_server.values():
+            baselines.cache.store_lost()
+
     async def tidy(self) -> None:
         """Delete the pins that an earlier process left. Raises StoreUnavailable."""
         for server, scope_id in await self._pins.tidy(self._sessions.scopes.gone):

@@ -92,6 +92,7 @@ class Health:
             "status": "error" if failure else "degraded" if outage else "ok",
             **({"effective_type": "memory", "fallback_active": True} if outage else {}),
             **({"detail": str(failure)} if failure and details else {}),
+            **_losses(self.replicas),
         }
         if self.replicas is not None:
             body["replica"] = _replica(self.replicas, details)
@@ -233,6 +234,13 @@ def _degraded(
     if any(server["status"] != "ok" for server in servers):
         return "upstream_unhealthy"
     return None if wiring["ready"] else "adapter_wiring_incomplete"
+
+
+def _losses(replicas: Replicas | None) -> dict[str, Any]:
+    """How often this process saw the store lose its data, and when last; nothing where it never did."""
+    if replicas is None or not replicas.epoch.losses:
+        return {}
+    return {"data_lost": {"times": replicas.epoch.losses, "last": round(replicas.epoch.last_loss, 3)}}
 
 
 def _replica(replicas: Replicas, details: bool) -> dict[str, Any]:

@@ -32,13 +32,14 @@ Fields = list[tuple[str, str]]
 class BrowserSessions:
     """Reads and writes the cookies of the adapter at ``paths``, the public paths of its pages.
 
-    ``secret`` gives the 32 bytes that all replicas have in common. ``secure``: browsers reach the adapter by https.
+    ``secret`` gives the 32 bytes that all replicas have in common; it is told those that are held, None for none.
+    ``secure``: browsers reach the adapter by https.
     Nothing is kept here: a cookie that was copied before its person signed out is good until it expires.
     """
 
     def __init__(
         self,
-        secret: Callable[[], Awaitable[bytes]],
+        secret: Callable[[bytes | None], Awaitable[bytes]],
         paths: Sequence[str],
         *,
         secure: bool,
@@ -49,6 +50,7 @@ class BrowserSessions:
         self._secure = secure
         self._prefix = "__Secure-" if secure else ""
         self._clock = clock
+        self._held: bytes | None = None
         self._cipher: AESGCM | None = None
 
     def __repr__(self) -> str:
@@ -56,8 +58,13 @@ class BrowserSessions:
 
     async def open(self) -> None:
         """Read the key; before that nobody is signed in. Raises StoreUnavailable."""
-        if self._cipher is None:
-            self._cipher = AESGCM(await self._secret())
+        if self._held is None:
+            await self.read_key()
+
+    async def read_key(self) -> None:
+        """Read the key, also again: the store may be another one. Raises StoreUnavailable."""
+        self._held = await self._secret(self._held)
+        self._cipher = AESGCM(self._held)
 
     def of(self, headers: Mapping[str, str]) -> BrowserSession | None:
         """The session of the browser that sent these header fields, None for a stranger's.

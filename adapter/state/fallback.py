@@ -100,6 +100,11 @@ class FallbackStore:
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""
 
+    def store_lost(self) -> None:
+        """Serve nothing of what the store had before it lost its data."""
+        if self.outage is None:
+            self._rows.lose_all()
+
     # --- the store --------------------------------------------------------------------------------------------
 
     async def open(self) -> None:

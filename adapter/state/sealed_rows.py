@@ -25,27 +25,41 @@ def derived(secret: bytes, purpose: str) -> bytes:
 class SealedRows:
     """Rows whose values are sealed. A value belongs to its table and key: under another one it does not open.
 
-    ``secret`` gives the secret of all replicas; it is asked once, when a row is first read or written. All methods
-    raise StoreUnavailable.
+    ``secret`` gives the secret of all replicas; it is told the one that is held, None for none. It is asked when a row
+    is first read or written, and when the store may be another one. All methods raise StoreUnavailable.
     """
 
-    def __init__(self, store: Store, secret: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(self, store: Store, secret: Callable[[bytes | None], Awaitable[bytes]]) -> None:
         self.store = store
         self._secret = secret
+        self._held: bytes | None = None
+        self._doubts = 0
+        self._read_at: int | None = None
         self._cipher: AESGCM | None = None
         self._names = b""
-
-    async def open_anew(self) -> None:
-        """Derive the keys again: the store that gave the secret is back, and another one stood in for it."""
-        self._cipher = None
-        await self.open()
+        store.listeners.append(self)
 
     async def open(self) -> None:
         """Derive the keys, unless that is done."""
-        if self._cipher is None:
-            secret = await self._secret()
+        doubts = self._doubts
+        if self._read_at == doubts:
+            return
+        secret = await self._secret(self._held)
+        self._read_at = doubts
+        if secret != self._held:
+            self._held = secret
             self._names = derived(secret, "names")
             self._cipher = AESGCM(derived(secret, "rows"))
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener: the secret is never written again."""
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+        self._doubts += 1
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener."""
 
     @property
     def name_key(self) -> bytes:

@@ -14,7 +14,7 @@ ADA = BrowserSession("ada@https://a.example:1", frozenset({"mcp"}), {"groups": [
 async def sessions(secret: bytes = b"s" * 32, *, secure: bool = False, now: float = 100.0) -> BrowserSessions:
     """The sessions of one replica."""
 
-    async def kept() -> bytes:
+    async def kept(_: bytes | None) -> bytes:
         return secret
 
     opened = BrowserSessions(kept, ("/explorer", "/authorize"), secure=secure, clock=lambda: now)
@@ -87,8 +87,27 @@ async def test_claims_that_fit_no_cookie_are_an_error() -> None:
 async def test_nobody_is_signed_in_before_the_key_is_read() -> None:
     """A replica whose store cannot be reached knows nobody."""
 
-    async def never() -> bytes:
+    async def never(_: bytes | None) -> bytes:
         raise AssertionError("not opened")
 
     head = sent((await sessions()).begun(ADA))
     assert BrowserSessions(never, ("/explorer",), secure=False).of(head) is None
+
+
+async def test_the_key_follows_the_store() -> None:
+    """A store that lost the key is offered the one that is held; where it has another one, that counts."""
+    kept, offered = [b"s" * 32], []
+
+    async def secret(held: bytes | None) -> bytes:
+        offered.append(held)
+        return kept[0]
+
+    here = BrowserSessions(secret, ("/explorer",), secure=False, clock=lambda: 100.0)
+    await here.open()
+    head = sent(here.begun(ADA))
+    await here.read_key()
+    assert here.of(head) == ADA
+    kept[0] = b"o" * 32
+    await here.read_key()
+    assert here.of(head) is None
+    assert offered == [None, b"s" * 32, b"s" * 32]

@@ -218,7 +218,7 @@ async def test_closing_gives_up_what_is_on_the_way(tokens: ObtainedTokens, issue
 
 
 def replica(store: Store, clock: Clock, secret: bytes = b"s" * 32) -> ObtainedTokens:
-    async def key() -> bytes:
+    async def key(_: bytes | None) -> bytes:
         return secret
 
     shared = SharedTokens(SealedRows(store, key), lambda name: Lease(store, name, 15.0), "raw")

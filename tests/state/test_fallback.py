@@ -457,3 +457,14 @@ async def test_store_that_fails_again_while_it_returns_is_returned_to_once() -> 
     assert events == ["the state store failed; going on in memory", "the state store is back"] * 2
     await process.store.close()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_rows_that_the_store_has_lost_are_not_served_when_it_fails() -> None:
+    """They are remembered for an outage, but nobody else has them any more."""
+    shared = SharedMemory()
+    async with running(shared, retry=3600.0) as process:
+        await process.store.put("t", "a", b"1")
+        shared.rows = MemoryStore()
+        process.store.store_lost()
+        process.inner.down = True
+        assert await process.store.get("t", "a") is None

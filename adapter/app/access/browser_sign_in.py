@@ -29,12 +29,15 @@ SECRET = "browser sessions"  # noqa: S105 (the name of a secret)
 
 
 class BrowserSignIn(NamedTuple):
-    """``guard`` knows people by their cookie too, for pages; ``routes`` sign them in, and ``flow`` is behind them."""
+    """``guard`` knows people by their cookie too, for pages; ``routes`` sign them in, and ``flow`` is behind them.
+    ``sessions`` are the cookies.
+    """
 
     guard: Guard
     routes: SignInRoutes
     flow: SignIn
     roles: RoleTerms
+    sessions: BrowserSessions
 
 
 def build_browser_sign_in(
@@ -52,7 +55,8 @@ def build_browser_sign_in(
     )
     flow = SignIn(_terms(settings, console, base), Discovery(IssuerHttp()), token_http(), verifier, store)
     routes = SignInRoutes(settings.console.path, base, guard, flow, sessions)
-    return BrowserSignIn(guard.with_browsers(BrowserIdentities(sessions, base, roles)), routes, flow, roles)
+    known = guard.with_browsers(BrowserIdentities(sessions, base, roles))
+    return BrowserSignIn(known, routes, flow, roles, sessions)
 
 
 def role_terms(console: ConsoleOAuth) -> RoleTerms:

@@ -16,14 +16,17 @@ from adapter.state.port import ABSENT, Conflict, Store
 SECRETS = "secrets"
 
 
-async def kept_secret(store: Store, name: str) -> bytes:
-    """The secret of that name, 32 random bytes, made now if it is asked for first. Raises StoreUnavailable."""
+async def kept_secret(store: Store, name: str, held: bytes | None = None) -> bytes:
+    """The secret of that name, 32 random bytes, made now if it is asked for first. Raises StoreUnavailable.
+
+    A store that has lost it gets back the one that is ``held``, so that what rests on it goes on to count.
+    """
     if (row := await store.get(SECRETS, name)) is not None:
         return row.value
     try:
-        return (await store.put(SECRETS, name, secrets.token_bytes(32), expected=ABSENT)).value
-    except Conflict:  # another process was quicker, and its secret is there to stay
-        return await kept_secret(store, name)
+        return (await store.put(SECRETS, name, held or secrets.token_bytes(32), expected=ABSENT)).value
+    except Conflict:  # another process was quicker, and its secret counts
+        return await kept_secret(store, name, held)
 
 
 TABLE = "scopes"
@@ -46,6 +49,7 @@ class Scopes:
         self._store = store
         self._per_principal = per_principal
         self._remembered: OrderedDict[str, Scope] = OrderedDict()
+        self._secret: bytes | None = None
         self._tidied = ""
         # Whether scopes may be remembered that are not known here.
         self._others = store.shared
@@ -54,10 +58,17 @@ class Scopes:
         return f"<Scopes: {len(self._remembered)} remembered>"
 
     async def open(self) -> None:
-        """Raises StoreUnavailable."""
-        secret = await kept_secret(self._store, "scope")
-        self._of_session = lru_cache(_CACHED)(partial(session_scope, secret))
-        self._of_principal = lru_cache(_CACHED)(partial(principal_scope, secret))
+        """Read the secret of ids, also again. Raises StoreUnavailable."""
+        secret = await kept_secret(self._store, "scope", self._secret)
+        if secret != self._secret:
+            self._secret = secret
+            self._of_session = lru_cache(_CACHED)(partial(session_scope, secret))
+            self._of_principal = lru_cache(_CACHED)(partial(principal_scope, secret))
+
+    def store_lost(self) -> None:
+        """Write scopes down again when they are used next: the store may have lost any of them."""
+        self._remembered.clear()
+        self._others = self._store.shared
 
     def of(self, session: Session | None, principal: str) -> Scope:
         """The owner of this call's files: the session, or the principal if the client names no session."""
@@ -87,7 +98,7 @@ class Scopes:
 
     async def find(self, scope_id: str) -> Scope | None:
         """The remembered scope of that id, unless its session has ended. Raises StoreUnavailable."""
-        # What an id stands for never changes, so no other process can make this old.
+        # What an id stands for never changes, so no other process can make this old: only a store that loses it.
         scope = self._remembered.get(scope_id) or await self._read(scope_id)
         return None if scope is None or await self.gone(scope) else scope
 

@@ -59,8 +59,8 @@ class Credentials:
         return self._ttl
 
     async def open(self) -> None:
-        """Raises StoreUnavailable."""
-        self._secret = self._configured or await kept_secret(self._store, "links")
+        """Read the secret of links, also again. Raises StoreUnavailable."""
+        self._secret = self._configured or await kept_secret(self._store, "links", self._secret)
 
     @property
     def _key(self) -> bytes:

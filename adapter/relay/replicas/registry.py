@@ -13,6 +13,7 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
+from adapter.relay.replicas.store_epoch import StoreEpoch
 from adapter.rules.access.replicas import (
     Challenges,
     Found,
@@ -67,7 +68,8 @@ class Replicas:
 
     A replica that has gone loses its row: whoever deletes it at the version at which it was silent decides that, so
     that a replica which only was slow learns of it when it renews its row. It then calls ``on_displaced``: its
-    sessions may live elsewhere by now. ``on_gone`` are called with the id of each replica that has gone.
+    sessions may live elsewhere by now. ``on_gone`` are called with the id of each replica that has gone. A row that is
+    gone because the store has lost it, as ``epoch`` tells, is only written again.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Replicas:
         self.challenges = Challenges(ACCEPTED)
         self.on_displaced: list[Callable[[], None]] = []
         self.on_gone: list[Callable[[str], None]] = []
+        self.epoch = StoreEpoch(store, clock, log)
         self._store = store
         self._log = log
         self._terms = terms
@@ -92,6 +95,8 @@ class Replicas:
         self._told: set[str] = set()
         self._next = secrets.token_hex(16)
         self._version: int | None = None
+        self._losses = 0
+        self._renewing = asyncio.Lock()
         self._beat: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -108,6 +113,11 @@ class Replicas:
         await self.renew()
         await self.look()
         self._beat = asyncio.get_running_loop().create_task(self._run())
+
+    async def come_back(self) -> None:
+        """Write the row again that the store has lost, if there was one. Raises StoreUnavailable."""
+        if self._version is not None:
+            await self.renew()
 
     async def leave(self) -> None:
         """Tell the others that no more requests are taken; those under way go on. A failure of the store is ignored."""
@@ -155,6 +165,12 @@ class Replicas:
 
     async def renew(self) -> None:
         """Write the row anew, with another challenge. Raises StoreUnavailable."""
+        # One at a time: each goes by the version that the one before it has written.
+        async with self._renewing:
+            await self._renew()
+
+    async def _renew(self) -> None:
+        losses = self.epoch.losses
         record = replace(self._record, challenge=self._next)
         # First: the others may read the row before this process learns that it was written. While the store fails
         # it is the same one, so that the last that they have read goes on to count.
@@ -163,6 +179,8 @@ class Replicas:
             row = await self._store.put(TABLE, self.id, encode_replica(record), expected=self._version)
         except Conflict:
             row = await self._regain(record)
+        else:
+            self._losses = losses
         self._version = row.version
         self._next = secrets.token_hex(16)
 
@@ -171,8 +189,13 @@ class Replicas:
         row = await self._store.get(TABLE, self.id)
         found = None if row is None else _read(row)
         if row is not None and found is not None and found.incarnation == record.incarnation:
+            if self._version is not None and row.version < self._version and not await self._has_lost():
+                # With the epoch of then.
+                self.epoch.lost(is_older=True)
             return await self._store.put(TABLE, self.id, encode_replica(record), expected=row.version)
         if row is None:
+            if await self._has_lost():
+                return await self._store.put(TABLE, self.id, encode_replica(record))
             self._log.warning("the other replicas took this one for gone", replica=self.id)
         else:
             taken, self.id = self.id, f"{self.id[:55]}-{secrets.token_hex(4)}"
@@ -185,6 +208,12 @@ class Replicas:
         for displaced in self.on_displaced:
             displaced()
         return await self._store.put(TABLE, self.id, encode_replica(record))
+
+    async def _has_lost(self) -> bool:
+        """Tell whether the store has lost its data since the row was written as expected."""
+        await self.epoch.look()
+        losses, self._losses = self._losses, self.epoch.losses
+        return losses != self._losses
 
     # --- the others -------------------------------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ class CatalogueCache:
         self.ended = OrderedDict[str, None]()
         """Ids of the scopes that have ended of late."""
         self.first: Pin | None = None
-        """The catalogue that anybody saw first. It never changes."""
+        """The catalogue that anybody saw first. It never changes, unless the store loses it."""
         self.written = ""
         """The digest of the catalogue that was written down as the last that was seen."""
         self._accepted: tuple[float, Pin | None] = float("-inf"), None
@@ -211,6 +211,10 @@ class CatalogueCache:
         self.doubts += 1
         self.is_confirmed = False
         self._stale_at = float("-inf")
+
+    def store_lost(self) -> None:
+        """Forget what is written down, so that it is again."""
+        self.first, self.written = None, ""
 
     def confirm(self, doubts: int, accepted: Pin | None, seen: Pin | None) -> None:
         """Take note of the rows as they were read when there had been so many ``doubts``.

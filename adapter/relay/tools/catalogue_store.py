@@ -96,6 +96,10 @@ class Catalogues:
         self._written[server] = since, written + size
         return written == 0 or written + size <= WRITTEN_BYTES
 
+    def store_lost(self) -> None:
+        """Write catalogues down again when they are used next."""
+        self._sure.clear()
+
     # --- deleting ---------------------------------------------------------------------------------------------
 
     async def tidy(self, referred: Set[str]) -> None:

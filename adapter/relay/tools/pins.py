@@ -109,6 +109,10 @@ class Pins:
     def __repr__(self) -> str:
         return f"<Pins: {self._catalogues}>"
 
+    def store_lost(self) -> None:
+        """See Catalogues."""
+        self._catalogues.store_lost()
+
     # --- scopes -----------------------------------------------------------------------------------------------
 
     async def of(self, key: ScopeKey) -> Pin | None:

@@ -44,7 +44,7 @@ class Replica:
     """One process of the adapter, as far as grants go."""
 
     def __init__(self, store: Store, issuer: ScriptedIssuer, clock: Clock, secret: bytes = b"s" * 32) -> None:
-        async def key() -> bytes:
+        async def key(_: bytes | None) -> bytes:
             return secret
 
         log = structlog.get_logger()

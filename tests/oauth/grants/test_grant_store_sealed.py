@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
+
 from adapter.oauth.grants.grant_store import TABLE, GrantStore, key_of
+from adapter.state.listeners import tell_all
 from adapter.state.sealed_rows import SealedRows
 from tests.oauth.grants.conftest import ALICE, BOB, StartCluster
 
@@ -61,12 +64,14 @@ async def test_the_key_follows_a_secret_that_changed(cluster: StartCluster) -> N
     """A store that stood in for another one had a secret of its own; when the first is back, its secret counts."""
     async with cluster() as it:
         await it.replica().give(it.issuer)
-        secrets = [b"s" * 32, b"of the store that stood in"]
+        secrets, offered = [b"s" * 32, b"of the store that stood in"], []
 
-        async def secret() -> bytes:
+        async def secret(held: bytes | None) -> bytes:
+            offered.append(held)
             return secrets.pop()
 
         rows = SealedRows(it.store, secret)
         assert await GrantStore(rows).get("notes", ALICE.principal) is None
-        await rows.open_anew()
+        tell_all(it.store.listeners, methodcaller("rows_unknown"))
         assert await GrantStore(rows).get("notes", ALICE.principal) is not None
+        assert offered == [None, b"of the store that stood in"]

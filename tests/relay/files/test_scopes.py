@@ -179,3 +179,18 @@ async def test_end_of_a_session_is_seen_by_every_replica() -> None:
     assert await scopes.find(scope.id) == scope
     await process.sessions.revoke(key, "the tools changed")
     assert await scopes.find(scope.id) is None
+
+
+async def test_scopes_that_the_store_has_lost_are_written_down_again() -> None:
+    """A principal goes on after the loss, and a replica that never saw its scope finds it."""
+    memory = SharedMemory()
+    one, two = [Scopes(memory.replica(), per_principal=True) for _ in range(2)]
+    await one.open()
+    scope = one.of_principal("alice:0")
+    await one.remember(scope)
+    memory.rows = MemoryStore()
+    await one.open()
+    one.store_lost()
+    await one.remember(one.of_principal("alice:0"))
+    await two.open()
+    assert await two.find(scope.id) == scope

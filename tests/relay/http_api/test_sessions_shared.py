@@ -114,7 +114,7 @@ class Process:
                 await asyncio.sleep(0)
 
 
-async def _secret() -> bytes:
+async def _secret(_: bytes | None) -> bytes:
     return b"s" * 32
 
 
@@ -378,7 +378,7 @@ async def test_rows_tell_a_reader_nothing() -> None:
     )
     assert kept is not None and kept.id.encode() not in row.value and b"ann" not in row.value
 
-    async def another() -> bytes:
+    async def another(_: bytes | None) -> bytes:
         return b"o" * 32
 
     rows = SessionRows(SealedRows(process.store, another), "one", IDLE, IDLE * TOLD, site.clock)

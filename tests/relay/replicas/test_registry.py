@@ -10,8 +10,10 @@ from structlog.testing import capture_logs
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.replicas.registry import MOST_TOLD, TABLE, Replicas, ReplicaTerms, replica_id
+from adapter.relay.replicas.store_epoch import TABLE as EPOCH
 from adapter.rules.access.replicas import decode_replica
 from adapter.state.fallback import FallbackStore
+from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from tests.state.shared import ReplicaStore, SharedMemory
 
@@ -377,3 +379,38 @@ async def test_nobody_is_gone_for_a_replica_that_goes_on_in_memory() -> None:
     await falling["a"].close()
     assert {row.key for row in await memory.rows.scan(TABLE)} == {"a", "b"}
     assert displaced == []
+
+
+async def test_a_row_that_the_store_has_lost_is_written_again() -> None:
+    """It is no sign that others took the replica for gone: its sessions go on."""
+    memory = SharedMemory()
+    a = registry(memory.replica(), "a")
+    displaced: list[str] = []
+    a.on_displaced.append(lambda: displaced.append("a"))
+    await a.join("http://10.0.0.1:1")
+    await a.epoch.look()
+    memory.rows = MemoryStore()
+    await asyncio.gather(a.beat(), a.renew())
+    assert (await row_of(memory, "a")).version == 2
+    assert (displaced, a.epoch.losses) == ([], 1)
+    await memory.rows.delete(TABLE, "a")
+    await a.beat()
+    assert (displaced, a.epoch.losses) == (["a"], 1)
+    await a.close()
+
+
+async def test_an_older_state_of_the_store_is_a_loss() -> None:
+    """A backup is back, with the epoch of then: the row tells, for its version went back."""
+    memory = SharedMemory()
+    a = registry(memory.replica(), "a")
+    await a.join("http://10.0.0.1:1")
+    await a.epoch.look()
+    backup = [(table, row) for table in (TABLE, EPOCH) for row in await memory.rows.scan(table)]
+    await a.renew()
+    memory.rows = MemoryStore()
+    for table, row in backup:
+        await memory.rows.put(table, row.key, row.value)
+    await a.renew()
+    await a.renew()
+    assert a.epoch.losses == 1
+    await a.close()
