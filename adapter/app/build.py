@@ -150,7 +150,7 @@ def build(
     file_routes = _file_routes(files.parts, door.guard, observation)
     branches = _branches(settings, optional, console, file_routes, door.guard)
     front = build_front(settings, runtime, observation, relay, door, branches, grants)
-    lost = _when_rows_are_lost(watched, sessions, tools, replicas)
+    lost = _when_rows_are_lost(watched, runtime, sessions, servers, tools, replicas)
     _follow_store(optional, files.parts, fallback, lost)
     tasks = (
         *build_session_tasks(settings, watched, runtime, relay),
@@ -260,12 +260,29 @@ def _shared_values(optional: OptionalParts, files: FileParts) -> Iterator[Callab
 
 
 def _when_rows_are_lost(
-    store: Store, sessions: SessionParts, tools: ToolParts, replicas: ReplicaParts | None
+    store: Store,
+    runtime: Runtime,
+    sessions: SessionParts,
+    servers: Servers,
+    tools: ToolParts,
+    replicas: ReplicaParts | None,
 ) -> Iterator[Callable[[], None]]:
     """What is to be done when the store has lost rows; nothing where one process alone has it."""
     if replicas is None:
         return
+    # Late: most adapters are one process.
+    from adapter.relay.sessions.lost_sessions import LostSessions
+
+    others = [shared.end_lost for shared in servers.shared]
+    lost = LostSessions(sessions.sessions, store, others, runtime.background, runtime.clock)
     yield lambda: tell_all(store.listeners, methodcaller("rows_unknown"))
-    yield replicas.store_lost
+    yield lambda: replicas.store_lost(_upstream_ids(sessions.sessions, servers))
+    yield lost.store_lost
     yield sessions.scopes.store_lost
     yield tools.store_lost
+
+
+def _upstream_ids(sessions: Sessions, servers: Servers) -> set[str]:
+    """The upstream sessions that this process knows."""
+    known = {session.upstream_id for session in sessions.opened() if session.upstream_id is not None}
+    return known.union(*(shared.upstream_ids for shared in servers.shared))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from adapter.relay.replicas.home import Home
 from adapter.relay.replicas.owned_upstream import OwnedUpstream, PortableUpstream
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTerms, replica_id
 from adapter.relay.replicas.session_words import SharedSessionWords
+from adapter.rules.access.replicas import owner_of
 from adapter.settings.root import Settings
 from adapter.settings.settings_digest import settings_digest
 from adapter.state.port import Store
@@ -120,9 +121,19 @@ class ReplicaParts:
         """Read from the store the key by which replicas know each other, also again. Raises StoreUnavailable."""
         self._forwarding.key = self.home.key = await kept_secret(self._store, KEY, self.home.key or None)
 
-    def store_lost(self) -> None:
-        """Be found by the others again."""
+    def store_lost(self, known: Collection[str]) -> None:
+        """Be found by the others again, and end the sessions of processes that nothing leads to any more.
+
+        ``known`` are the upstream sessions of which others see to that. Of the others here no row is left, and those
+        that nobody uses for a while end; where an older state is back, any of them may have one.
+        """
         self._background.run(self._return())
+        if self.replicas.epoch.is_older:
+            return
+        for server, upstream in self._local.items():
+            for session in upstream.server.sessions.all():
+                if owner_of(session.id) == self.replicas.id and session.id not in known:
+                    self.home.left.add(server, session.id)
 
     async def _return(self) -> None:
         # The next beat does it too.

@@ -103,7 +103,7 @@ class PrincipalSessions:
             session = await self._sessions.adopt(row, record, epoch)
             session.last_seen, session.touched = self._clock(), True
             return session
-        self._sessions.cache.drop(key)
+        self._sessions.cache.miss(key)
         record = self._resting(server, principal, _PLAIN)
         try:
             row, epoch = await self._sessions.write_new(key, record, row.version if row else ABSENT)

@@ -24,6 +24,9 @@ MOST_KNOWN = 50_000
 AHEAD = 60.0
 """Seconds by which a session may seem to be used in future; more of them show that the clock went back."""
 
+MOST_MISSED = 10_000
+"""Sessions without a row that are remembered until the next round in which unused ones are forgotten."""
+
 SLICE = 2000
 """Sessions that are looked at in one turn of the loop, which takes about a millisecond."""
 
@@ -44,7 +47,8 @@ class SessionCache:
 
     One that was forgotten while some request still works with it is found again as the same object, so that there are
     never two of one session. ``crowded`` is set when there are more than MOST_KNOWN. ``on_renewed`` is called with the
-    id of a server that forgot a session, as another process has found out.
+    id of a server that forgot a session, as another process has found out. ``missed`` are those whose rows were found
+    gone of late: if the store has lost them, nobody else can end what they stood for.
     """
 
     def __init__(self) -> None:
@@ -52,6 +56,7 @@ class SessionCache:
         self.epoch = 0
         self.crowded = asyncio.Event()
         self.on_renewed: Callable[[str], None] | None = None
+        self.missed: dict[str, Session] = {}
         self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._readings: dict[str, list[Reading]] = {}
 
@@ -100,6 +105,13 @@ class SessionCache:
             del self.open[key]
             session.end_streams()
 
+    def miss(self, key: str) -> None:
+        """Remove a session that has no row any more: it has ended, or the store has lost it."""
+        session = self.get(key)
+        if session is not None and len(self.missed) < MOST_MISSED:
+            self.missed[key] = session
+        self.drop(key)
+
     # --- freshness --------------------------------------------------------------------------------------------
 
     def begin(self, key: str) -> Reading:
@@ -139,6 +151,7 @@ class SessionCache:
         are too many, those of them first that were not used for longer. None that is in use is forgotten.
         """
         self.crowded.clear()
+        self.missed.clear()
         kept = KEPT
         await self._forget(now - kept, now + AHEAD)
         while len(self.open) > MOST_KNOWN and kept > 1.0:

@@ -198,7 +198,9 @@ class Sessions:
             record = record.seen(max(record.times.last_seen, session.last_seen))
         refused = refusal(record, server=server, principal=principal, now=self._clock(), limits=self.limits)
         if refused is not None:
-            if record is None or record.state not in LIVING:
+            if row is None:
+                self.cache.miss(key)
+            elif record is None or record.state not in LIVING:
                 self.cache.drop(key)
             raise refused
         assert record is not None and row is not None, "only a session that exists is served"
@@ -256,7 +258,9 @@ class Sessions:
                 record = decode(row.value)
             except ValueError:  # another version wrote it; it stays stale, and its next use tells
                 return
-        if row is None or record is None or record.state not in LIVING:
+        if row is None:
+            self.cache.miss(session.key)
+        elif record is None or record.state not in LIVING:
             self.cache.drop(session.key, session)
         else:
             self.cache.keep(row.key, row.version, record, epoch)
@@ -267,7 +271,7 @@ class Sessions:
         """The session as it is written down. Raises SessionUnknown when it has ended meanwhile."""
         row = await self._store.get(TABLE, session.key)
         if row is None or session.key in self._ending:
-            self.cache.drop(session.key, session)
+            self.cache.miss(session.key)
             raise SessionUnknown()
         record = decode(row.value)
         if record.state not in LIVING:

@@ -26,6 +26,7 @@ from adapter.relay.sessions.own_session import (
     initialize_result,
     negotiated_version,
 )
+from adapter.relay.sessions.session_cache import MOST_MISSED
 from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.access.shared_sessions import (
@@ -84,6 +85,8 @@ class SharedSessions:
         self._shared: dict[str, SharedSession] = {}
         # Those whose rows other processes may have changed.
         self._stale: set[str] = set()
+        # Those whose rows were found gone of late, or replaced.
+        self._missed: list[SharedSession] = []
         self._opening = SingleFlight[str, SharedSession | _Unshared]()
         store.listeners.append(self)
 
@@ -253,6 +256,8 @@ class SharedSessions:
         if known is not None and known.record != record:
             del self._shared[key]
             known.listeners.end()
+            if len(self._missed) < MOST_MISSED:
+                self._missed.append(known)
         return None if record is None else self._adopt(key, record)
 
     def _adopt(self, key: str, record: SharedRecord) -> SharedSession:
@@ -311,6 +316,7 @@ class SharedSessions:
 
     async def write_used(self) -> None:
         """Write down when sessions were used, so that no other process takes them for idle. Raises StoreUnavailable."""
+        self._missed.clear()
         if self._idle_ttl is None:
             return
         now = self._clock()
@@ -319,6 +325,22 @@ class SharedSessions:
             for key, shared in self._shared.items()
         }
         await self._store.touch(self._table, dues)
+
+    @property
+    def upstream_ids(self) -> set[str]:
+        """The sessions at the server that are known here."""
+        return {shared.record.session for shared in self._shared.values()}
+
+    async def end_lost(self) -> None:
+        """Close the sessions that are known here alone, since the store has lost their rows, one after another.
+
+        Raises StoreUnavailable.
+        """
+        for key in list(self._shared):
+            await self._load(key)
+        while self._missed:
+            record = self._missed.pop().record
+            await self._close_upstream(UpstreamSession(record.session, record.version))
 
     async def _close_idle(self, row: Row) -> None:
         if self._store.shared:

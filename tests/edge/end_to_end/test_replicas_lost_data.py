@@ -7,6 +7,7 @@ import contextlib
 import shutil
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from itertools import permutations
@@ -17,12 +18,14 @@ import orjson
 import pytest
 
 from adapter.app import App, build, running
+from adapter.relay.sessions.session_cache import KEPT
 from adapter.settings.root import Settings
+from adapter.state.memory import MemoryStore
 from tests.edge.conftest import StartUpstream
 from tests.edge.file_tools import DOWNLOADS, TOOLS, link_of, playing, text_of, upload
 from tests.edge.file_tools import call as call_tool
 from tests.edge.raw import INITIALIZE, RawClient, RawUpstream, call_body
-from tests.edge.replicating import PATIENCE, messages, tool
+from tests.edge.replicating import PATIENCE, call, messages, tool, two_replicas
 from tests.hosted.databases import URL_PASSWORD, Server
 from tests.state.redis.servers import command
 from tests.upstream.stdio.scripted import SERVER
@@ -192,3 +195,52 @@ async def test_replicas_agree_again(
             first = await found.who(one, session)
             assert [await found.who(other, session) for _ in range(3)] == [first] * 3
             assert found.processes == before
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_lost_sessions_end_everywhere(
+    upstream: StartUpstream, tmp_path: Path, own_redis: Server, lose: Callable[[Server], None]
+) -> None:
+    """All replicas answer 404 to their clients, and what stood behind them at servers is closed: sessions and
+    processes. Those that began after the loss go on."""
+    async with upstream(playing(desk)) as up, fleet(tmp_path, up, own_redis) as found:
+        sessions = [await found.initialize(name) for name in "abc" for _ in range(10)]
+        async with found.client("a", sessions[0]) as client:
+            link = link_of(await call_tool(client, "write", {"filename": "made.txt"}))
+            assert (await client.request("GET", path=link))[0].status == 200
+        children = [await found.initialize(name, CHILD) for name in "abc"]
+        for session in children:
+            await found.who("a", session)
+        assert (len(up.sessions), found.processes) == (30, 3)
+        lose(own_redis)
+        for name in "abc":
+            await until(partial(found.has_told, name))
+        for name in "abc":
+            for session in (sessions[0], sessions[10], sessions[20]):
+                assert await found.status(name, session) == 404
+            async with found.client(name) as client:
+                assert (await client.request("GET", path=link))[0].status == 404
+        after, child = await found.initialize("a"), await found.initialize("b", CHILD)
+        kept = await found.who("b", child)
+        async with asyncio.timeout(PATIENCE):
+            while (len(up.sessions), found.processes) != (1, 1):
+                await asyncio.sleep(0.05)
+        assert await found.status("b", after) == 200
+        assert await found.who("a", child) == kept
+
+
+async def test_processes_that_no_replica_remembers_are_left(tmp_path: Path) -> None:
+    """They end unless somebody uses them; one whose session began after the loss does not wait for that."""
+    async with two_replicas(tmp_path) as (found, a, _, first):
+        await call(first, "who")
+        await a.app.core.relay.sessions.last_seen.write()
+        await a.app.sessions.cache.forget_unused(time.time() + 2 * KEPT)
+        found.memory.rows = MemoryStore()
+        async with a.client() as second:
+            await second.initialize()
+            await call(second, "who")
+            parts = a.app.core.replicas
+            assert parts is not None and a.processes == 2
+            await a.registry.epoch.look()
+            assert (a.registry.epoch.losses, len(parts.home.left)) == (1, 1)
+            assert "result" in await call(second, "who")

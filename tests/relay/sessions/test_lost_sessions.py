@@ -1,0 +1,111 @@
+"""Upstream sessions whose rows the store has lost: closed by whoever still knows them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from adapter.errors import SessionUnknown
+from adapter.relay.sessions.lost_sessions import LostSessions
+from adapter.relay.sessions.session_map import TABLE
+from adapter.state.memory import MemoryStore
+from tests.relay.replicating import RESULT, Replica, Replicas, settled
+from tests.relay.sharing import LiveUpstream, client, sharing
+from tests.state.shared import SharedMemory
+
+
+def lost_sessions(replica: Replica) -> LostSessions:
+    return LostSessions(replica.sessions, replica.store, [], replica.background, replica.clock)
+
+
+def lose(replicas: Replicas) -> None:
+    """The store forgets everything, and whoever used it learns that rows may be others."""
+    replicas.memory.rows = MemoryStore()
+    for view in replicas.memory.replicas:
+        view.unsure()
+
+
+async def searched(*all_lost: LostSessions) -> None:
+    await settled(lambda: all(repr(each) == "<LostSessions: 0 to be looked for>" for each in all_lost))
+
+
+async def test_what_stood_behind_lost_sessions_is_closed() -> None:
+    """By one cleanup, each once although two replicas knew of it; a session that began after the loss goes on."""
+    replicas = Replicas()
+    one, two, _ = replicas.three()
+    sessions = [await one.initialize() for _ in range(40)]
+    for session in sessions[:20]:
+        await two.call(session)
+    lose(replicas)
+    new = await two.initialize()
+    lost = [lost_sessions(each) for each in (one, two)]
+    for each in lost:
+        each.store_lost()
+    await searched(*lost)
+    assert await replicas.memory.rows.count(TABLE) == 41
+    await two.cleanup.run_once()
+    assert replicas.upstream.alive == {"real-41"}
+    assert await replicas.memory.rows.count(TABLE) == 1
+    assert await one.call(new) == RESULT
+
+
+async def test_a_client_that_was_quicker_changes_nothing() -> None:
+    """Its session was found gone before the loss was noticed, and is closed all the same."""
+    replicas = Replicas()
+    one, two, _ = replicas.three()
+    session = await one.initialize()
+    lose(replicas)
+    for replica in (one, two):
+        with pytest.raises(SessionUnknown):
+            await replica.call(session)
+    lost = lost_sessions(one)
+    lost.store_lost()
+    await searched(lost)
+    await one.cleanup.run_once()
+    assert replicas.upstream.alive == set()
+
+
+async def test_sessions_that_are_there_stay() -> None:
+    """A loss that took other rows is no reason to end them."""
+    replicas = Replicas()
+    one, _, _ = replicas.three()
+    session = await one.initialize()
+    lost = lost_sessions(one)
+    lost.store_lost()
+    await searched(lost)
+    await one.cleanup.run_once()
+    assert await one.call(session) == RESULT
+    assert await replicas.memory.rows.count(TABLE) == 1
+
+
+async def test_a_store_that_fails_is_asked_again() -> None:
+    """Nothing is forgotten meanwhile."""
+    replicas = Replicas()
+    one, _, _ = replicas.three()
+    await one.initialize()
+    lose(replicas)
+    lost = lost_sessions(one)
+    one.view.down = True
+    lost.store_lost()
+    before = one.view.calls["get"]
+    await settled(lambda: one.view.calls["get"] > before)
+    one.view.down = False
+    await searched(lost)
+    await one.cleanup.run_once()
+    assert replicas.upstream.alive == set()
+
+
+async def test_a_lost_session_that_many_share_is_closed() -> None:
+    """By the one who knows it; the next client has a new one, and that goes on."""
+    upstream, memory = LiveUpstream(), SharedMemory()
+    one, two = (sharing(upstream, memory.replica()) for _ in range(2))
+    await client(one)
+    memory.rows = MemoryStore()
+    for view in memory.replicas:
+        view.unsure()
+    ben = await client(two)
+    assert upstream.alive == {"real-1", "real-2"}
+    await asyncio.gather(one.shared.end_lost(), two.shared.end_lost())
+    assert upstream.alive == {"real-2"}
+    assert await ben.call(1, "b") == "b"
