@@ -52,63 +52,73 @@ class LostSessions:
         self._others = others
         self._background = background
         self._clock = clock
-        # What is still to be done, by a name: all of it may be done twice.
-        self._waiting: dict[str, Callable[[], Awaitable[None]]] = {}
-        self._searching = False
+        # By server and id.
+        self._waiting: dict[tuple[str, str], Session] = {}
+        self._asked = self._searching = False
 
     def __repr__(self) -> str:
-        return f"<LostSessions: {len(self._waiting)} to be looked for>"
+        return f"<LostSessions: {'searching' if self._searching else 'done'}, {len(self._waiting)} waiting>"
 
     def store_lost(self) -> None:
         """Look for the rows of all that are known here, in the background."""
         cache = self._sessions.cache
-        for session in (*cache.missed.values(), *cache.open.values()):
-            # What is a part of a shared session ends with that one.
-            if session.upstream_id is not None and membership(session.upstream_id) is None:
-                key = _key(session.server, session.upstream_id)
-                self._waiting[key] = partial(self._settle, session.key, key, self._ended(session))
+        # There may be very many, so the rest is done later; but what they stand for now, another row may change.
+        self._waiting |= {
+            (session.server, session.upstream_id): session
+            for session in (*cache.missed.values(), *cache.open.values())
+            if session.upstream_id is not None
+        }
         cache.missed.clear()
-        self._waiting |= {str(number): other for number, other in enumerate(self._others)}
+        self._asked = True
         if not self._searching:
             self._searching = True
             self._background.run(self._search())
 
-    def _ended(self, session: Session) -> SessionRecord:
-        """A record that has the upstream session closed."""
-        now = self._clock()
-        upstream = UpstreamSession(session.upstream_id, session.protocol_version)
-        state, times = SessionState.ENDED, SessionTimes(now, now)
-        return SessionRecord(session.server, session.principal, Handshake(b""), upstream, state, times)
-
     async def _search(self) -> None:
         try:
-            while self._waiting:
-                await self._next()
+            while self._asked:
+                self._asked = False
+                await self._settle_all()
+                for other in self._others:
+                    await _until_done(other)
         finally:
             self._searching = False
 
-    async def _next(self) -> None:
-        batch = dict(islice(self._waiting.items(), AT_ONCE))
-        began = time.monotonic()
+    async def _settle_all(self) -> None:
+        while self._waiting:
+            batch = list(islice(self._waiting.items(), AT_ONCE))
+            began = time.monotonic()
+            await asyncio.gather(
+                *(_until_done(partial(self._settle, session, name[1])) for name, session in batch)
+            )
+            for name, _ in batch:
+                del self._waiting[name]
+            await asyncio.sleep(RESTS * (time.monotonic() - began))
+
+    async def _settle(self, session: Session, upstream_id: str) -> None:
+        """Write an upstream session down to which no row leads any more."""
+        row = await self._store.get(TABLE, session.key)
+        if row is None:
+            self._sessions.cache.drop(session.key)
+        # What is a part of a shared session ends with that one.
+        if membership(upstream_id) is not None or (row is not None and _leads_to(row) == upstream_id):
+            return
+        now = self._clock()
+        upstream = UpstreamSession(upstream_id, session.protocol_version)
+        state, times = SessionState.ENDED, SessionTimes(now, now)
+        ended = SessionRecord(session.server, session.principal, Handshake(b""), upstream, state, times)
+        with contextlib.suppress(Conflict):
+            key, due = _key(session.server, upstream_id), self._sessions.due(ended)
+            await self._store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)
+
+
+async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
+    """Do it, again and again while the store fails."""
+    while True:
         try:
-            await asyncio.gather(*(settle() for settle in batch.values()))
+            return await work()
         except StoreUnavailable:
             await asyncio.sleep(AGAIN)
-            return
-        for key in batch:
-            del self._waiting[key]
-        await asyncio.sleep(RESTS * (time.monotonic() - began))
-
-    async def _settle(self, row_key: str, key: str, ended: SessionRecord) -> None:
-        """Write down an upstream session to which the row of that key does not lead any more."""
-        row = await self._store.get(TABLE, row_key)
-        if row is None:
-            self._sessions.cache.drop(row_key)
-        elif _leads_to(row) == ended.upstream.id:
-            return
-        with contextlib.suppress(Conflict):
-            due = self._sessions.due(ended)
-            await self._store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)
 
 
 def _leads_to(row: Row) -> str | None:
