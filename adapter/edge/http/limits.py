@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import select
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.parser import RequestStream
 from adapter.edge.http.request import Request
+from adapter.edge.http.turns import Turns
 
 if TYPE_CHECKING:
     from adapter.edge.http.connection import ClientConnection
@@ -27,9 +27,6 @@ RESERVE = 64
 
 WARN_EVERY = 60.0
 """Seconds between two warnings of the same thing."""
-
-AT_ONCE = 32
-"""Exchanges of clients that left which are cancelled in one turn of the loop; each takes about 0.2 milliseconds."""
 
 
 def _ignore(_: str) -> None:
@@ -60,8 +57,9 @@ class ConnectionLimit:
         self._on_full = on_full
         self._regular: set[ClientConnection] = set()
         self._reserved: dict[ClientConnection, None] = {}
-        self._abandoned: deque[asyncio.Task[Any]] = deque()
-        self._cancelled = 0
+        self.begins = Turns()
+        """The turns in which requests begin."""
+        self._ends = Turns()
         self._retired = False
         self.on_refusal: Callable[[str], None] = _ignore
         """Called with the reason where a connection is refused, or bytes on one that are no request: ``http_`` and the
@@ -102,21 +100,7 @@ class ConnectionLimit:
     def cancel(self, task: asyncio.Task[Any]) -> None:
         """Cancel the exchange of a client that has left. Where thousands leave at the same time, as when their process
         is killed, others have their turns in between."""
-        if self._cancelled < AT_ONCE:
-            self._cancel_now(task)
-        else:
-            self._abandoned.append(task)
-
-    def _cancel_now(self, task: asyncio.Task[Any]) -> None:
-        if not self._cancelled:
-            asyncio.get_running_loop().call_soon(self._cancel_more)
-        self._cancelled += 1
-        task.cancel()
-
-    def _cancel_more(self) -> None:
-        self._cancelled = 0
-        for _ in range(min(AT_ONCE, len(self._abandoned))):
-            self._cancel_now(self._abandoned.popleft())
+        self._ends.do(task.cancel)
 
     def _make_room(self) -> bool:
         """Break off the reserved connection that has been silent longest; False where all are being answered."""
