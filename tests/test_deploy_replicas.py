@@ -70,6 +70,14 @@ def test_nginx_knows_each_replica(services: dict[str, Any], settings: Settings) 
     assert "./nginx.conf:/etc/nginx/conf.d/default.conf:ro" in services["nginx"]["volumes"]
 
 
+def test_haproxy_knows_each_replica(services: dict[str, Any], settings: Settings) -> None:
+    """In both groups, with a check; it listens where nginx does."""
+    text = (DEPLOY / "haproxy.cfg").read_text()
+    served = re.findall(r"^ *server ([\w-]+) ([\w-]+):(\d+) check$", text, re.MULTILINE)
+    assert served == [(name, name, str(settings.core.port)) for name in replicas(services)] * 2
+    assert f"bind :{settings.core.port}\n" in text
+
+
 def test_redis_keeps_what_it_has_acknowledged(services: dict[str, Any]) -> None:
     """A write is on disk before its answer, and no row is evicted."""
     command = services["redis"]["command"]

@@ -1,15 +1,18 @@
-"""nginx in front of replicas, with the configuration that deploy/ ships: only names and ports are other ones."""
+"""nginx and HAProxy in front of replicas, as deploy/ configures them: only names and ports are other ones."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.provision import ROOT
+from tests.missing import Missing
 from tests.nginx import nginx_argv
 
 SHIPPED = ROOT / "deploy" / "nginx.conf"
+SHIPPED_HAPROXY = ROOT / "deploy" / "haproxy.cfg"
 
 
 def balancer_argv(place: Path, port: int, replicas: Sequence[int]) -> list[str]:
@@ -30,3 +33,16 @@ def rendered(shipped: str, port: int, replicas: Sequence[int]) -> str:
     for server in servers[1:]:
         text = text.replace(server, "")
     return re.sub(r"listen \d+;", f"listen 127.0.0.1:{port};", text)
+
+
+def haproxy_argv(place: Path, port: int, replicas: Sequence[int]) -> list[str]:
+    """The same for HAProxy and three replicas. Raises Missing."""
+    program = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+    if program is None:
+        raise Missing("haproxy is not installed")
+    text = SHIPPED_HAPROXY.read_text().replace("bind :8932", f"bind 127.0.0.1:{port}")
+    for number, each in enumerate(replicas, 1):
+        text = text.replace(f"adapter-{number}:8932", f"127.0.0.1:{each}")
+    assert ":8932" not in text
+    (place / "haproxy.cfg").write_text(text)
+    return [program, "-db", "-f", str(place / "haproxy.cfg")]

@@ -18,10 +18,11 @@ from tests.reaper import KEEPS_ENVIRONMENT
 
 @dataclass(frozen=True)
 class Serving:
-    """``url``: the mount of the first server, where every request may reach another process."""
+    """``url``: the mount of the first server, where every request may reach another process: one of ``replicas``."""
 
     base: str
     mount: str = "/mcp"
+    replicas: Sequence[Adapter] = ()
 
     @property
     def url(self) -> str:
@@ -69,11 +70,12 @@ async def replicated(
     adapters: Sequence[Mapping[str, Any]] = (),
     port: int | None = None,
     server: Mapping[str, Any] | None = None,
+    balancer: Callable[[Path, int, Sequence[int]], list[str]] = balancer_argv,
     **sections: Mapping[str, Any],
 ) -> AsyncIterator[Serving]:
-    """So many replicas on one Redis and one ``storage.root``, behind nginx without any stickiness.
+    """So many replicas on one Redis and one ``storage.root``, behind a ``balancer`` without any stickiness.
 
-    ``port`` is nginx's, for settings that name it; None chooses one. ``server`` are more settings of the server.
+    ``port`` is the balancer's, for settings that name it; None chooses one. ``server`` are more settings of the server.
     """
     async with AsyncExitStack() as stack:
         redis = await _listening(stack, place / "redis", redis_argv)
@@ -97,8 +99,8 @@ async def replicated(
             await fronts[-1].start()
         ports = [front.port for front in fronts]
         front = port or free_port()
-        await _listening(stack, place / "nginx", lambda at, room: balancer_argv(room, at, ports), front)
-        yield Serving(f"http://127.0.0.1:{front}")
+        await _listening(stack, place / "balancer", lambda at, room: balancer(room, at, ports), front)
+        yield Serving(f"http://127.0.0.1:{front}", replicas=fronts)
 
 
 async def _listening(
