@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any, NamedTuple, Protocol
 
+from adapter.relay.background import own_turn
+from adapter.relay.replies import LARGE
 from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
@@ -230,6 +232,9 @@ async def walk_request(stages: Stages, call: Call) -> bytes | None:
 async def walk_response(stages: Sequence[Stage], call: Call, response: bytes) -> bytes:
     """Run the final response through the stages, the last one first."""
     for stage in reversed(stages):
+        if len(response) > LARGE:
+            # Each may take some milliseconds for a megabyte.
+            await own_turn()
         response = await stage.answer(call, response)
     return response
 

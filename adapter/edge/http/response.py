@@ -175,8 +175,11 @@ class HttpAnswer:
             data = head + b"\r\n"
         elif self._bare:
             data = head + content_length(len(body))
-        else:
+        elif len(body) < JOIN_BELOW:
             data = b"".join((head, content_length(len(body)), body))
+        else:
+            self._connection.write(head + content_length(len(body)))
+            data = body
         self._connection.write(data)
         self.sent = len(body)
         self.complete = True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, own_turn
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
@@ -168,6 +168,8 @@ async def _known_list(
 async def _answers(call: Call, body: bytes) -> bool:
     """Tell whether the body is the response to the call."""
     if call.envelope.method != LIST:
+        if len(body) > LARGE:
+            await own_turn()
         message = response_in(body, call.envelope.id)
         call.came = (body, message)
         return message is not None

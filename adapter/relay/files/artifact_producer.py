@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
 from adapter.files.port import CaptureLimit
+from adapter.relay.background import own_turn
 from adapter.relay.files.artifact_capture import Allocated, ArtifactName, Captured, Capturing, artifact_name
 from adapter.relay.files.artifact_view import ArtifactShowing, ArtifactView, FileAccess
 from adapter.relay.files.round_index import ARTIFACT
@@ -21,6 +22,7 @@ from adapter.relay.files.rounds import EARLIER, noted_earlier
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
+from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, slot
 from adapter.rules.calls.rounds import STATE, asks_for_input
@@ -38,7 +40,6 @@ from adapter.rules.results.tool_results import (
     with_failure,
     without_paths,
 )
-from adapter.wire.envelope import parse
 
 NOT_CAPTURED = "The tool answered, but its file could not be captured."
 NOT_ALL_CAPTURED = "The tool answered, but not all of its files could be captured."
@@ -160,7 +161,7 @@ class Producer:
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         allocated = self._allocated(call)
-        message = parse(response)
+        message = call.parsed(response)
         result = message.get("result")
         if is_task(result):
             # It goes on to write after this; what it leaves is the sweep's.
@@ -178,8 +179,13 @@ class Producer:
         if capture.kept and self._rule.showing.exposed:
             self._notifications.resources_changed(call.scope)
         withheld = self._withheld(call, self._uris(capture.kept))
+        if len(response) > LARGE:
+            # Files of several calls may be kept at the same moment.
+            await own_turn()
         if capture.failure is not None:
             response = with_artifact_error(response, capture.failure, withheld)
+            if not capture.shown:
+                return response
         return with_artifacts(response, capture.shown, withheld)
 
     def _allocated(self, call: Call) -> Allocated:

@@ -242,7 +242,9 @@ def _appended(
     added = b"".join(b"," + _json(block) for block in blocks)
     if response[at - 1] == _ARRAY:
         added = added[1:]
-    return b"".join((response[:at], added, response[at:tail], b',"_meta":', _json(meta), response[tail:]))
+    # Most of it may be megabytes, which are copied once.
+    came = memoryview(response)
+    return b"".join((came[:at], added, came[at:tail], b',"_meta":', _json(meta), came[tail:]))
 
 
 def _meta_edits(response: bytes, parts: _Parts, meta: Mapping[str, Any]) -> Iterator[spans.Edit]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.edge.http.request import Sendable
-from adapter.edge.http.response import HttpAnswer, http_date
+from adapter.edge.http.response import JOIN_BELOW, HttpAnswer, http_date
 from adapter.rules.access.headers import SharedFields
 
 SHARED = [("Content-Type", "application/json"), ("Server", "other")]
@@ -22,10 +22,15 @@ class Written:
     full = False
 
     def __init__(self) -> None:
-        self.data = b""
+        self.pieces: list[bytes] = []
+
+    @property
+    def data(self) -> bytes:
+        """All of it."""
+        return b"".join(self.pieces)
 
     def write(self, data: bytes) -> None:
-        self.data += data
+        self.pieces.append(data)
 
     def soon(self, act: Callable[[], None]) -> None:
         act()
@@ -84,3 +89,17 @@ def test_dates_are_those_of_the_standard_library(seconds: int) -> None:
 def test_a_date_has_the_fixed_length_of_the_specification(seconds: int, date: str) -> None:
     """RFC 9110, 5.6.7, has the second example."""
     assert http_date(seconds) == date
+
+
+def test_a_large_body_is_not_copied() -> None:
+    """It leaves behind its head; a small one leaves with it, in one piece."""
+    written = Written()
+    answer = HttpAnswer(written, True)
+    body = b"x" * JOIN_BELOW
+    answer.send(200, SHARED, body)
+    head, left = written.pieces
+    assert left is body and head.endswith(b"Content-Length: %d\r\n\r\n" % len(body))
+    assert answer.sent == len(body)
+    small = Written()
+    HttpAnswer(small, True).send(200, SHARED, body[1:])
+    assert len(small.pieces) == 1
