@@ -40,7 +40,7 @@ class SilentReplica:
         # HAProxy asks for its health.
         if head.startswith((b"GET /readyz", b"GET /livez")):
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        elif head.startswith(b"GET"):
+        elif head.startswith(b"GET") or b"subscriptions/listen" in head:
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             await asyncio.sleep(SILENCE + 2)
             writer.write(b"1\r\n!\r\n0\r\n\r\n")
@@ -55,7 +55,7 @@ class SilentReplica:
 async def test_a_silent_call_ends_and_is_not_repeated(
     tmp_path: Path, balancer: Callable[[Path, int, Sequence[int]], list[str]]
 ) -> None:
-    """It gets 504 after the time of the file, and reaches one replica; a stream may be silent for longer."""
+    """It gets 504 after the time of the file, and reaches one replica; streams of both eras may be silent for longer."""
     silent = SilentReplica()
     async with AsyncExitStack() as stack:
         servers = [await asyncio.start_server(silent, "127.0.0.1", 0) for _ in range(3)]
@@ -66,17 +66,20 @@ async def test_a_silent_call_ends_and_is_not_repeated(
         for file in (tmp_path / "default.conf", tmp_path / "haproxy.cfg"):
             if file.exists():
                 text = file.read_text()
-                assert "90s" in text
-                file.write_text(text.replace("90s", f"{SILENCE}s"))
+                assert " 11m" in text
+                file.write_text(text.replace(" 11m", f" {SILENCE}s"))
         running = await start(argv, tmp_path / "output.log")
         stack.push_async_callback(running.stop)
         await listens(port, running)
         calling = await stack.enter_async_context(RawClient(port))
         listening = await stack.enter_async_context(RawClient(port))
+        subscribed = await stack.enter_async_context(RawClient(port))
         await listening.send("GET")
+        await subscribed.send("POST", b"{}", mcp_method="subscriptions/listen")
         async with asyncio.timeout(SILENCE + 20):
             await calling.send("POST", b"{}")
             assert (await calling.head()).status == 504
-            assert (await listening.head()).status == 200
-            assert await read_chunk(listening.reader) == b"!"
+            for stream in (listening, subscribed):
+                assert (await stream.head()).status == 200
+                assert await read_chunk(stream.reader) == b"!"
         assert silent.posts == 1
