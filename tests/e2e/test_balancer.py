@@ -55,7 +55,7 @@ class SilentReplica:
 async def test_a_silent_call_ends_and_is_not_repeated(
     tmp_path: Path, balancer: Callable[[Path, int, Sequence[int]], list[str]]
 ) -> None:
-    """It gets 504 after the time of the file, and reaches one replica; streams of both eras may be silent for longer."""
+    """It gets 504 after the time of the file, and reaches one replica; streams of both eras may be silent longer."""
     silent = SilentReplica()
     async with AsyncExitStack() as stack:
         servers = [await asyncio.start_server(silent, "127.0.0.1", 0) for _ in range(3)]
