@@ -236,6 +236,14 @@ class FileGone(AdapterError):
     hint = "This file does not exist or has expired."
 
 
+class FileChanged(AdapterError):
+    code, rpc, http = "file_changed", -32602, 409
+    hint = (
+        "The stored file was changed by something other than the adapter, so it is not given out. Upload it again, "
+        "or let the tool write it again."
+    )
+
+
 class StorageFailed(AdapterError):
     code, rpc, http, legacy_http = "storage_failed", -32603, 500, 200
     hint = "The adapter could not read or write a file; its log has the details."

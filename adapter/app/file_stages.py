@@ -149,14 +149,26 @@ class StagesOfFiles:
 
     def _of_tool(self, entry: ServerSettings, tool: str) -> list[StageEntry]:
         """The stages of one tool, which may take a file and produce another one."""
+        adapters = [adapter for adapter in entry.adapters if tool in adapter.tools]
+        edits = any(self._edits(adapter) for adapter in adapters)
+        if edits and not any(
+            isinstance(adapter, ArtifactProducer) and adapter.persist for adapter in adapters
+        ):
+            # What the tool makes of its file is kept as what others write.
+            adapters.append(ArtifactProducer(type="artifact_producer", tools=[tool]))
         found: list[StageEntry] = []
-        for adapter in entry.adapters:
-            if tool in adapter.tools and (stage := self._stage(entry, adapter, tool)) is not None:
+        for adapter in adapters:
+            if (stage := self._stage(entry, adapter, tool, edits=edits)) is not None:
                 slot = "uploads" if isinstance(stage, Consumer) else "artifacts"
                 found.append(StageEntry("tools/call", slot, stage, tool))
         return (
             [StageEntry("tools/call", "rounds", RoundStage(self.parts.rounds), tool), *found] if found else []
         )
+
+    def _edits(self, adapter: UploadConsumer | ArtifactProducer) -> bool:
+        """Tell whether what its tools make of their files is kept."""
+        enabled = self.settings.uploads.enabled and self.settings.artifacts.enabled
+        return enabled and isinstance(adapter, UploadConsumer) and adapter.edits is True
 
     def _of_lists(self, entry: ServerSettings, offer: Offer | None) -> list[StageEntry]:
         exposed = self._exposes(entry)
@@ -201,14 +213,14 @@ class StagesOfFiles:
         return entries
 
     def _stage(
-        self, entry: ServerSettings, adapter: UploadConsumer | ArtifactProducer, tool: str
+        self, entry: ServerSettings, adapter: UploadConsumer | ArtifactProducer, tool: str, *, edits: bool
     ) -> Consumer | Producer | None:
         """The stage of one tool's entry; None if its feature is turned off."""
         if isinstance(adapter, UploadConsumer):
             return self._consumer(entry, adapter) if self.settings.uploads.enabled else None
-        finds = adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
+        finds = edits or adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
         keeps = self.settings.artifacts.enabled and adapter.persist and finds
-        return self._producer(entry, adapter, tool) if keeps else None
+        return self._producer(entry, adapter, tool, edits=edits) if keeps else None
 
     def _consumer(self, entry: ServerSettings, adapter: UploadConsumer) -> Consumer:
         rule = ConsumerRule(
@@ -218,11 +230,14 @@ class StagesOfFiles:
             delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
             inline_limit=adapter.max_inline_bytes,
             plain_paths=adapter.allow_plain_paths,
+            reads_only=adapter.edits is False,
             schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
         )
         return Consumer(rule, self.parts.access, self._mirrors_of(entry))
 
-    def _producer(self, entry: ServerSettings, adapter: ArtifactProducer, tool: str) -> Producer:
+    def _producer(
+        self, entry: ServerSettings, adapter: ArtifactProducer, tool: str, *, edits: bool
+    ) -> Producer:
         artifacts, locator = self.settings.artifacts, adapter.output_locator
         raw = adapter.overrides.allow_raw_output
         if raw is None:
@@ -242,6 +257,7 @@ class StagesOfFiles:
             locator=Locator(
                 locator.mode, locator.output_path_key, locator.output_path_regexes, locator.every
             ),
+            edits=edits,
             required=adapter.required,
             capture_limit=capture_limit(self.settings, self._patience(entry, tool)),
             showing=showing,
@@ -263,6 +279,7 @@ class StagesOfFiles:
         artifacts = self.settings.artifacts
         producers = [adapter for adapter in entry.adapters if isinstance(adapter, ArtifactProducer)]
         exposing = any(adapter.persist and adapter.expose_as_resource for adapter in producers)
+        exposing = exposing or any(map(self._edits, entry.adapters))
         return artifacts.enabled and artifacts.expose_as_resources and exposing
 
     def _offer(self, entry: ServerSettings) -> Offer | None:

@@ -310,10 +310,12 @@ def _wrapped(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
     """The tools that the adapter gives files to or takes files from, by name; a tool may do both."""
     taking: dict[str, str] = {}
     writing: set[str] = set()
+    editing: set[str] = set()
     for adapter in entry.adapters:
         if isinstance(adapter, UploadConsumer):
             if settings.uploads.enabled:
                 taking |= dict.fromkeys(adapter.tools, adapter.file_path_argument)
+                editing.update(adapter.tools if adapter.edits and settings.artifacts.enabled else ())
         elif settings.artifacts.enabled and adapter.persist:
             writing.update(adapter.tools)
     return {
@@ -323,6 +325,7 @@ def _wrapped(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
             helper=f"{entry.id}_get_upload_url",
             artifact_scheme=settings.artifacts.uri_scheme,
             upload_scheme=settings.uploads.uri_scheme,
+            edits=tool in editing,
         )
         for tool in (*taking, *(writing - taking.keys()))
     }

@@ -53,6 +53,7 @@ servers:
     # Tools that read or write files; docs/files.md
     # adapters:
     #   - {type: upload_consumer, tools: [read_document], file_path_argument: path}
+    #   - {type: upload_consumer, tools: [edit_document], file_path_argument: path, edits: true}
     #   - {type: artifact_producer, tools: [take_screenshot], output_path_argument: filename}
 """
 

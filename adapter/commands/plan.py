@@ -176,6 +176,7 @@ def _execution(entry: ServerSettings, name: str) -> str:
     producers = [each for each in adapters if isinstance(each, ArtifactProducer)]
     steps = [f"handles in {each.file_path_argument} become {each.delivery}" for each in given]
     steps.append("the upstream")
+    steps += ["the files that it changed are captured" for each in given if each.edits]
     for producer in producers:
         where = producer.output_path_argument or f"its result, by {producer.output_locator.mode}"
         steps.append(f"its file by {where} is captured")

@@ -152,8 +152,22 @@ class FileStore(Protocol):
     async def holds(self, place: Place, *, size: int, modified: int) -> bool:
         """Tell whether ``open_file`` would find the file that was recorded there."""
 
-    def path_of(self, place: Place) -> str:
-        """The absolute path of a placed file, for a tool that reads it."""
+    async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
+        """Copy a file for a tool, which may do with the copy as it likes; False as ``holds``. Raises StorageFull.
+
+        ``copy`` is a safe path component that names it. One that is there already stays as its tool has left it.
+        """
+
+    def give_back(self, place: Place, copy: str) -> None:
+        """The call that a copy was made for is over: it may go when others have come, and goes with its file."""
+
+    async def take_copy(
+        self, place: Place, copy: str, limit: CaptureLimit | None
+    ) -> tuple[Staging, Measure] | None:
+        """Copy what a tool has made of its copy. None, and raises, as ``take``."""
+
+    def path_of(self, place: Place, copy: str | None = None) -> str:
+        """The absolute path of a placed file, or of a copy of it, for a tool."""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -176,5 +190,5 @@ class FileStore(Protocol):
         Also raises what ``known`` raises.
         """
 
-    async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
-        """Find which of these (with their sizes) are not there whole."""
+    async def missing(self, places: list[Place]) -> list[Place]:
+        """Find at which of these there is nothing at all."""

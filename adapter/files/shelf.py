@@ -4,6 +4,7 @@
     {root}/staging/{process}/{file}         being written; nobody's yet
     {root}/uploads/{scope}/{id}/{name}      whole files
     {root}/artifacts/{scope}/{id}/{name}    the same, and what tools are writing
+    {root}/…/{scope}/{id}/{copy}/{name}     what a tool was given of such a file
 
 A file is whole and synced before it gets its name, so a process that is killed leaves what a sweep removes and
 nothing that looks like a file but is none. Directories are not synced: a kill takes nothing from them, and when the
@@ -25,6 +26,7 @@ from typing import TypeAlias
 
 from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
+from adapter.files.lending import Lending
 from adapter.files.port import CaptureLimit, Measure, Staging
 from adapter.files.root import Root, RootLock
 from adapter.files.staging import Buffers, FileOnDisk, FileStaging
@@ -65,6 +67,8 @@ class Shelf:
         self._outskirts = capture.Outskirts(self._root.spellings, allowed_roots, private)
         self._buffers = Buffers()
         self._allocated: dict[Way, Descriptor] = {}
+        self._lending = Lending(self._root, self._disk)
+        self.lend, self.give_back = self._lending.lend, self._lending.give_back
 
     def __repr__(self) -> str:
         state = f"{self._buffers.files} files being written" if self._root.is_open else "closed"
@@ -74,9 +78,10 @@ class Shelf:
     def roots(self) -> tuple[str, ...]:
         return self._root.spellings
 
-    def path_of(self, place: Place) -> str:
+    def path_of(self, place: Place, copy: str | None = None) -> str:
         area, scope, file_id = areas.directory_of(place)
-        return f"{self._root.prefix}{area}/{scope}/{file_id}/{place.name}"
+        inner = "" if copy is None else f"{copy}/"
+        return f"{self._root.prefix}{area}/{scope}/{file_id}/{inner}{place.name}"
 
     async def open(self) -> None:
         """Also raises StorageFailed when another process has the lock for longer than the wait."""
@@ -158,7 +163,13 @@ class Shelf:
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
     ) -> tuple[Staging, Measure] | None:
         areas.check_component(scope)
-        found = await self._disk.do(self._outskirts.find, self._root.base, path, scope, since)
+        return await self._taken(
+            await self._disk.do(self._outskirts.find, self._root.base, path, scope, since), limit
+        )
+
+    async def _taken(
+        self, found: areas.FoundFile | None, limit: CaptureLimit | None
+    ) -> tuple[Staging, Measure] | None:
         if found is None:
             return None
         with contextlib.closing(found.descriptor):
@@ -211,6 +222,14 @@ class Shelf:
         if claim is not None:
             claim.close()
 
+    # --- what tools are given -------------------------------------------------------------------------------------
+
+    async def take_copy(
+        self, place: Place, copy: str, limit: CaptureLimit | None
+    ) -> tuple[Staging, Measure] | None:
+        way = (*areas.directory_of(place), copy)
+        return await self._taken(await self._disk.do(areas.open_at, self._root.base, way, place.name), limit)
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def open_file(self, place: Place, *, size: int, modified: int) -> FileOnDisk | None:
@@ -224,35 +243,38 @@ class Shelf:
         return FileOnDisk(found, self._disk)
 
     async def holds(self, place: Place, *, size: int, modified: int) -> bool:
-        return await self._disk.do(self._is_whole, place, size, modified)
+        status = await self._disk.do(self._status, place)
+        return (
+            status is not None
+            and areas.is_own_file(status)
+            and (status.st_size, status.st_mtime_ns) == (size, modified)
+        )
 
-    async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
-        return await self._disk.do(self._missing, places)
+    async def missing(self, places: list[Place]) -> list[Place]:
+        return await self._disk.do(lambda: [place for place in places if self._status(place) is None])
 
-    def _missing(self, places: list[tuple[Place, int]]) -> list[Place]:
-        return [place for place, size in places if not self._is_whole(place, size)]
-
-    def _is_whole(self, place: Place, size: int, modified: int | None = None) -> bool:
+    def _status(self, place: Place) -> os.stat_result | None:
         try:
             with areas.entered(self._root.base, areas.directory_of(place)) as directory:
-                status = os.stat(place.name, dir_fd=directory, follow_symlinks=False)
+                return os.stat(place.name, dir_fd=directory, follow_symlinks=False)
         except OSError as error:
             if areas.says_absent(error):
-                return False
+                return None
             raise
-        return areas.is_own_file(status) and status.st_size == size and modified in (None, status.st_mtime_ns)
 
     # --- removing -------------------------------------------------------------------------------------------------
 
     async def remove(self, place: Place) -> None:
         """All that lies in the place's directory goes, since it is this file's alone."""
         self._release(place)
+        self._lending.forget(areas.directory_of(place))
         await self._disk.do(self._remove, areas.directory_of(place))
 
     async def remove_scope(self, scope: str) -> None:
         areas.check_component(scope)
         for way in [way for way in self._allocated if way[1] == scope]:
             self._allocated.pop(way).close()
+        self._lending.forget_scope(scope)
         await self._disk.do(self._remove_scope, scope)
 
     async def renew(self) -> float:

@@ -15,6 +15,9 @@ from typing import NamedTuple
 from adapter.files.areas import STAGING, claimed, entered, names, remove_entry, remove_if_empty
 from adapter.rules.files.file_records import AREAS, FileKind, Place
 
+COPY_LASTS = 86_400.0
+"""Seconds for which a copy that a tool was given stays at least: whether somebody reads it still, nobody knows."""
+
 _NAME = re.compile(r"[0-9a-f]{32}")
 
 
@@ -101,7 +104,7 @@ def _old(
             if claimed(opened) or not _changed(os.fstat(opened)) < before:
                 return
             for file in names(opened):
-                if _is_old(opened, file, before):
+                if _is_old(opened, file, before - COPY_LASTS if _NAME.fullmatch(file) else before):
                     yield Leftover((*way, name), file, Place(kind, way[-1], name, file))
     except OSError:
         if _is_old(directory, name, before):

@@ -236,13 +236,16 @@ class Scene:
         return left
 
     async def recorded(self) -> Counter[str]:
+        """The files that records know, and the copies that tools were given of them."""
         filing = self.front.app.core.files
         found: Counter[str] = Counter()
         for area in (self.root / "uploads", self.root / "artifacts"):
             kind = FileKind.UPLOAD if area.name == "uploads" else FileKind.ARTIFACT
             for scope in area.iterdir():
                 for record in await filing.registry.list(scope.name, kind):
-                    found[filing.files.path_of(record.place)] += 1
+                    path = Path(filing.files.path_of(record.place))
+                    copies = (each / path.name for each in path.parent.iterdir() if each.is_dir())
+                    found.update(str(each) for each in (path, *copies))
         return found
 
 

@@ -162,7 +162,7 @@ async def test_reading_a_large_file_can_be_given_up(shelf: Shelf, where: str) ->
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 async def test_no_component_may_be_a_link(shelf: Shelf, outside: Path, depth: int) -> None:
-    """A link anywhere on the way to a file: it is not there for adopt, open_file, holds, take and missing."""
+    """A link anywhere on the way to a file: it is not there for adopt, open_file, holds, lend and take."""
     path = Path(await shelf.allocate(artifact()))
     link_component(shelf, artifact(), depth, outside)
     assert path.read_bytes() == SECRET
@@ -172,7 +172,8 @@ async def test_no_component_may_be_a_link(shelf: Shelf, outside: Path, depth: in
     opened = await shelf.open_file(artifact(), size=status.st_size, modified=status.st_mtime_ns)
     assert opened is None
     assert not await shelf.holds(artifact(), size=status.st_size, modified=status.st_mtime_ns)
-    assert await shelf.missing([(artifact(), status.st_size)]) == [artifact()]
+    assert not await shelf.lend(artifact(), "c" * 32, size=status.st_size, modified=status.st_mtime_ns)
+    assert await shelf.missing([artifact()]) == ([artifact()] if depth < 3 else [])
 
 
 async def test_nothing_is_placed_or_removed_through_an_area_that_is_a_link(
@@ -229,7 +230,8 @@ async def test_a_second_name_of_a_file_is_refused(shelf: Shelf, outside: Path) -
     path.hardlink_to(outside / SCOPE / artifact().id / artifact().name)
     assert await shelf.adopt(artifact(), NO_LIMIT) is None
     assert await taken(shelf, path) is None
-    assert await shelf.missing([(artifact(), len(SECRET))]) == [artifact()]
+    status = path.stat()
+    assert not await shelf.lend(artifact(), "c" * 32, size=status.st_size, modified=status.st_mtime_ns)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: Path(path).symlink_to("/dev/zero")])

@@ -196,8 +196,20 @@ class MemoryFiles:
     async def holds(self, place: Place, *, size: int, modified: int) -> bool:
         return await self.open_file(place, size=size, modified=modified) is not None
 
-    def path_of(self, place: Place) -> str:
-        return "/".join(("/store", place.kind.value, *place[1:]))
+    async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
+        return place in self.placed
+
+    def give_back(self, place: Place, copy: str) -> None:
+        """Nothing is copied here."""
+
+    async def take_copy(
+        self, place: Place, copy: str, limit: CaptureLimit | None
+    ) -> tuple[Staging, Measure] | None:
+        return None
+
+    def path_of(self, place: Place, copy: str | None = None) -> str:
+        inner = () if copy is None else (copy,)
+        return "/".join(("/store", place.kind.value, *place[1:3], *inner, place.name))
 
     async def remove(self, place: Place) -> None:
         await self.steps.take("remove")
@@ -217,8 +229,8 @@ class MemoryFiles:
             self.placed.pop(place, None)
         return len(unknown)
 
-    async def missing(self, places: list[tuple[Place, int]]) -> list[Place]:
-        return [place for place, size in places if len(self.placed.get(place, b"")) != size]
+    async def missing(self, places: list[Place]) -> list[Place]:
+        return [place for place in places if place not in self.placed]
 
 
 def measured(data: bytes) -> Measure:

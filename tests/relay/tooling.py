@@ -154,9 +154,10 @@ class Tools:
         read = ResourceRead(self.registry, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
         texts = TaskTexts(Redaction(self.files.roots, {}))
         rounds = RoundStage(self.rounds)
+        producers = ("write", "convert", "read") if self.producing.edits else ("write", "convert")
         return StageTable(
             [
-                *(StageEntry("tools/call", "artifacts", producer, tool) for tool in ("write", "convert")),
+                *(StageEntry("tools/call", "artifacts", producer, tool) for tool in producers),
                 *(StageEntry("tools/call", "uploads", consumer, tool) for tool in ("read", "convert")),
                 *(StageEntry("tools/call", "rounds", rounds, tool) for tool in ("read", "write", "convert")),
                 StageEntry("initialize", "announce", announcing),

@@ -89,6 +89,8 @@ def _files(files: FoundTools, id_: str) -> Iterator[str]:
         yield from (f"  {_argument(each)}" for each in files.applied)
         if any(each.direction == "consume" for each in files.applied):
             yield f"  The tool {id_}_get_upload_url tells a client where to upload; or: mcp-adapter upload FILE --url …"
+        if any(each.edits for each in files.applied):
+            yield "  A tool that may change a file works on a copy; a changed copy comes back as a new file."
         if any(each.direction == "produce" for each in files.applied):
             yield "  A tool that writes a file does so at each call, also where it could return its result as text."
         yield ""
@@ -103,7 +105,7 @@ def _files(files: FoundTools, id_: str) -> Iterator[str]:
 
 
 def _argument(each: FileArgument) -> str:
-    verb = "reads" if each.direction == "consume" else "writes"
+    verb = "writes" if each.direction == "produce" else "may change" if each.edits else "reads"
     form = " as base64" if each.base64 else ""
     return f"{shown(each.tool, _LONGEST)} {verb} the file in {shown(each.argument, _LONGEST)}{form}"
 

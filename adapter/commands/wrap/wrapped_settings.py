@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from adapter.rules.files.file_arguments import Direction, FileArgument, propose
+from adapter.rules.files.file_arguments import Direction, FileArgument, may_edit, propose
 from adapter.rules.text.unicode import shown
 from adapter.settings.file.host_servers import ConvertedServers
 from adapter.settings.file.load import load
@@ -106,9 +106,9 @@ def _absolute(program: str) -> str:
 
 def adapters_of(file_arguments: Sequence[FileArgument]) -> list[dict[str, Any]]:
     """The section ``adapters``: tools whose argument has the same name share an entry."""
-    entries: dict[tuple[str, str, bool], dict[str, Any]] = {}
+    entries: dict[tuple[str, str, bool, bool | None], dict[str, Any]] = {}
     for each in file_arguments:
-        key = (each.direction, each.argument, each.base64)
+        key = (each.direction, each.argument, each.base64, each.edits)
         entry = entries.setdefault(key, _entry(each))
         entry["tools"].append(each.tool)
     return list(entries.values())
@@ -117,8 +117,10 @@ def adapters_of(file_arguments: Sequence[FileArgument]) -> list[dict[str, Any]]:
 def _entry(each: FileArgument) -> dict[str, Any]:
     if each.direction == "produce":
         return {"type": "artifact_producer", "tools": [], "output_path_argument": each.argument}
-    base64 = {"delivery": "base64"} if each.base64 else {}
-    return {"type": "upload_consumer", "tools": [], "file_path_argument": each.argument, **base64}
+    entry: dict[str, Any] = {"type": "upload_consumer", "tools": [], "file_path_argument": each.argument}
+    if each.edits is not None:
+        entry["edits"] = each.edits
+    return {**entry, "delivery": "base64"} if each.base64 else entry
 
 
 def named_arguments(
@@ -157,8 +159,9 @@ def _named(tools: Sequence[Mapping[str, Any]], direction: Direction, text: str) 
         sentence = f"{shown(name, 64)} has no argument {shown(argument, 64)}{_nearest(argument, properties)}"
         raise SettingsError([Problem(flag, sentence)])
     alone = {**tool, "inputSchema": {"properties": {argument: properties.get(argument)}}}
-    base64 = any(each.base64 for each in propose([alone]))
-    return FileArgument(name, argument, direction, "it was named", base64 and direction == "consume")
+    base64 = direction == "consume" and any(each.base64 for each in propose([alone]))
+    edits = may_edit(tool) if direction == "consume" and not base64 else None
+    return FileArgument(name, argument, direction, "it was named", base64, edits)
 
 
 def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -249,4 +249,5 @@ class Belongings:
             "media_type": record.content.media_type,
             "expires_at": self.registry.expires_at(record),
             "server": record.server,
+            "changed": record.key in self.registry.changed,
         }

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from adapter.errors import BadJson
+from adapter.errors import BadJson, StorageFailed
 from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile
+from adapter.relay.files.round_index import COPIES
 from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import default_name, names_a_file, stored_name
@@ -100,6 +101,23 @@ class Capturing:
                         yield captured
                         if not self.locator.every:
                             return
+
+    async def edited(self, call: Call) -> AsyncGenerator[Captured, None]:
+        """Each copy of a file that the tool has changed, when it is kept under that file's name. Raises as ``written``
+        does."""
+        for key, copy in call.notes.get(COPIES, {}).items():
+            scope_id, kind, file_id = key.split("/")
+            given = await self.registry.find(scope_id, FileKind(kind), file_id)
+            taken = None if given is None else await self.files.take_copy(given.place, copy, self.limit)
+            if given is None or taken is None:
+                raise StorageFailed("It is no longer where the tool was given it.")
+            staging, measure = taken
+            if measure.sha256 == given.content.sha256:
+                await staging.discard()
+                continue
+            name, said = ArtifactName(given.filename, given=True), given.content.media_type
+            record = await self._keep(call, name, measure, staging=staging, said=said)
+            yield Captured(record, self.files.path_of(given.place, copy))
 
     async def _located(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         if length(result) <= AT_ONCE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,14 +50,15 @@ class ProducerRule:
     """One artifact producer of the configuration, for one of its tools.
 
     ``argument`` is dotted; None: the tool is not told where to write. ``locator`` finds the file in the result.
-    ``required``: a call whose file cannot be captured fails. ``capture_limit``: the largest file that is captured;
-    None: quotas decide.
+    ``edits``: what it makes of the files that it is given is captured too. ``required``: a call whose file cannot be
+    captured fails. ``capture_limit``: the largest file that is captured; None: quotas decide.
     """
 
     server: str
     tool: str
     argument: str | None
     locator: Locator
+    edits: bool = False
     required: bool = False
     capture_limit: CaptureLimit | None = None
     showing: ArtifactShowing = field(default_factory=ArtifactShowing)
@@ -113,7 +114,10 @@ class Producer:
             rule.capture_limit,
         )
         self._view = ArtifactView(files, rule.showing)
-        self._may_name_none = rule.locator.every and rule.argument is None and not rule.required
+        only_edits = rule.edits and rule.locator.mode == "none"
+        self._may_name_none = (
+            (rule.locator.every or only_edits) and rule.argument is None and not rule.required
+        )
 
     def __repr__(self) -> str:
         return f"<Producer {self._rule.tool!r} of {self._rule.server!r}>"
@@ -222,8 +226,13 @@ class Producer:
         if written is not None:
             capture.written = True
             await self._keep(call, written, capture)
-            return
-        async with aclosing(self._capturing.named(call, allocated.began, result)) as files:
+        else:
+            await self._keep_each(call, self._capturing.named(call, allocated.began, result), capture)
+        if self._rule.edits:
+            await self._keep_each(call, self._capturing.edited(call), capture)
+
+    async def _keep_each(self, call: Call, found: AsyncGenerator[Captured, None], capture: _Capture) -> None:
+        async with aclosing(found) as files:
             async for captured in files:
                 await self._keep(call, captured, capture)
 

@@ -178,6 +178,13 @@ class FileIndex:
         self.ledger.touch(record.key, self._clock())
         self._used[record.key] = record
 
+    def keep(self, record: FileRecord, seconds: float) -> None:
+        """Let the file's time end so many seconds from now, if that is later than it would."""
+        ttl = self._ttls[record.kind]
+        if ttl is not None:
+            self.ledger.touch(record.key, self._clock() + seconds - ttl)
+            self._used[record.key] = record
+
     def hold(self, record: FileRecord) -> Callable[[], None]:
         """Keep a file from eviction and expiry here until the function returned is called. Raises FileGone."""
         scope = self.scopes.get(record.scope)

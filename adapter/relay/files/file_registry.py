@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import FileGone, StorageFull
+from adapter.errors import AdapterError, FileChanged, FileGone, StorageFull
 from adapter.files.port import FileStore, Measure, OpenFile, Staging
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_cleanup import FileCleanup
@@ -38,6 +38,9 @@ Records: TypeAlias = list[FileRecord]
 
 PAUSE = 1.0
 """Seconds after which other replicas learn that a file is in use no longer."""
+
+CHANGED_KEPT = 86_400.0
+"""Seconds for which a file stays that something else has changed: somebody may want what is in it."""
 
 SOON = 3 * RENEWAL
 """Seconds before the time in its row at which the use of a file is written down at once, where replicas share it: the
@@ -81,6 +84,8 @@ class FileRegistry:
         self._share = StorageShare(store, self._ledger, replica, now)
         ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
         self._index = index = FileIndex(self._ledger, ttls, clock, self._share.leases.is_dead)
+        self.changed: set[str] = set()
+        """The keys of files of which it was found that something else has changed them."""
         self.on_gone: list[Callable[[FileRecord], None]] = []
         """Called with the record of each file that is held no longer."""
         writer = HeadWriter(store, index, replica, clock)
@@ -240,29 +245,55 @@ class FileRegistry:
         return self._index.hold(record)
 
     async def read(self, record: FileRecord) -> OpenFile:
-        """Open a file, used now. Raises FileGone, StorageFailed; a record whose file is gone is dropped."""
-        await self.know(record.scope)
-        if self._index.get(record.key) is None:
-            raise FileGone()
+        """Open a file, used now. Raises FileGone, FileChanged, StorageFailed; the record of one that is gone is
+        dropped."""
+        await self._check_known(record)
         self._index.touch(record)
         opened = await self._files.open_file(
             record.place, size=record.content.size, modified=record.content.modified
         )
         if opened is None:
-            await self.drop(record)
-            raise FileGone()
+            raise await self._unfit(record)
         return opened
 
     async def confirm(self, record: FileRecord) -> None:
         """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""
-        await self.know(record.scope)
-        if self._index.get(record.key) is None:
-            raise FileGone()
+        await self._check_known(record)
         if not await self._files.holds(
             record.place, size=record.content.size, modified=record.content.modified
         ):
-            await self.drop(record)
+            raise await self._unfit(record)
+
+    async def lend(self, record: FileRecord, copy: str) -> None:
+        """Copy a file that was just found, for a tool to work on. Raises as ``read`` does, and StorageFull."""
+        await self._check_known(record)
+        if not await self._files.lend(
+            record.place, copy, size=record.content.size, modified=record.content.modified
+        ):
+            raise await self._unfit(record)
+
+    async def _check_known(self, record: FileRecord) -> None:
+        await self.know(record.scope)
+        if self._index.get(record.key) is None:
             raise FileGone()
+
+    async def _unfit(self, record: FileRecord) -> AdapterError:
+        """The failure for a file that is not as it was recorded. One that is there still is kept, but given to
+        nobody."""
+        if await self._files.missing([record.place]):
+            self._log.warning("a stored file is gone from the disk", server=record.server, file=record.key)
+            await self.drop(record)
+            return FileGone()
+        if record.key not in self.changed:
+            self.changed.add(record.key)
+            self._index.keep(record, CHANGED_KEPT)
+            self._log.warning(
+                "a stored file was changed by something other than the adapter; it is given to nobody, and kept for a "
+                "day if there is room",
+                server=record.server,
+                file=record.key,
+            )
+        return FileChanged()
 
     def expires_at(self, record: FileRecord) -> float | None:
         """When the file expires if nobody uses it again, in Unix seconds; None: with its scope."""
@@ -337,6 +368,7 @@ class FileRegistry:
         return record
 
     def _tell_gone(self, record: FileRecord) -> None:
+        self.changed.discard(record.key)
         for callback in self.on_gone:
             callback(record)
 

@@ -13,6 +13,9 @@ from adapter.state.port import ABSENT
 ARTIFACT = "artifact"
 """The note of a call that holds when it began and the place that was made for its file."""
 
+COPIES = "copies"
+"""The note of a call that holds, by the key of each file, the name of the copy that its tool works on."""
+
 
 @dataclass(slots=True, eq=False)
 class WaitingRound:

@@ -18,7 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, FileGone, LimitReached, StoreUnavailable
 from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.round_index import ARTIFACT, RoundIndex, WaitingRound
+from adapter.relay.files.round_index import ARTIFACT, COPIES, RoundIndex, WaitingRound
 from adapter.relay.files.signed_urls import Credentials, signature_of
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import (
@@ -45,7 +45,7 @@ EARLIER = "earlier"
 ROUND = "round"
 """The note of a call that goes on: the id of its pending round."""
 
-_KEPT = (ARTIFACT, DELIVERED)
+_KEPT = (ARTIFACT, COPIES, DELIVERED)
 
 
 def noted_earlier(call: Call, note: str) -> Any:

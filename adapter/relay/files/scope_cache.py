@@ -218,11 +218,11 @@ class ScopeCache:
         if not found:
             return []
         places = {record.place: record for record, _ in found.values()}
-        gone = await self._files.missing([(place, record.content.size) for place, record in places.items()])
+        gone = await self._files.missing(list(places))
         return [places[place] for place in gone]
 
     async def _drop_missing(self, scope: ScopeFiles, records: list[FileRecord]) -> None:
-        """Forget rows whose file is not there whole, unless the scope has changed meanwhile."""
+        """Forget rows whose file is not there, unless the scope has changed meanwhile."""
         try:
             await self._writer.commit(scope, going=records)
         except Conflict:

@@ -7,13 +7,15 @@ and one that never was give the same answer.
 from __future__ import annotations
 
 import base64
+import secrets
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
-from adapter.errors import FileGone
+from adapter.errors import FileChanged, FileGone
 from adapter.relay.files.artifact_view import FileAccess
-from adapter.relay.files.round_index import ARTIFACT
+from adapter.relay.files.round_index import ARTIFACT, COPIES
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import Call
@@ -45,7 +47,7 @@ class ConsumerRule:
     """One upload consumer of the configuration. ``argument`` is dotted and goes through lists: ``files[].path``.
 
     ``helper`` is the tool that hands out upload URLs, ``inline_limit`` the largest file (bytes) that base64 and
-    data_uri deliver.
+    data_uri deliver. ``reads_only``: the tool changes no file, so a path may be that of the stored file itself.
     """
 
     server: str
@@ -54,6 +56,7 @@ class ConsumerRule:
     delivery: Delivery = "path"
     inline_limit: int = 1 << 20
     plain_paths: bool = False
+    reads_only: bool = False
     schemes: HandleSchemes = field(default_factory=HandleSchemes)
 
 
@@ -79,8 +82,8 @@ class Consumer:
         try:
             await self._resolve(call)
             call.withheld = self._withheld(call)
-        except (HandleRefused, FileGone) as error:
-            sentence = str(error) if isinstance(error, HandleRefused) else self._unknown()
+        except (HandleRefused, FileChanged, FileGone) as error:
+            sentence = self._unknown() if isinstance(error, FileGone) else str(error)
             return tool_result(call.envelope.id_bytes, sentence, None, modern=call.modern, is_error=True)
         return None
 
@@ -94,7 +97,7 @@ class Consumer:
         return Redaction(self._files.roots, call.notes.get(HANDLES, {}))
 
     async def _resolve(self, call: Call) -> None:
-        """Put what is delivered in the place of each handle. Raises HandleRefused, FileGone."""
+        """Put what is delivered in the place of each handle. Raises HandleRefused, FileChanged, FileGone."""
         rule = self._rule
         if not rule.plain_paths and ambiguous(call.request, rule.argument):
             raise HandleRefused(
@@ -107,10 +110,9 @@ class Consumer:
             path, value = found.path, found.value
             record = await self._record(call, value)
             if record is not None:
-                text = await delivery.of(call, record)
+                assert isinstance(value, str), "a handle was read from it"
+                text = await delivery.of(call, record, value)
                 delivered.append((found, text))
-                if rule.delivery in ("path", "file_uri"):
-                    call.notes.setdefault(HANDLES, {})[self._files.path_of(record.place)] = value
                 self._mirrors.rewrite(call, path[2:], value, text)
             elif not self._passes(value):
                 raise HandleRefused(self._unknown())
@@ -159,12 +161,15 @@ class _Delivery:
         self._texts: dict[str, str] = {}
         self._inline = 0
 
-    async def of(self, call: Call, record: FileRecord) -> str:
-        """The text for a file, which is kept until the call is over. Raises HandleRefused, FileGone, StorageFailed."""
+    async def of(self, call: Call, record: FileRecord, handle: str) -> str:
+        """The text for a file, which is kept until the call is over.
+
+        Raises HandleRefused, FileChanged, FileGone, StorageFailed, StorageFull.
+        """
         text = self._texts.get(record.key)
         if text is None:
             call.defer(await self._registry.hold(record))
-            text = self._texts[record.key] = await self._text(call, record)
+            text = self._texts[record.key] = await self._text(call, record, handle)
             link = text if self._rule.delivery == "url" else None
             call.notes.setdefault(DELIVERED, {})[record.key] = link
         if self._rule.delivery in ("base64", "data_uri"):
@@ -174,21 +179,34 @@ class _Delivery:
                 raise HandleRefused(f"The files have more than the {most} bytes that one call may contain.")
         return text
 
-    async def _text(self, call: Call, record: FileRecord) -> str:
-        if self._rule.delivery in ("path", "file_uri", "url"):
-            await self._registry.confirm(record)
+    async def _text(self, call: Call, record: FileRecord, handle: str) -> str:
         match self._rule.delivery:
             case "path":
-                return self._files.path_of(record.place)
+                return await self._path(call, record, handle)
             case "file_uri":
-                return PurePosixPath(self._files.path_of(record.place)).as_uri()
+                return PurePosixPath(await self._path(call, record, handle)).as_uri()
             case "url":
+                await self._registry.confirm(record)
                 earlier: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
                 return earlier or self._links.delivery(call.origin.base, record)
             case "base64":
                 return await self._base64(record)
             case "data_uri":
                 return f"data:{record.content.media_type};base64,{await self._base64(record)}"
+
+    async def _path(self, call: Call, record: FileRecord, handle: str) -> str:
+        """A path that stands for ``handle``: of the stored file, or of a copy that is this call's own."""
+        copy = None
+        if self._rule.reads_only:
+            await self._registry.confirm(record)
+        else:
+            copy = (noted_earlier(call, COPIES) or {}).get(record.key) or secrets.token_hex(16)
+            await self._registry.lend(record, copy)
+            call.defer(partial(self._files.give_back, record.place, copy))
+            call.notes.setdefault(COPIES, {})[record.key] = copy
+        path = self._files.path_of(record.place, copy)
+        call.notes.setdefault(HANDLES, {})[path] = handle
+        return path
 
     async def _base64(self, record: FileRecord) -> str:
         limit = self._rule.inline_limit

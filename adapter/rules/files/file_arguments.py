@@ -51,13 +51,18 @@ _SAVING_TEXT = re.compile(
 
 
 class FileArgument(NamedTuple):
-    """An argument that looks like a file. ``reason`` says by what; ``base64``: it holds the content, not a path."""
+    """An argument that looks like a file. ``reason`` says by what; ``base64``: it holds the content, not a path.
+
+    ``edits``: the tool may change the file at the path that it takes, for its definition does not say that it only
+    reads; None for an argument that is no such path.
+    """
 
     tool: str
     argument: str
     direction: Direction
     reason: str
     base64: bool = False
+    edits: bool | None = None
 
 
 def propose(tools: list[Any]) -> list[FileArgument]:
@@ -70,7 +75,14 @@ def propose(tools: list[Any]) -> list[FileArgument]:
     return list(islice(filter(None, proposals), MOST_PROPOSALS))
 
 
-def _arguments(tools: list[Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def may_edit(tool: Mapping[str, Any]) -> bool:
+    """Tell whether the definition of a tool leaves open if it changes anything (annotation ``readOnlyHint``, MCP
+    2025-03-26 and later)."""
+    hints = tool.get("annotations")
+    return not (isinstance(hints, Mapping) and hints.get("readOnlyHint") is True)
+
+
+def _arguments(tools: list[Any]) -> Iterator[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
     for tool in tools:
         schema = tool.get("inputSchema") if isinstance(tool, Mapping) else None
         properties = schema.get("properties") if isinstance(schema, Mapping) else None
@@ -78,18 +90,19 @@ def _arguments(tools: list[Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]
         if isinstance(name, str) and isinstance(properties, Mapping):
             for argument, definition in properties.items():
                 if isinstance(definition, Mapping):
-                    yield name, argument, definition
+                    yield tool, argument, definition
 
 
-def _proposal(tool: str, argument: str, definition: Mapping[str, Any]) -> FileArgument | None:
+def _proposal(tool: Mapping[str, Any], argument: str, definition: Mapping[str, Any]) -> FileArgument | None:
     values = _text_schema(definition)
     if values is None:
         return None
     several = values is not definition and "items" in definition
+    name: str = tool["name"]
     words, text = _words(argument), _description(definition)
     inline = values.get("contentEncoding") == "base64" or values.get("format") in ("byte", "binary")
     marked = _MARK in definition or _MARK in values
-    if not (marked or inline or _words(tool).isdisjoint(_FOLDER_TOOLS)):
+    if not (marked or inline or _words(name).isdisjoint(_FOLDER_TOOLS)):
         return None
     reason = f"its schema has {_MARK}" if marked else _reason(argument, words, values, text, inline)
     if reason is None:
@@ -98,9 +111,11 @@ def _proposal(tool: str, argument: str, definition: Mapping[str, Any]) -> FileAr
     produces = (
         not inline
         and words.isdisjoint(_INPUT_WORDS)
-        and (saves or (not several and not _words(tool).isdisjoint(_WRITING)))
+        and (saves or (not several and not _words(name).isdisjoint(_WRITING)))
     )
-    return FileArgument(tool, argument, "produce" if produces else "consume", reason, inline)
+    if produces:
+        return FileArgument(name, argument, "produce", reason)
+    return FileArgument(name, argument, "consume", reason, inline, None if inline else may_edit(tool))
 
 
 def _text_schema(definition: Mapping[str, Any]) -> Mapping[str, Any] | None:

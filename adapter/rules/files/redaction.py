@@ -30,7 +30,8 @@ WITHHELD = "[withheld path]"
 
 _AREA = "|".join(AREAS.values())
 _ID = "[0-9a-f]{32}"
-_PLACE = re.compile(rf"(?:{_AREA})/({_ID}/{_ID})/[^/]+")
+_PLACE = re.compile(rf"(?:{_AREA})/({_ID}/{_ID})(?:/{_ID})?/[^/]+")
+"""A stored file, or a copy of it."""
 
 
 class _Held(NamedTuple):

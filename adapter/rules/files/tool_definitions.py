@@ -22,7 +22,7 @@ class Wrapped:
     """The way in which files reach a tool or leave it.
 
     ``argument`` is the dotted path of the argument that takes files. ``helper`` is the tool that hands out upload
-    URLs. Handles begin with one of the schemes.
+    URLs. Handles begin with one of the schemes. ``edits``: the tool changes files that it takes.
     """
 
     kind: Literal["consumer", "producer", "both"]
@@ -30,6 +30,7 @@ class Wrapped:
     helper: str = ""
     artifact_scheme: str = "artifact://"
     upload_scheme: str = "upload://"
+    edits: bool = False
 
     @property
     def sentences(self) -> str:
@@ -39,6 +40,11 @@ class Wrapped:
             said.append(
                 f"To give it a local file, first upload the file to the URL from {self.helper}, then pass "
                 f"the {self.upload_scheme} handle as {self.argument}."
+            )
+        if self.edits:
+            said.append(
+                f"It changes a copy of the file, which comes back as a new {self.artifact_scheme} URI: pass that one "
+                "for the next change."
             )
         if self.kind != "consumer":
             said.append(f"A file it produces comes back as an {self.artifact_scheme} URI.")

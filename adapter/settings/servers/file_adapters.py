@@ -31,12 +31,26 @@ class UploadConsumer(Section):
     max_inline_bytes: ByteSize = Field(
         default=1024**2, description="Maximum size of a file for `base64` and `data_uri`."
     )
+    edits: bool | None = Field(
+        default=None,
+        description="True: these tools change their file; the changed one becomes a new artifact. False: they only "
+        "read, and get the path of the stored file. Null: they get a copy, and its changes are dropped.",
+    )
     allow_plain_paths: bool = Field(
         default=False, description="Pass on text that is not a handle, instead of refusing it."
     )
     overrides: ToolDefaultsOverride = Field(
         default_factory=ToolDefaultsOverride, description="Overrides of `core.defaults` for these tools."
     )
+
+    @model_validator(mode="after")
+    def _can_be_edited(self) -> UploadConsumer:
+        if self.edits and not (self.uri_prefix or self.delivery in ("path", "file_uri")):
+            raise ValueError(
+                f"edits: true needs delivery path or file_uri; with {self.delivery} the changed file is in the tool's "
+                "result: take it by an artifact_producer with output_locator.mode embedded"
+            )
+        return self
 
 
 class OutputLocator(Section):

@@ -33,14 +33,14 @@ def test_named_arguments_become_entries() -> None:
         TOOLS, ["read_page:path", "look:image", "many:files[].path"], ["convert:output_file"]
     )
     assert adapters_of(named) == [
-        {"type": "upload_consumer", "tools": ["read_page"], "file_path_argument": "path"},
+        {"type": "upload_consumer", "tools": ["read_page"], "file_path_argument": "path", "edits": True},
         {
             "type": "upload_consumer",
             "tools": ["look"],
             "file_path_argument": "image",
             "delivery": "base64",
         },
-        {"type": "upload_consumer", "tools": ["many"], "file_path_argument": "files[].path"},
+        {"type": "upload_consumer", "tools": ["many"], "file_path_argument": "files[].path", "edits": True},
         {"type": "artifact_producer", "tools": ["convert"], "output_path_argument": "output_file"},
     ]
 

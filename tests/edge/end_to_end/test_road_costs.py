@@ -20,6 +20,8 @@ import pytest
 import adapter as package
 from tests.edge.bearers import bearer, core, signed
 from tests.edge.conftest import StartAdapter, StartUpstream, done
+from tests.edge.file_tools import READS, upload
+from tests.edge.file_tools import call as call_tool
 from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body, event, read_chunk, result
 from tests.oauth.authorization_server import authorization_server
 
@@ -36,6 +38,8 @@ COSTS = {
     "a call with one stage": 151,
     "a call of a hosted tool": 128,
     "a call over stdio": 111,
+    # Five of these are for its copy.
+    "a call that is given a file": 203,
     "a session that is opened and ended": 264,
     "a call answered by a stream": 153,
     "a call with a static token": 79,
@@ -270,6 +274,26 @@ async def test_a_trace_costs_no_more_than_is_known(
     settings |= {"shutdown_drain_timeout_seconds": 0.1}
     async with upstream(listing) as up, adapter(up, telemetry=settings) as front, front.client() as client:
         await client.initialize()
+        calls = await usual_cost(go, client)
+    record_property("road", road)
+    record_property("python_calls", calls)
+    assert calls <= COSTS[road]
+
+
+async def test_a_call_with_a_file_costs_no_more_than_is_known(
+    upstream: StartUpstream, adapter: StartAdapter, record_property: Callable[[str, object], None]
+) -> None:
+    """A small file is checked and copied in one hop to a thread, whose own work is not counted here."""
+    road, taking = "a call that is given a file", {"adapters": [{**READS, "tools": ["tool"]}]}
+    async with upstream(listing) as up, adapter(up, server=taking) as front, front.client() as client:
+        await client.initialize()
+        await list_tools(client)
+        _, answer = await upload(client, b"hello")
+
+        async def go(client: RawClient) -> None:
+            given = await call_tool(client, "tool", {"path": answer["upload_handle"]})
+            assert "isError" not in given, given
+
         calls = await usual_cost(go, client)
     record_property("road", road)
     record_property("python_calls", calls)

@@ -58,7 +58,7 @@ async def test_handles_are_replaced_wherever_the_argument_leads(
         handle = await one.handle(b"hello")
         assert "error" not in await one.call("read", arguments.replace("@", handle))
         (sent,) = one.upstream.requests
-        path = next(str(path) for path in tmp_path.glob("uploads/*/*/note.txt"))
+        path = next(str(path) for path in tmp_path.glob("uploads/*/*/*/note.txt"))
         assert orjson.loads(arguments.replace("@", path)) == arguments_of(sent)
         assert Path(path).read_bytes() == b"hello"
 
@@ -85,7 +85,7 @@ async def test_bytes_outside_the_handle_stay(tmp_path: Path) -> None:
         )
         behind += b',"name":"read"},"jsonrpc":"2.0","method":"tools/call"}'
         assert await one.relaying.post(before + handle.encode() + behind, one.session) == came
-        (path,) = tmp_path.glob("uploads/*/*/note.txt")
+        (path,) = tmp_path.glob("uploads/*/*/*/note.txt")
         assert one.upstream.requests[0].body == before + str(path).encode() + behind
 
 

@@ -89,10 +89,34 @@ def test_a_tool_for_folders_takes_no_files(name: str) -> None:
     assert propose([tool(name, path=TEXT)]) == []
 
 
+@pytest.mark.parametrize(
+    ("annotations", "edits"),
+    [
+        ({}, True),
+        (None, True),
+        ({"readOnlyHint": False}, True),
+        ({"readOnlyHint": "true"}, True),
+        ({"destructiveHint": False}, True),
+        ({"readOnlyHint": True}, False),
+    ],
+    ids=str,
+)
+def test_a_tool_may_edit_what_it_takes_unless_it_only_reads(annotations: object, edits: bool) -> None:
+    """A tool that says nothing about itself may do anything to a file at a path."""
+    [proposed] = propose([{**tool("open", path=TEXT), "annotations": annotations}])
+    assert proposed.edits is edits
+
+
+def test_content_is_never_edited() -> None:
+    """A tool that gets the content has no file that it could change; neither has one that writes a new one."""
+    tools = [tool("read", data={**TEXT, "contentEncoding": "base64"}), tool("write", filename=TEXT)]
+    assert [each.edits for each in propose(tools)] == [None, None]
+
+
 def test_a_tool_may_take_one_file_and_write_another() -> None:
     """The names tell which is which."""
     assert propose([tool("convert", source_path=TEXT, target_path=TEXT)]) == [
-        FileArgument("convert", "source_path", "consume", "it is called source_path"),
+        FileArgument("convert", "source_path", "consume", "it is called source_path", edits=True),
         FileArgument("convert", "target_path", "produce", "it is called target_path"),
     ]
 

@@ -1,0 +1,163 @@
+"""Copies of stored files for tools to work on: a tool may write to what it is given, and a stored file stays.
+
+    {root}/{area}/{scope}/{id}/{name}           the stored file
+    {root}/{area}/{scope}/{id}/{copy}/{name}    a copy of it, beside it, so that it goes when the stored file goes
+
+A browser or a task may read its copy long after its call was answered. So the copies of the last calls stay, and an
+older one is removed when the next is made. What a killed process leaves is the sweep's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from adapter.errors import AdapterError, StorageFailed
+from adapter.files import areas
+from adapter.files.disk import Descriptor, Disk
+from adapter.files.root import Root
+from adapter.rules.files.file_records import Place
+
+KEPT = 4
+"""Copies of one file that stay when their calls are over."""
+
+_MOST_FILES = 10_000
+"""Files whose copies are remembered; those of others go with their files."""
+
+_AT_ONCE = 16 * 1024 * 1024
+"""Bytes that are copied in one hop; a cancelled call goes on copying no longer than that takes."""
+
+_PIECE = 1024 * 1024
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_NOT_IN_KERNEL = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM)
+"""What systems and file systems say that cannot copy by themselves."""
+
+_Way = tuple[str, str, str]
+
+
+class Lending:
+    """Makes copies and removes old ones. Belongs to the event loop; what begins with an underscore runs in threads."""
+
+    def __init__(self, root: Root, disk: Disk) -> None:
+        self._root = root
+        self._disk = disk
+        self._over: OrderedDict[_Way, list[str]] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Lending: copies of {len(self._over)} files stay after their calls>"
+
+    async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
+        """See FileStore."""
+        way = areas.directory_of(place)
+        over = self._over.get(way, [])
+        if copy in over:
+            over.remove(copy)
+        surplus, over[:] = over[:-KEPT], over[-KEPT:]
+        try:
+            made = await self._disk.do(self._begin, way, place.name, copy, (size, modified), surplus)
+            while isinstance(made, _Copying):
+                made = await self._disk.do(made.go_on)
+        except AdapterError:
+            await self._disk.do(self._remove, way, [copy])
+            raise
+        except BaseException:
+            self.give_back(place, copy)
+            raise
+        return made
+
+    def give_back(self, place: Place, copy: str) -> None:
+        """See FileStore."""
+        way = areas.directory_of(place)
+        self._over.setdefault(way, []).append(copy)
+        self._over.move_to_end(way)
+        if len(self._over) > _MOST_FILES:
+            self._over.popitem(last=False)
+
+    def forget(self, way: _Way) -> None:
+        """The file goes, and its copies with it."""
+        self._over.pop(way, None)
+
+    def forget_scope(self, scope: str) -> None:
+        for way in [way for way in self._over if way[1] == scope]:
+            del self._over[way]
+
+    def _begin(
+        self, way: _Way, name: str, copy: str, recorded: tuple[int, int], surplus: Sequence[str]
+    ) -> _Copying | bool:
+        """Begin to copy, and end where the file is small. False where it is not the one that was recorded."""
+        self._remove(way, surplus)
+        found = areas.open_at(self._root.base, way, name)
+        if found is None or (found.status.st_size, found.status.st_mtime_ns) != recorded:
+            return False
+        with areas.entered(self._root.base, way) as directory:
+            try:
+                os.mkdir(copy, dir_fd=directory)
+            except FileExistsError:
+                return True  # made for an earlier round of the same call, and its tool's since
+            with areas.entered(directory, (copy,)) as inner:
+                target = Descriptor(os.open(name, _CREATE, 0o666, dir_fd=inner))
+        return _Copying(found, target).go_on()
+
+    def _remove(self, way: _Way, copies: Sequence[str]) -> None:
+        """Remove what can be removed; the rest goes with the file."""
+        with contextlib.suppress(OSError), areas.entered(self._root.base, way) as directory:
+            for copy in copies:
+                areas.remove_entry(directory, copy)
+
+
+class _Copying:
+    """A file that is copied, in a thread, so many bytes at a time."""
+
+    def __init__(self, source: areas.FoundFile, target: Descriptor) -> None:
+        self._source, self._status = source
+        self._target = target
+        self._done = 0
+        with target as number:
+            _make_alike(number, self._status)
+
+    def go_on(self) -> _Copying | bool:
+        """Copy some more. True when the copy is whole, itself until then."""
+        end = min(self._status.st_size, self._done + _AT_ONCE)
+        with self._source as source, self._target as target:
+            while self._done < end:
+                self._done += _copied(source, target, self._done, end - self._done)
+        if end < self._status.st_size:
+            return self
+        self._source.close()
+        self._target.close()
+        return True
+
+
+def _make_alike(number: int, original: os.stat_result) -> None:
+    """Let whoever might write the original write its copy too, as far as this process may give it away."""
+    now = os.fstat(number)
+    if (now.st_uid, now.st_gid) != (original.st_uid, original.st_gid):
+        try:
+            os.fchown(number, original.st_uid, original.st_gid)
+        except PermissionError:
+            with contextlib.suppress(PermissionError):  # a group of which this process is none
+                os.fchown(number, -1, original.st_gid)
+    mode = stat.S_IMODE(original.st_mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR
+    if mode != stat.S_IMODE(now.st_mode):
+        os.fchmod(number, mode)
+
+
+def _copied(source: int, target: int, offset: int, size: int) -> int:
+    """Copy some bytes: how many. Linux shares the blocks of both files where the file system can."""
+    if hasattr(os, "copy_file_range"):
+        try:
+            if done := os.copy_file_range(source, target, size, offset, offset):
+                return done
+        except OSError as error:
+            if error.errno not in _NOT_IN_KERNEL:
+                raise
+    piece = os.pread(source, min(size, _PIECE), offset)
+    if not piece:
+        raise StorageFailed("The file became shorter while it was copied.")
+    return os.pwrite(target, piece, offset)
