@@ -254,7 +254,17 @@ async def test_files_are_named_to_their_owners_alone(tmp_path: Path, upstream: S
             "size": 8,
             "media_type": "text/plain",
             "server": "raw",
+            "changed": False,
         }
+        (stored,) = tmp_path.rglob("letter.txt")
+        stored.write_bytes(b"scribble")
+        params = {"name": "read", "arguments": {"path": uploaded["upload_handle"]}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        _, told = await agent.request("POST", orjson.dumps(message), **bearer(AGENT))
+        assert b"changed by something other" in told
+        (scope,) = (await front.get("/files", AGENT))["scopes"]
+        (shown,) = scope.pop("files")
+        assert shown["changed"] is True
         assert (await front.get("/files", VIEWER)) == {"scopes": [], "schemes": ["upload://", "artifact://"]}
         assert (await front.get("/files", OPERATOR))["scopes"] == [{**scope, "own": False, "files": []}]
 

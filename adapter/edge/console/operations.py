@@ -132,6 +132,7 @@ SCHEMAS: dict[str, Schema] = {
             "media_type": TEXT,
             "expires_at": or_null("number"),
             "server": TEXT,
+            "changed": YES,
         }
     ),
     "HeldFiles": object_of(

@@ -43,8 +43,8 @@ class Wrapped:
             )
         if self.edits:
             said.append(
-                f"It changes a copy of the file, which comes back as a new {self.artifact_scheme} URI: pass that one "
-                "for the next change."
+                f"It changes a copy of the file. The copy comes back as a new {self.artifact_scheme} URI; pass that "
+                "one for the next change."
             )
         if self.kind != "consumer":
             said.append(f"A file it produces comes back as an {self.artifact_scheme} URI.")

@@ -45,6 +45,20 @@ def test_named_arguments_become_entries() -> None:
     ]
 
 
+def test_tools_that_only_read_share_no_entry_with_others() -> None:
+    """A tool that says of itself that it only reads gets the file, all others a copy."""
+    reads = {**tool("look", path=TEXT), "annotations": {"readOnlyHint": True}}
+    proposed = propose([tool("change", path=TEXT), reads])
+    entry = {"type": "upload_consumer", "file_path_argument": "path"}
+    assert adapters_of(proposed) == [
+        {**entry, "tools": ["change"], "edits": True},
+        {**entry, "tools": ["look"], "edits": False},
+    ]
+    assert adapters_of(named_arguments([reads], ["look:path"], [])) == [
+        {**entry, "tools": ["look"], "edits": False}
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -34,6 +34,16 @@ def test_sentences_follow_the_description() -> None:
     assert wrapped(sent, rule) == (sent.replace(b"Edits. ", said.encode()), frozenset({"description"}))
 
 
+def test_a_tool_that_edits_says_where_its_changes_are() -> None:
+    """A model that went on with the handle of the first file would lose the change."""
+    rule = Wrapped("consumer", "path", "one_get_upload_url", "art://", edits=True)
+    raw, _ = wrapped(b'{"name":"x"}', rule)
+    assert json.loads(raw)["description"].endswith(
+        "pass the upload:// handle as path. It changes a copy of the file. The copy comes back as a new art:// URI; "
+        "pass that one for the next change."
+    )
+
+
 def test_tool_without_description_has_one_then() -> None:
     """A producer speaks of what it produces only, and its schema stays."""
     sent = b'{"name":"x","inputSchema":{"properties":{"path":{"enum":["a"]}}}}'

@@ -20,8 +20,11 @@ export async function fetched(server, uri, signal) {
   return response.blob();
 }
 
+/** What is said of a file that something other than the adapter has changed: nobody gets it any more. */
+export const CHANGED = 'changed on the disk, given to nobody';
+
 /**
- * A card for `{uri, filename, media_type, size, expires_at, download_url}` of a server, all but `uri` optional.
+ * A card for `{uri, filename, media_type, size, expires_at, changed, download_url}` of a server, all but `uri` optional.
  * Only files the adapter holds, or resources it can read, have buttons that work; others say why not.
  */
 export function fileCard(server, file, { open = false } = {}) {
@@ -30,6 +33,7 @@ export function fileCard(server, file, { open = false } = {}) {
   const facts = [
     essence(file.media_type),
     file.size === undefined || file.size === null ? null : bytes(file.size),
+    file.changed ? CHANGED : null,
   ].filter(Boolean);
   const look = button('Preview', preview, { look: 'small', picture: 'eye', 'aria-label': `Preview ${name}` });
   const large = (file.size ?? 0) > LARGEST_PREVIEW;

@@ -1,7 +1,7 @@
 // Files that the adapter keeps for the reader: what each owner has used of its quota, and when what expires.
 
 import { get } from './api.js';
-import { expiry, fileCard, tick } from './artifact.js';
+import { CHANGED, expiry, fileCard, tick } from './artifact.js';
 import { fill, h, refill } from './dom.js';
 import { bytes, count, plain } from './format.js';
 import { badge, every, failed, heading, nothing, waiting } from './pieces.js';
@@ -112,7 +112,7 @@ function upload(file) {
         h(
           'div',
           { class: 'told' },
-          [file.media_type, bytes(file.size), file.server]
+          [file.media_type, bytes(file.size), file.server, file.changed ? CHANGED : null]
             .filter(Boolean)
             .map((one) => plain(one, 60))
             .join(' · '),
