@@ -25,11 +25,14 @@ from adapter.rules.files.file_records import Place
 KEPT = 4
 """Copies of one file that stay when their calls are over."""
 
-_MOST_FILES = 10_000
-"""Files whose copies are remembered; those of others go with their files."""
+MOST_FILES = 2000
+"""Files of which copies stay; of more, those of the files that were lent longest ago are removed too."""
 
-_AT_ONCE = 16 * 1024 * 1024
-"""Bytes that are copied in one hop; a cancelled call goes on copying no longer than that takes."""
+_TURNS = 16 * 1024 * 1024
+"""Bytes that are copied of all files before everyone who waits for a thread had a turn; a cancelled call copies no more
+than that."""
+
+_LEAST_TURN = 256 * 1024
 
 _PIECE = 1024 * 1024
 
@@ -39,6 +42,7 @@ _NOT_IN_KERNEL = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, err
 """What systems and file systems say that cannot copy by themselves."""
 
 _Way = tuple[str, str, str]
+_Copies = Sequence[tuple[_Way, Sequence[str]]]
 
 
 class Lending:
@@ -48,6 +52,8 @@ class Lending:
         self._root = root
         self._disk = disk
         self._over: OrderedDict[_Way, list[str]] = OrderedDict()
+        self._surplus: list[tuple[_Way, list[str]]] = []
+        self._under_way = 0
 
     def __repr__(self) -> str:
         return f"<Lending: copies of {len(self._over)} files stay after their calls>"
@@ -55,29 +61,34 @@ class Lending:
     async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
         """See FileStore."""
         way = areas.directory_of(place)
-        over = self._over.get(way, [])
-        if copy in over:
+        if copy in (over := self._over.get(way, [])):
             over.remove(copy)
-        surplus, over[:] = over[:-KEPT], over[-KEPT:]
+        surplus, self._surplus = self._surplus, []
+        self._under_way += 1
         try:
             made = await self._disk.do(self._begin, way, place.name, copy, (size, modified), surplus)
             while isinstance(made, _Copying):
-                made = await self._disk.do(made.go_on)
+                made = await self._disk.do(made.go_on, max(_LEAST_TURN, _TURNS // self._under_way))
         except AdapterError:
-            await self._disk.do(self._remove, way, [copy])
+            await self._disk.do(self._remove, [(way, [copy])])
             raise
         except BaseException:
             self.give_back(place, copy)
             raise
+        finally:
+            self._under_way -= 1
         return made
 
     def give_back(self, place: Place, copy: str) -> None:
         """See FileStore."""
         way = areas.directory_of(place)
-        self._over.setdefault(way, []).append(copy)
+        over = self._over.setdefault(way, [])
+        over.append(copy)
+        if len(over) > KEPT:
+            self._surplus.append((way, [over.pop(0)]))
         self._over.move_to_end(way)
-        if len(self._over) > _MOST_FILES:
-            self._over.popitem(last=False)
+        if len(self._over) > MOST_FILES:
+            self._surplus.append(self._over.popitem(last=False))
 
     def forget(self, way: _Way) -> None:
         """The file goes, and its copies with it."""
@@ -88,10 +99,10 @@ class Lending:
             del self._over[way]
 
     def _begin(
-        self, way: _Way, name: str, copy: str, recorded: tuple[int, int], surplus: Sequence[str]
+        self, way: _Way, name: str, copy: str, recorded: tuple[int, int], surplus: _Copies
     ) -> _Copying | bool:
         """Begin to copy, and end where the file is small. False where it is not the one that was recorded."""
-        self._remove(way, surplus)
+        self._remove(surplus)
         found = areas.open_at(self._root.base, way, name)
         if found is None or (found.status.st_size, found.status.st_mtime_ns) != recorded:
             return False
@@ -102,13 +113,14 @@ class Lending:
                 return True  # made for an earlier round of the same call, and its tool's since
             with areas.entered(directory, (copy,)) as inner:
                 target = Descriptor(os.open(name, _CREATE, 0o666, dir_fd=inner))
-        return _Copying(found, target).go_on()
+        return _Copying(found, target).go_on(max(_LEAST_TURN, _TURNS // self._under_way))
 
-    def _remove(self, way: _Way, copies: Sequence[str]) -> None:
-        """Remove what can be removed; the rest goes with the file."""
-        with contextlib.suppress(OSError), areas.entered(self._root.base, way) as directory:
-            for copy in copies:
-                areas.remove_entry(directory, copy)
+    def _remove(self, copies: _Copies) -> None:
+        """Remove what can be removed; the rest goes with its file."""
+        for way, names in copies:
+            with contextlib.suppress(OSError), areas.entered(self._root.base, way) as directory:
+                for name in names:
+                    areas.remove_entry(directory, name)
 
 
 class _Copying:
@@ -121,9 +133,9 @@ class _Copying:
         with target as number:
             _make_alike(number, self._status)
 
-    def go_on(self) -> _Copying | bool:
-        """Copy some more. True when the copy is whole, itself until then."""
-        end = min(self._status.st_size, self._done + _AT_ONCE)
+    def go_on(self, most: int) -> _Copying | bool:
+        """Copy at most so many bytes more. True when the copy is whole, itself until then."""
+        end = min(self._status.st_size, self._done + most)
         with self._source as source, self._target as target:
             while self._done < end:
                 self._done += _copied(source, target, self._done, end - self._done)

@@ -186,13 +186,13 @@ class Store:
         return {self._path(record): record for record in (decode(row.value) for row in rows)}
 
     def files(self) -> set[Path]:
-        """Every file, finished or not."""
+        """Every file, finished or not, but for the copies that tools were given."""
         areas = (self.root / name for name in ("uploads", "artifacts", "staging"))
         # Not rglob: what is removed while it looks is an error to it.
         found = (
             Path(directory, name) for area in areas for directory, _, names in os.walk(area) for name in names
         )
-        return {path for path in found if path.is_file()}
+        return {path for path in found if path.is_file() and len(path.relative_to(self.root).parts) < 5}
 
     async def holds_only(self, known: set[Path]) -> None:
         """Returns when nothing but ``known`` is there; fails after a while."""

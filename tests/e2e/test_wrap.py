@@ -134,12 +134,15 @@ async def _round(url: str, sent: Path) -> None:
 async def test_without_a_flag_nothing_is_applied(tmp_path: Path) -> None:
     """Proposals are printed with their reasons, and the tools stay as they are; a flag applies one."""
     async with running(tmp_path, "--port", "0", *HERE, "--", *FILES) as wrapped:
-        assert "--consume digest:path\n      digest reads the file in path: it is called path" in wrapped.text
+        assert (
+            "--consume digest:path\n      digest may change the file in path: it is called path"
+            in wrapped.text
+        )
         async with python_host(wrapped.url) as host:
             assert not any(name.endswith("_get_upload_url") for name in await host.tools())
     named = ["--consume", "digest:path", "--consume", "digest_inline:data"]
     async with running(tmp_path, "--port", "0", *HERE, *named, "--", *FILES) as wrapped:
-        assert "Handled as files:\n  digest reads the file in path" in wrapped.text
+        assert "Handled as files:\n  digest may change the file in path" in wrapped.text
         async with python_host(wrapped.url) as host:
             assert any(name.endswith("_get_upload_url") for name in await host.tools())
 

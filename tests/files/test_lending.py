@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import StorageFull
-from adapter.files.lending import KEPT
+from adapter.files.lending import KEPT, MOST_FILES
 from adapter.files.port import Measure
 from adapter.files.shelf import Shelf
 from adapter.files.sweep import COPY_LASTS
@@ -109,18 +109,29 @@ async def test_a_full_disk_leaves_no_part_of_a_copy(shelf: Shelf, root: Path) ->
 
 async def test_a_cancelled_call_stops_copying(shelf: Shelf) -> None:
     """What there is of the copy goes when other copies have come."""
-    measure = await put(shelf, upload(), bytes(256 * MIB))
+    measure = await put(shelf, upload(), bytes(96 * MIB))
     copying = asyncio.create_task(lent(shelf, upload(), measure))
     while not (path := Path(shelf.path_of(upload(), COPY))).exists():
         await asyncio.sleep(0)
     copying.cancel()
     with pytest.raises(asyncio.CancelledError):
         await copying
-    assert path.stat().st_size < 256 * MIB
+    assert path.stat().st_size < 96 * MIB
     for number in range(KEPT + 1):
         shelf.give_back(upload(), f"{number:032}")
     await lent(shelf, upload(), measure, "d" * 32)
     assert not path.exists()
+
+
+async def test_copies_of_many_files_do_not_pile_up(shelf: Shelf) -> None:
+    """Of more files than are remembered, the copies of those that were lent longest ago go with the next copy."""
+    first = await lent(shelf, upload(), await put(shelf, upload(), b"x"))
+    shelf.give_back(upload(), COPY)
+    for number in range(MOST_FILES):
+        shelf.give_back(upload(file_id=f"{number:032}"), COPY)
+    assert first.exists()
+    await lent(shelf, artifact(), await put(shelf, artifact(), b"x"))
+    assert not first.exists()
 
 
 async def test_copies_go_with_their_file(shelf: Shelf, root: Path) -> None:

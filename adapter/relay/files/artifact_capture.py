@@ -104,13 +104,15 @@ class Capturing:
 
     async def edited(self, call: Call) -> AsyncGenerator[Captured, None]:
         """Each copy of a file that the tool has changed, when it is kept under that file's name. Raises as ``written``
-        does."""
+        does, and StorageFailed in the end where one is gone."""
+        lost = False
         for key, copy in call.notes.get(COPIES, {}).items():
             scope_id, kind, file_id = key.split("/")
             given = await self.registry.find(scope_id, FileKind(kind), file_id)
             taken = None if given is None else await self.files.take_copy(given.place, copy, self.limit)
             if given is None or taken is None:
-                raise StorageFailed("It is no longer where the tool was given it.")
+                lost = True
+                continue
             staging, measure = taken
             if measure.sha256 == given.content.sha256:
                 await staging.discard()
@@ -118,6 +120,8 @@ class Capturing:
             name, said = ArtifactName(given.filename, given=True), given.content.media_type
             record = await self._keep(call, name, measure, staging=staging, said=said)
             yield Captured(record, self.files.path_of(given.place, copy))
+        if lost:
+            raise StorageFailed("A file is no longer where the tool was given it.")
 
     async def _located(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         if length(result) <= AT_ONCE:

@@ -226,6 +226,18 @@ async def test_what_is_not_there_is_404(tmp_path: Path) -> None:
         assert await refused(desk, path) == 404
 
 
+async def test_what_something_else_has_changed_is_409(tmp_path: Path) -> None:
+    """The answer says what has happened, and the bytes stay where they are."""
+    async with filing(tmp_path) as desk:
+        _, scope = await desk.session()
+        path = desk.artifact_path(await desk.artifact(scope, CONTENT))
+        (on_disk,) = desk.files()
+        on_disk.write_bytes(b"scribble")
+        for _ in range(2):
+            assert await refused(desk, path) == 409
+        assert on_disk.read_bytes() == b"scribble"
+
+
 async def test_downloads_are_off_unless_enabled(tmp_path: Path) -> None:
     """Then not even a good link says whether there is something."""
     async with filing(tmp_path, downloads=False) as desk:

@@ -351,6 +351,24 @@ async def test_a_copy_that_is_no_file_any_more_is_not_kept(tmp_path: Path, chang
         assert await one.artifacts() == [] and list(tmp_path.glob("staging/*/*")) == []
 
 
+async def test_a_copy_that_is_gone_costs_no_other_its_changes(tmp_path: Path) -> None:
+    """The first file was removed, the second one is kept, and the result says that this is not all."""
+
+    def change(path: Path) -> None:
+        if path.name == "a.txt":
+            path.unlink()
+        else:
+            more(path)
+
+    async with tools(tmp_path, changing(change), producing=EDITS) as one:
+        records = [await one.uploaded(name.encode(), f"{name}.txt") for name in "ab"]
+        meta = (await one.call("read", calling(*records)))["result"]["_meta"]
+        assert meta["artifact"]["filename"] == "b.txt"
+        assert meta["artifact_error"].startswith(
+            "The tool answered, but not all of its files could be captured."
+        )
+
+
 async def test_a_copy_that_has_grown_too_large_is_not_kept(tmp_path: Path) -> None:
     """The limit and its setting are named, and nothing is evicted."""
     limit = CaptureLimit(10, "artifacts.max_file_bytes")
