@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.oauth.grants.port import DocumentHttp
@@ -22,12 +22,21 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 class UpstreamMetadata:
     """The metadata of the upstream at ``url`` as those of ``resource``. ``clock`` gives seconds that never go back.
 
+    ``told`` are other addresses that the upstream may name as its own.
     Only the well-known places of the upstream's own host are asked: what a challenge names may be anybody's.
     """
 
-    def __init__(self, url: str, resource: str, http: DocumentHttp, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        url: str,
+        resource: str,
+        http: DocumentHttp,
+        clock: Callable[[], float],
+        told: Sequence[str] = (),
+    ) -> None:
         self._url = url
         self._resource = resource
+        self._told = told
         self._http = http
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -63,13 +72,13 @@ class UpstreamMetadata:
 
     async def _ask(self) -> bytes:
         reasons: list[str] = []
-        for place in resource_metadata_urls(self._url):
+        for place in resource_metadata_urls(self._url, self._resource, *self._told):
             status, document = await self._http.get(place, _HEADERS)
             if status != 200:
                 reasons.append(f"HTTP status {status}")
                 continue
             try:
-                return republished(document, self._url, self._resource)
+                return republished(document, self._url, self._resource, *self._told)
             except ValueError as error:
                 reasons.append(str(error))
         raise ValueError(reasons[0])

@@ -142,7 +142,9 @@ def republished_metadata(settings: Settings) -> Mapping[str, Callable[[], Awaita
     for entry in settings.servers:
         upstream = entry.upstream
         if upstream.auth.metadata and upstream.url is not None:
-            metadata = UpstreamMetadata(upstream.url, mounts[entry.id].url, token_http(), time.monotonic)
+            told = [upstream.auth.resource] if upstream.auth.resource else []
+            mount = mounts[entry.id].url
+            metadata = UpstreamMetadata(upstream.url, mount, token_http(), time.monotonic, told)
             documents[entry.id] = metadata.document
     places = metadata_paths(settings.core.public_base_url or "", mounts)
     return {path: documents[mount.name] for path, mount in places.items() if mount.name in documents}

@@ -143,14 +143,15 @@ class IssuerFinder:
 
     async def _resource(self) -> UpstreamResource | None:
         url, named = self._terms.url, self.challenge.metadata
-        places = list(resource_metadata_urls(url))
+        told = [self._terms.resource] if self._terms.resource else []
+        places = list(resource_metadata_urls(url, *told))
         # A challenge may name any place; only the upstream's own host is asked.
         if named is not None and same_origin(named, url) and is_usable_url(named, url):
             places.insert(0, named)
         for place in dict.fromkeys(places):
             status, document = await self._http.get(place, _HEADERS)
             if status == 200:
-                return read_resource_metadata(document, url)
+                return read_resource_metadata(document, url, *told)
         return None
 
     async def _endpoints(self, issuer: str, *, near: str) -> ServerEndpoints:

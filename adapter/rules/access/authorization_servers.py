@@ -81,12 +81,17 @@ def _is_private_address(host: str) -> bool:
         return False
 
 
-def resource_metadata_urls(url: str) -> tuple[str, ...]:
-    """The well-known places of the metadata of the resource at ``url``: for its path, then for its host."""
+def resource_metadata_urls(url: str, *told: str) -> tuple[str, ...]:
+    """The well-known places of the metadata of the resource at ``url``: for its path, then for its host.
+
+    Between them are those for the paths of ``told``, addresses that its server may have been told to be reached at.
+    All places are on the host of ``url``.
+    """
     parts = urlsplit(url)
-    path = parts.path.rstrip("/")
     known = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
-    return (f"{known}{path}", known) if path else (known,)
+    paths = *(each.path.rstrip("/") for each in (parts, *map(urlsplit, told))), ""
+    # A resource may be a URN, whose path begins with no slash.
+    return tuple(dict.fromkeys(f"{known}{path}" for path in paths if path[:1] in ("/", "")))
 
 
 def same_origin(one: str, other: str) -> bool:
@@ -155,12 +160,20 @@ def _require_pkce(found: Mapping[str, Any]) -> None:
         raise ValueError("the authorization server does not offer PKCE with S256")
 
 
-def read_resource_metadata(document: bytes, url: str) -> UpstreamResource:
-    """The metadata of the resource at ``url``. Raises ValueError as ``read_server_metadata``."""
+def read_resource_metadata(document: bytes, url: str, *told: str) -> UpstreamResource:
+    """The metadata of the resource at ``url``, which may name one of ``told`` as well (``resource_metadata_urls``).
+
+    Raises ValueError as ``read_server_metadata``.
+    """
     found = _object(document)
     resource = found.get("resource")
-    if not isinstance(resource, str) or len(resource) > LONGEST_URL or not covers(resource, url):
-        raise ValueError("the metadata of the upstream server names another resource")
+    if not isinstance(resource, str) or len(resource) > LONGEST_URL:
+        raise ValueError("the metadata of the upstream server names no resource")
+    if not any(covers(resource, each) for each in (url, *told)):
+        raise ValueError(
+            "the metadata of the upstream server names another resource than its URL: "
+            "if that is its public address, set it in servers[].upstream.auth.resource"
+        )
     servers = tuple(
         each
         for each in _names(found, "authorization_servers")

@@ -25,13 +25,13 @@ _METADATA = re.compile(r'\bresource_metadata\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s,"]+
 _BEARER = re.compile(r"(?:^|,)\s*Bearer(?=$|[\s,])", re.IGNORECASE)
 
 
-def republished(document: bytes, url: str, resource: str) -> bytes:
-    """The metadata of the upstream at ``url`` as that of ``resource``.
+def republished(document: bytes, url: str, resource: str, *told: str) -> bytes:
+    """The metadata of the upstream at ``url`` as that of ``resource``; it may name that, or one of ``told``, itself.
 
     Raises ValueError, with a sentence, for what is not the metadata of this upstream, or names no usable authorization
     server.
     """
-    upstream = read_resource_metadata(document, url)
+    upstream = read_resource_metadata(document, url, resource, *told)
     found: dict[str, Any] = orjson.loads(document)
     passed = {name: found[name] for name in _PASSED if name in found}
     return orjson.dumps({"resource": resource, **passed, "authorization_servers": list(upstream.servers)})

@@ -23,7 +23,7 @@ _CLIENT = (
 KEYS: dict[AuthType, tuple[str, ...]] = {
     "none": (),
     "static": (),
-    "passthrough": ("metadata",),
+    "passthrough": ("metadata", "resource"),
     "client_credentials": _CLIENT,
     "token_exchange": (*_CLIENT, "subject_token_type", "requested_token_type"),
     "authorization_code": (
@@ -102,7 +102,8 @@ class UpstreamAuth(Section):
     scopes: Scopes = Field(default_factory=list, description="Scopes to ask for.")
     resource: OptionalText = Field(
         default=None,
-        description="Resource to ask a token for (RFC 8707), usually the URL of the upstream; null sends none.",
+        description="Resource to ask a token for (RFC 8707), usually the URL of the upstream; null sends none. With "
+        "`metadata`, and for `authorization_code`: the address that the upstream's metadata may name beside its URL.",
     )
     audience: OptionalText = Field(
         default=None, description="Audience to ask a token for (RFC 8693); null sends none."
@@ -148,6 +149,8 @@ def auth_problems(
             yield Problem(f"{path}.type", "static needs upstream.static_headers, which are not set")
         return
     yield from _other_authorization(auth, static, passed, path)
+    if auth.type == "passthrough" and auth.resource is not None and not auth.metadata:
+        yield Problem(f"{path}.resource", "needs metadata: true for type passthrough: set that, or remove it")
     if auth.type == "authorization_code":
         yield from _grant_problems(auth, path)
     elif auth.type != "passthrough":

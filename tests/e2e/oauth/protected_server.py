@@ -1,7 +1,8 @@
-"""``-m tests.e2e.oauth.protected_server PORT ISSUER AUDIENCE``: FastMCP that takes the access tokens of an issuer.
+"""``-m tests.e2e.oauth.protected_server PORT ISSUER AUDIENCE PUBLIC``: FastMCP that takes the tokens of an issuer.
 
 It is run with a Python that has FastMCP. Its tools, its resource and its prompt tell whose token came with the request.
-AUDIENCE ``-`` takes tokens for every audience.
+AUDIENCE ``-`` takes tokens for every audience. PUBLIC is the address above ``/mcp`` that its metadata and challenges
+name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ jwt: Any = import_module("fastmcp.server.auth.providers.jwt")
 dependencies: Any = import_module("fastmcp.server.dependencies")
 
 
-def built(port: str, issuer: str, audience: str) -> Any:
+def built(issuer: str, audience: str, public: str) -> Any:
     """The server, protected for the scope ``mcp``."""
     verifier = jwt.JWTVerifier(
         jwks_uri=f"{issuer}/jwks",
@@ -29,7 +30,7 @@ def built(port: str, issuer: str, audience: str) -> Any:
         required_scopes=["mcp"],
     )
     protection = auth.RemoteAuthProvider(
-        token_verifier=verifier, authorization_servers=[issuer], base_url=f"http://127.0.0.1:{port}"
+        token_verifier=verifier, authorization_servers=[issuer], base_url=public
     )
     server = fastmcp.FastMCP("protected", auth=protection)
     server.tool(whoami)
@@ -59,4 +60,4 @@ def ticket(place: str) -> str:
 
 
 if __name__ == "__main__":
-    serve(lambda: built(*sys.argv[1:4]).http_app())
+    serve(lambda: built(*sys.argv[2:5]).http_app())

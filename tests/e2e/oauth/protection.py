@@ -59,13 +59,21 @@ async def signed_in(command: Command, name: str, person: str, url: str, place: P
 
 @asynccontextmanager
 async def protected_server(
-    python: Path, place: Path, issuer: AuthorizationServer, audience: str | None = "own"
+    python: Path,
+    place: Path,
+    issuer: AuthorizationServer,
+    audience: str | None = "own",
+    public: str | None = None,
 ) -> AsyncIterator[str]:
-    """FastMCP that takes tokens of ``issuer``, for ``audience``: ``own`` is its URL, None is every one. Its URL."""
+    """FastMCP that takes tokens of ``issuer``, for ``audience``: ``own`` is its URL, None is every one. Its URL.
+
+    ``public`` is the address above ``/mcp`` that it was told to be reached at.
+    """
     port = free_port()
     taken = {"own": f"http://127.0.0.1:{port}/mcp", None: "-"}.get(audience, audience)
     module = "tests.e2e.oauth.protected_server"
     argv: list[str | Path] = [python, "-m", module, str(port), issuer.issuer, str(taken)]
+    argv.append(public or f"http://127.0.0.1:{port}")
     running = await start(argv, place / "protected_server.log")
     try:
         yield await running.line(START_TIMEOUT)

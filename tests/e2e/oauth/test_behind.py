@@ -72,21 +72,26 @@ async def is_seen_as(host: PythonHost, name: str) -> None:
     assert [each.name for each in (await host.client.list_prompts()).prompts] == ["whoami"]
 
 
+@pytest.mark.parametrize("told", [False, True], ids=["own address", "told the mount"])
 async def test_strict_clients_sign_in_for_the_upstream(
-    command: Command, oauth_programs: None, fastmcp4_python: Path, tmp_path: Path
+    told: bool, command: Command, oauth_programs: None, fastmcp4_python: Path, tmp_path: Path
 ) -> None:
-    """``passthrough`` with metadata: the mount names the upstream's issuer, whose tokens go on to the upstream."""
+    """``passthrough`` with metadata: the mount names the upstream's issuer, whose tokens go on to the upstream; also
+    where the upstream was told that it is reached at the mount."""
     port = free_port()
-    mount = f"http://127.0.0.1:{port}/mcp"
+    public = f"http://127.0.0.1:{port}/tools"
+    mount = f"{public}/mcp"
     async with (
         authorization_server(tmp_path) as issuer,
-        protected_server(fastmcp4_python, tmp_path, issuer, audience=mount) as upstream,
+        protected_server(
+            fastmcp4_python, tmp_path, issuer, audience=mount, public=public if told else None
+        ) as upstream,
         protected_adapter(
             tmp_path,
             upstream,
             None,
             port=port,
-            server=behind(upstream, {"type": "passthrough", "metadata": True}),
+            server=behind(upstream, {"type": "passthrough", "metadata": True}) | {"mount_path": "/tools/mcp"},
         ) as front,
     ):
         for name in CLIENTS:

@@ -76,6 +76,16 @@ async def test_metadata_for_the_whole_host() -> None:
     assert (await finder(documents).find()).resource == "https://notes.example"
 
 
+async def test_an_upstream_that_was_told_its_address() -> None:
+    """Its metadata name the address that ``resource`` allows, and stand at the path of it; no other name counts."""
+    public = "https://public.example/notes"
+    documents = Documents({f"{METADATA}/notes": resource(resource=public), SERVER: server()})
+    assert (await finder(documents, resource=public).find()).resource == public
+    documents = Documents({f"{METADATA}/mcp": resource(resource=public), SERVER: server()})
+    with pytest.raises(AuthorizationFailed):
+        await finder(documents).find()
+
+
 async def test_a_challenge_names_metadata_and_scopes() -> None:
     """Of the upstream's own host; the scopes of the challenge are those that are needed now."""
     place = "https://notes.example/meta"

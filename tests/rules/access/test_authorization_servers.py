@@ -227,6 +227,19 @@ def test_names_above_an_endpoint() -> None:
     assert not covers("https://[", UPSTREAM)
 
 
+def test_a_server_that_was_told_its_address() -> None:
+    """It names that address, and its metadata stands at the path of it; it is asked at the host that is known."""
+    told = "https://public.example/notes/mcp"
+    assert read_resource_metadata(resource(resource=told), UPSTREAM, told).resource == told
+    assert read_resource_metadata(resource(), UPSTREAM, told).resource == UPSTREAM
+    for other in ("https://public.example/mail/mcp", "https://evil.example/notes/mcp", ""):
+        with pytest.raises(ValueError, match="another resource"):
+            read_resource_metadata(resource(resource=other), UPSTREAM, told)
+    known = "https://tools.example/.well-known/oauth-protected-resource"
+    assert resource_metadata_urls(UPSTREAM, told) == (f"{known}/mcp", f"{known}/notes/mcp", known)
+    assert resource_metadata_urls(UPSTREAM, "urn:notes") == (f"{known}/mcp", known)
+
+
 def test_scopes_that_can_be_sent() -> None:
     """RFC 6749's characters, each once, of a bounded length."""
     assert scope_tokens(("a", "b c", "", "a", "x" * 300, "é", "files:read")) == ("a", "files:read")

@@ -36,6 +36,17 @@ def test_resource_is_that_of_the_mount() -> None:
     }
 
 
+def test_an_upstream_that_was_told_the_mount() -> None:
+    """It names the mount itself, or the adapter as a whole; clients of the mount are told the mount."""
+    for told in (MOUNT, "https://tools.example"):
+        assert orjson.loads(republished(document(resource=told), UPSTREAM, MOUNT))["resource"] == MOUNT
+    other = document(resource="https://tools.example/mcp/other")
+    with pytest.raises(ValueError, match="another resource"):
+        republished(other, UPSTREAM, MOUNT)
+    named = republished(other, UPSTREAM, MOUNT, "https://tools.example/mcp/other")
+    assert orjson.loads(named)["resource"] == MOUNT
+
+
 def test_only_usable_authorization_servers_are_named() -> None:
     """A client is not sent to a place in the operator's network, nor to one without TLS."""
     servers = ["http://login.example", "https://10.0.0.1", "https://login.example", 7, "javascript:x"]

@@ -117,6 +117,7 @@ def test_a_private_key_is_enough_and_lies_beside_the_file(file: Path) -> None:
             "type: is not for the transport stdio",
         ),
         ({"type": "passthrough", "metadata": True}, {}, "public_base_url: is required"),
+        ({"type": "passthrough", "resource": "https://up.example"}, {}, "resource: needs metadata: true"),
     ],
 )
 def test_sections_that_are_refused(
