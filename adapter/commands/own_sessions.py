@@ -14,6 +14,7 @@ from adapter.app.tool_plans import Compiled, compiled
 from adapter.errors import AdapterError
 from adapter.relay.sessions.own_session import REFUSED, OwnSession
 from adapter.relay.stages import StageTable
+from adapter.rules.access.authorization_servers import OAUTH_CURE
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 
@@ -42,12 +43,12 @@ async def own_session(
         made.loading.close()
 
 
-def _hint(entry: ServerSettings) -> str:
+def _hint(entry: ServerSettings, *, asks_oauth: bool) -> str:
     auth = entry.upstream.auth
     if auth.per_caller:
         return f"callers bring them (upstream.auth.type {auth.type})"
     if auth.type in ("none", "static"):
-        return "set them in upstream.static_headers"
+        return OAUTH_CURE if asks_oauth else "set them in upstream.static_headers"
     return f"upstream.auth got no token, or one that is refused (type {auth.type})"
 
 
@@ -74,7 +75,8 @@ async def _reach(settings: Settings, entry: ServerSettings) -> Reached:
             status = await session.open()
             took = round((time.monotonic() - began) * 1000, 1)
             if status in REFUSED:
-                detail = f"requires credentials (HTTP status {status}): {_hint(entry)}"
+                hint = _hint(entry, asks_oauth=session.asks_oauth)
+                detail = f"requires credentials (HTTP status {status}): {hint}"
                 return Reached(entry.id, True, detail, took)
             if not session.is_open:
                 return Reached(entry.id, False, f"does not answer as an MCP server (HTTP status {status})")

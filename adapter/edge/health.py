@@ -16,6 +16,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor, Pulse
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.baselines import PinReview
+from adapter.rules.access.authorization_servers import OAUTH_CURE
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.state.watched import WatchedStore
 
@@ -147,6 +148,8 @@ class Health:
             shown["detail"] = "upstream_refuses_adapter"
             if details:
                 shown["upstream_says"] = pulse.refusal
+                if pulse.asks_oauth:
+                    shown["hint"] = OAUTH_CURE
         elif status != "ok":
             shown["detail"] = f"upstream_{status}"
         if server.breaker is not None:

@@ -18,6 +18,7 @@ from adapter.upstream.port import (
     UpstreamReply,
     UpstreamRequest,
     WholeReply,
+    challenge_of,
 )
 
 FIELD = "Authorization"
@@ -156,11 +157,6 @@ def _challenged(reply: UpstreamReply, challenge: str) -> UpstreamReply:
     """The reply with this challenge and no other."""
     fields = [field for field in reply.headers if field[0].lower() != "www-authenticate"]
     return RewrittenReply(reply, [*fields, ("WWW-Authenticate", challenge)])
-
-
-def challenge_of(reply: UpstreamReply) -> str | None:
-    """The challenges of an answer, joined as one field (RFC 9110 §5.3); None without any."""
-    return ", ".join(value for name, value in reply.headers if name.lower() == "www-authenticate") or None
 
 
 def _with(request: UpstreamRequest, value: str | None) -> UpstreamRequest:

@@ -248,6 +248,11 @@ class RewrittenReply(ReplyAround):
         return self._headers
 
 
+def challenge_of(reply: UpstreamReply) -> str | None:
+    """The challenges of an answer, joined as one field (RFC 9110 §5.3); None without any."""
+    return ", ".join(value for name, value in reply.headers if name.lower() == "www-authenticate") or None
+
+
 class Upstream(Protocol):
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """Deliver one request and wait for the head of its answer.

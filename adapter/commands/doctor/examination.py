@@ -121,7 +121,7 @@ async def _of_servers(
         async with _adapter(settings, runs) as base:
             adapter = AdapterAddress(base, headers)
             for server in servers:
-                async for finding in look_at(server, adapter):
+                async for finding in look_at(server, adapter, settings.core.public_base_url):
                     yield finding
                 if options.tool is not None:
                     trip = RoundTrip(server, options.tool, options.arguments or {}, options.file)

@@ -6,11 +6,12 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.progress_bar import count_of
 from adapter.settings.servers.server import ServerSettings
-from adapter.upstream.client.server import McpServer, ServerRefused, connected
+from adapter.upstream.client.server import McpServer, ServerRefused, TokenRefused, connected
 from adapter.upstream.client.transfers import TransferFailed, head_of
 
 SLOW = 1.0
@@ -31,8 +32,13 @@ class AdapterAddress(NamedTuple):
         return f"{self.base}{server.mount_path}"
 
 
-async def look_at(server: ServerSettings, adapter: AdapterAddress) -> AsyncIterator[Finding]:
-    """Connect as a client does, list the tools, and compare them with those that the settings name."""
+async def look_at(
+    server: ServerSettings, adapter: AdapterAddress, public: str | None
+) -> AsyncIterator[Finding]:
+    """Connect as a client does, list the tools, and compare them with those that the settings name.
+
+    ``public`` is the public URL of the adapter.
+    """
     subject = f"server {server.id}"
     try:
         async with connected(adapter.of(server), adapter.headers) as connection:
@@ -41,12 +47,26 @@ async def look_at(server: ServerSettings, adapter: AdapterAddress) -> AsyncItera
             names = {tool["name"] for tool in await connection.tools()}
             took = time.monotonic() - began
     except ServerRefused as refused:
-        yield wrong(subject, f"{refused}", "See the upstream's log, and `servers` in /healthz.")
+        if _asks_oauth(server, refused, public):
+            advice = (
+                "Set upstream.auth.type: authorization_code, so that people sign in there (docs/grants.md)."
+            )
+            yield wrong(subject, "the upstream asks for OAuth.", advice)
+        else:
+            yield wrong(subject, f"{refused}", "See the upstream's log, and `servers` in /healthz.")
         return
     listed = f"{count_of(len(names), 'tool')}, listed in {took * 1000:.0f} ms"
     yield right(subject, listed) if took < SLOW else warning(subject, listed, "The upstream is slow.")
     for finding in _missing(server, subject, names):
         yield finding
+
+
+def _asks_oauth(server: ServerSettings, refused: ServerRefused, public: str | None) -> bool:
+    """Tell whether the upstream, and not the adapter itself, has named where people sign in."""
+    if not isinstance(refused, TokenRefused) or refused.data is None:
+        return False
+    own = public is not None and refused.data.startswith("{0.scheme}://{0.netloc}/".format(urlsplit(public)))
+    return server.upstream.auth.type in ("none", "static") and not own
 
 
 def _greeting(connection: McpServer) -> str:

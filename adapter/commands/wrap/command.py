@@ -56,9 +56,11 @@ def run(server: WrappedServer, options: WrapOptions) -> int:
     made = [folder for folder in folders if not folder.exists()]
     if (problem := _hindrance(settings, options)) is not None:
         return _failed(problem)
-    print(f"mcp-adapter: starting {server.id} to see its tools; {_patience(server)} …", file=sys.stderr)
+    if not server.oauth:
+        print(f"mcp-adapter: starting {server.id} to see its tools; {_patience(server)} …", file=sys.stderr)
     try:
-        found = uvloop.run(_looked_at(settings))
+        # Without anybody who has signed in there is nothing to see.
+        found = FoundServer(server.id, "", "", []) if server.oauth else uvloop.run(_looked_at(settings))
     except ServerRefused as refused:
         return _failed(_why(server, str(refused)))
     except asyncio.CancelledError:
@@ -137,8 +139,11 @@ async def _asked(base: str, settings: Settings) -> FoundServer:
             tools = await server.tools() if server.client.server_capabilities.tools else []
             name, version = ("", "") if info is None else (info.title or info.name, info.version)
             return FoundServer(name or entry.id, version, server.client.protocol_version, tools)
-    except TokenRefused:
-        raise ServerRefused("it needs a token: pass --header 'Authorization: Bearer …'.") from None
+    except TokenRefused as refused:
+        cure = "a token: pass --header 'Authorization: Bearer …'."
+        if refused.data is not None:
+            cure = "people to sign in (OAuth): pass --oauth."
+        raise ServerRefused(f"it needs {cure}") from None
     except ServerRefused as refused:
         raise ServerRefused(await _reason(base) or str(refused)) from None
 

@@ -39,6 +39,9 @@ def add_wrap(commands: Commands) -> None:
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="header sent to a URL"
     )
     wrap.add_argument(
+        "--oauth", action="store_true", help="people sign in at the URL: a first call is answered with a link"
+    )
+    wrap.add_argument(
         "--consume",
         action="append",
         default=[],
@@ -97,6 +100,11 @@ def _server(arguments: argparse.Namespace, words: list[str]) -> Any:
         parser.error("--env is for programs; a URL takes --header")
     if url is None and arguments.header:
         parser.error("--header is for a URL; a program takes --env")
+    if arguments.oauth and (url is None or arguments.auto or arguments.consume or arguments.produce):
+        parser.error(
+            "--oauth is for a URL, without --auto, --consume and --produce: its tools are known when somebody has "
+            "signed in. Name them in the file of --save"
+        )
     id_ = arguments.name or (name_of_command(words) if url is None else name_of_url(url))
     given = dict(_pair(each, "=", "--env NAME=VALUE", parser) for each in arguments.env if "=" in each)
     return WrappedServer(
@@ -108,6 +116,7 @@ def _server(arguments: argparse.Namespace, words: list[str]) -> Any:
         variables=given,
         inherited=[_present(each, parser) for each in arguments.env if "=" not in each],
         headers=dict(_pair(each, ":", "--header 'NAME: VALUE'", parser) for each in arguments.header),
+        oauth=arguments.oauth,
     )
 
 

@@ -22,7 +22,10 @@ _LONGEST = 64
 
 
 class FoundServer(NamedTuple):
-    """A server as it describes itself; ``protocol`` is the revision of MCP. ``tools`` are its definitions."""
+    """A server as it describes itself; ``protocol`` is the revision of MCP. ``tools`` are its definitions.
+
+    All is empty of one that nobody has asked yet.
+    """
 
     name: str
     version: str
@@ -66,6 +69,9 @@ def _json(address: ServerAddress) -> str:
 
 
 def _described(found: FoundServer) -> Iterator[str]:
+    if not found.protocol:
+        yield "Its tools are listed when somebody has signed in: a first call is answered with a link to open."
+        return
     count = len(found.tools)
     name = shown(f"{found.name} {found.version}".rstrip(), _LONGEST)
     yield f"{name}, MCP {shown(found.protocol, 32)}, {count_of(count, 'tool')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ import yaml
 from adapter.rules.files.file_arguments import Direction, FileArgument, may_edit, propose
 from adapter.rules.text.unicode import shown
 from adapter.settings.file.host_servers import ConvertedServers
+from adapter.settings.file.listen_address import listen_address
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
@@ -24,7 +26,8 @@ _FLAGS: Mapping[Direction, str] = {"consume": "--consume", "produce": "--produce
 class WrappedServer(NamedTuple):
     """A server as the command line names it. Either ``url`` or ``command`` is given.
 
-    ``variables`` are those of the program, ``inherited`` names of those that it gets from the environment.
+    ``variables`` are those of the program, ``inherited`` names of those that it gets from the environment. ``oauth``:
+    people sign in at the server.
     """
 
     id: str
@@ -35,13 +38,14 @@ class WrappedServer(NamedTuple):
     variables: Mapping[str, str] = {}
     inherited: Sequence[str] = ()
     headers: Mapping[str, str] = {}
+    oauth: bool = False
 
     def upstream(self) -> dict[str, Any]:
         """The section ``upstream``, with secrets."""
         if self.url is not None:
             sse = {"transport": "sse"} if _SSE_PATH.search(self.url.partition("?")[0]) else {}
             headers = {"static_headers": dict(self.headers)} if self.headers else {}
-            return {**sse, "url": self.url, **headers}
+            return {**sse, "url": self.url, **headers, **self._auth()}
         program, *arguments = self.command
         found: dict[str, Any] = {"transport": "stdio", "command": _absolute(program), "args": arguments}
         if self.variables:
@@ -49,6 +53,9 @@ class WrappedServer(NamedTuple):
         if self.inherited:
             found["inherit_env"] = list(self.inherited)
         return found
+
+    def _auth(self) -> dict[str, Any]:
+        return {"auth": {"type": "authorization_code"}} if self.oauth else {}
 
     def settings(self, file_arguments: Sequence[FileArgument] = ()) -> Settings:
         """The settings with which the server is served. Raises SettingsError."""
@@ -61,6 +68,8 @@ class WrappedServer(NamedTuple):
         }
         if self.port is not None:
             given["core.port"] = self.port
+        if self.oauth:
+            given["core.public_base_url"] = _base(listen_address(None, given, os.environ)[1])
         return load(None, overrides=given)
 
     def settings_file(self, file_arguments: Sequence[FileArgument], port: int) -> tuple[str, dict[str, str]]:
@@ -72,16 +81,24 @@ class WrappedServer(NamedTuple):
             entry = {"command": _absolute(program), "args": arguments, "env": dict(self.variables)}
         converted = ConvertedServers({self.id: entry})
         server = converted.entries[0]
+        server["upstream"] |= self._auth()
         if self.inherited:
             server["upstream"]["inherit_env"] = list(self.inherited)
         if file_arguments:
             server["adapters"] = adapters_of(file_arguments)
-        tree = {
+        tree: dict[str, Any] = {
             "core": {"host": "127.0.0.1", "port": port, "allow_artifacts_download": True},
             "storage": {"root": str(self.root)},
             "servers": [server],
         }
+        if self.oauth:
+            tree["core"]["public_base_url"] = _base(port)
         return _HEAD + _yaml(tree), converted.variables
+
+
+def _base(port: int) -> str:
+    """The URL below which people open links."""
+    return f"http://127.0.0.1:{port}"
 
 
 _HEAD = (

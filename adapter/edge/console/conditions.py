@@ -24,13 +24,21 @@ LONGEST = 300
 
 Look = Literal["ok", "warn", "bad"]
 Kind = Literal[
-    "unreachable", "starting", "breaker", "refuses_adapter", "refuses_callers", "drift_blocks", "drift"
+    "unreachable",
+    "starting",
+    "breaker",
+    "asks_oauth",
+    "refuses_adapter",
+    "refuses_callers",
+    "drift_blocks",
+    "drift",
 ]
 
 _LOOKS: dict[Kind, Look] = {
     "unreachable": "bad",
     "starting": "warn",
     "breaker": "warn",
+    "asks_oauth": "warn",
     "refuses_adapter": "warn",
     "refuses_callers": "warn",
     "drift_blocks": "warn",
@@ -104,7 +112,8 @@ class Evidence:
         pulse, failure = self.pulse, self.failure
         # Callers who bring credentials of their own are those who may be refused; a ping has none.
         if pulse is not None and pulse.refusal is not None and not self.server.apart:
-            return Note("refuses_adapter", pulse.refused_since, pulse.refusal)
+            kind: Kind = "asks_oauth" if pulse.asks_oauth else "refuses_adapter"
+            return Note(kind, pulse.refused_since, pulse.refusal)
         if failure is not None and failure.outcome == UpstreamRefused.code and self._is_late(failure.at):
             return Note("refuses_adapter", failure.at)
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from adapter.errors import AdapterError, AuthorizationFailed
 from adapter.oauth.grants.port import DocumentHttp
 from adapter.oauth.grants.terms import GrantSource, GrantTerms
 from adapter.rules.access.authorization_servers import (
+    Challenge,
     ServerEndpoints,
     UpstreamResource,
     is_usable_url,
@@ -21,7 +21,6 @@ from adapter.rules.access.authorization_servers import (
     read_server_metadata,
     resource_metadata_urls,
     same_origin,
-    scope_tokens,
 )
 from adapter.rules.access.issuer_metadata import server_metadata_urls
 
@@ -35,16 +34,6 @@ OFFLINE = "offline_access"
 """The scope that some servers demand for a refresh token (OpenID Connect Core §11)."""
 
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "mcp-file-adapter"}
-_PARAMETER = re.compile(r'(?:^|[\s,])(resource_metadata|scope)="([^"\\]{1,2048})"')
-
-
-class Challenge:
-    """The parts of an upstream's WWW-Authenticate that a later discovery uses; ``value`` is a stranger's."""
-
-    def __init__(self, value: str | None) -> None:
-        found = dict(_PARAMETER.findall((value or "")[:8192]))
-        self.metadata: str | None = found.get("resource_metadata")
-        self.scopes = scope_tokens(tuple(found.get("scope", "").split()))
 
 
 class IssuerFinder:

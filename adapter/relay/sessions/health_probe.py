@@ -42,8 +42,9 @@ class Pulse:
     """The result of the last ping. ``latency`` in seconds; times are Unix seconds.
 
     ``refusal`` is the upstream's answer to the adapter's own credentials if it does not accept them, since
-    ``refused_since``. ``last_failure`` is the time of the last ping without an answer, and ``last_error`` its reason;
-    both stay when the server answers again. ``failing_since`` is None while it answers.
+    ``refused_since``; ``asks_oauth`` tells whether it names where people sign in. ``last_failure`` is the time of the
+    last ping without an answer, and ``last_error`` its reason; both stay when the server answers again.
+    ``failing_since`` is None while it answers.
     """
 
     reached: bool = False
@@ -54,6 +55,7 @@ class Pulse:
     last_attempt: float | None = None
     refusal: str | None = None
     refused_since: float | None = None
+    asks_oauth: bool = False
     last_error: str | None = None
     last_failure: float | None = None
     failing_since: float | None = None
@@ -198,14 +200,12 @@ class HealthMonitor:
                 "the upstream refuses the adapter's own credentials",
                 server=self.server.id,
                 answer=own_session.refusal,
-                setting="servers[].upstream.static_headers, servers[].upstream.auth",
+                setting="servers[].upstream.auth.type: authorization_code"
+                if own_session.asks_oauth
+                else "servers[].upstream.static_headers, servers[].upstream.auth",
             )
-        pulse.reached, pulse.error, pulse.era, pulse.refusal = (
-            True,
-            None,
-            own_session.era,
-            own_session.refusal,
-        )
+        pulse.reached, pulse.error, pulse.era = True, None, own_session.era
+        pulse.refusal, pulse.asks_oauth = own_session.refusal, own_session.asks_oauth
         pulse.latency = now - began
         pulse.last_success, pulse.failing_since = self._clock(), None
         if pulse.refusal is None:

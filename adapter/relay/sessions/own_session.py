@@ -19,10 +19,20 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.replies import decoded, discard, media_type, read_answer, read_body
 from adapter.relay.server import Server
+from adapter.rules.access.authorization_servers import Challenge
 from adapter.rules.access.principals import NOBODY, Caller
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.text.unicode import shown
-from adapter.upstream.port import Purpose, Upstream, UpstreamReply, UpstreamRequest, always, header, never
+from adapter.upstream.port import (
+    Purpose,
+    Upstream,
+    UpstreamReply,
+    UpstreamRequest,
+    always,
+    challenge_of,
+    header,
+    never,
+)
 from adapter.wire.envelope import answers, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era
 from adapter.wire.spans import find
@@ -171,7 +181,8 @@ class OwnSession:
     """Speaks to one upstream under its static headers. ``read_timeout`` in seconds.
 
     ``era`` is the one that the upstream was last found to speak, None while that is not known. ``refusal`` is what it
-    answered when it last refused the adapter's credentials, None if it accepted them.
+    answered when it last refused the adapter's credentials, None if it accepted them; ``asks_oauth`` tells whether it
+    then named where people sign in.
     """
 
     def __init__(self, server: Server, read_timeout: float) -> None:
@@ -182,6 +193,7 @@ class OwnSession:
         self._version: str | None = None
         self.era: Era | None = None
         self.refusal: str | None = None
+        self.asks_oauth = False
 
     def __repr__(self) -> str:
         return f"<OwnSession at {self._server.id!r}: {self.era.value if self.era else 'not open'}>"
@@ -275,6 +287,7 @@ class OwnSession:
             reply.abort()
         text = shown(body[:REFUSAL_BYTES].decode("utf-8", "replace").strip(), REFUSAL_SHOWN)
         self.refusal = f"HTTP {reply.status}: {text}" if text else f"HTTP {reply.status}"
+        self.asks_oauth = reply.status == 401 and Challenge(challenge_of(reply)).metadata is not None
         return reply.status
 
     async def _response(self, reply: UpstreamReply, number: int, read_timeout: float) -> bytes | None:

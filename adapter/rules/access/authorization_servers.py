@@ -8,6 +8,7 @@ stranger's: its size is bounded by who fetched it, and its members here.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -19,6 +20,11 @@ MOST_NAMES = 64
 """Scopes, methods or servers of a document that are looked at."""
 
 LONGEST_SCOPE = 256
+
+OAUTH_CURE = "people sign in there (OAuth); set upstream.auth.type: authorization_code"
+"""The advice for an upstream that answers 401 and names its metadata."""
+
+_PARAMETER = re.compile(r'(?:^|[\s,])(resource_metadata|scope)="([^"\\]{1,2048})"')
 
 _SCOPE_CHARACTERS = frozenset(map(chr, (0x21, *range(0x23, 0x5C), *range(0x5D, 0x7F))))
 """RFC 6749 §3.3, scope-token."""
@@ -49,6 +55,15 @@ class UpstreamResource(NamedTuple):
     resource: str
     servers: tuple[str, ...]
     scopes: tuple[str, ...] = ()
+
+
+class Challenge:
+    """The parts of a WWW-Authenticate that tell where and for what people sign in; ``value`` is a stranger's."""
+
+    def __init__(self, value: str | None) -> None:
+        found = dict(_PARAMETER.findall((value or "")[:8192]))
+        self.metadata: str | None = found.get("resource_metadata")
+        self.scopes = scope_tokens(tuple(found.get("scope", "").split()))
 
 
 # --- addresses --------------------------------------------------------------------------------------------------

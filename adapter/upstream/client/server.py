@@ -11,6 +11,8 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+from adapter.rules.access.authorization_servers import Challenge
+
 MODERN = "2026-07-28"
 """The first revision without sessions."""
 
@@ -34,7 +36,7 @@ class ServerRefused(Exception):
 
 
 class TokenRefused(ServerRefused):
-    """A server that asks for a token, or for another one."""
+    """A server that asks for a token, or for another one. ``data`` is the URL of its OAuth metadata, or None."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,10 @@ class McpServer:
 @asynccontextmanager
 async def connected(url: str, headers: Mapping[str, str]) -> AsyncIterator[McpServer]:
     """Connect to the server at ``url`` in the newest era that it speaks. Raises ServerRefused."""
-    statuses: list[int] = []
+    answers: list[httpx2.Response] = []
 
     async def note(response: httpx2.Response) -> None:
-        statuses[:] = [response.status_code]
+        answers[:] = [response]
 
     try:
         async with (
@@ -92,9 +94,9 @@ async def connected(url: str, headers: Mapping[str, str]) -> AsyncIterator[McpSe
             yield McpServer(client)
     except BaseExceptionGroup as group:
         # The SDK runs its transport in task groups, which wrap whatever ends them.
-        raise _cause(url, _first(group), statuses) from None
+        raise _cause(url, _first(group), *answers) from None
     except _FAILURES as failure:
-        raise _cause(url, failure, statuses) from None
+        raise _cause(url, failure, *answers) from None
 
 
 def _first(failure: BaseException) -> BaseException:
@@ -103,20 +105,23 @@ def _first(failure: BaseException) -> BaseException:
     return failure
 
 
-def _cause(url: str, failure: BaseException, statuses: list[int]) -> BaseException:
+def _cause(url: str, failure: BaseException, answer: httpx2.Response | None = None) -> BaseException:
+    """The failure for people. ``answer`` is the last that came."""
     if not isinstance(failure, _FAILURES):
         return failure
-    if statuses in ([401], [403]):
+    status = answer.status_code if answer is not None else None
+    if answer is not None and status in (401, 403):
         return TokenRefused(
-            f"{url} needs a token, or refuses this one: pass --token or set MCP_ADAPTER_TOKEN."
+            f"{url} needs a token, or refuses this one: pass --token or set MCP_ADAPTER_TOKEN.",
+            Challenge(answer.headers.get("www-authenticate")).metadata,
         )
-    if statuses == [404]:
+    if status == 404:
         return ServerRefused(f"Nothing is served at {url}: check the path, for example /mcp/SERVER.")
     if isinstance(failure, MCPError):
         # The message of the answer says what to do; its status, 200 for a legacy client, says nothing.
         return ServerRefused(f"{url} opens no session: {failure.message}")
-    if statuses:
-        return ServerRefused(f"{url} does not answer as an MCP server: HTTP status {statuses[0]}, {failure}")
+    if status is not None:
+        return ServerRefused(f"{url} does not answer as an MCP server: HTTP status {status}, {failure}")
     return ServerRefused(f"{url} cannot be reached: {failure}")
 
 

@@ -118,6 +118,18 @@ def test_a_saved_file_says_what_is_served_and_no_secret(tmp_path: Path) -> None:
     assert loaded.storage.root == served.storage.root
 
 
+def test_people_sign_in_at_a_url(tmp_path: Path) -> None:
+    """Links lead to the port that is served, and the saved file says the same."""
+    server = WrappedServer("x", tmp_path, 9000, url="https://x.example/mcp", oauth=True)
+    served = server.settings()
+    assert served.servers[0].upstream.auth.type == "authorization_code"
+    assert served.core.public_base_url == "http://127.0.0.1:9000"
+    file = tmp_path / "config.yaml"
+    file.write_text(server.settings_file([], 9000)[0])
+    loaded = load(file)
+    assert (loaded.servers, loaded.core.public_base_url) == (served.servers, served.core.public_base_url)
+
+
 @pytest.mark.parametrize(
     ("url", "transport"),
     [("https://x.example/mcp", "streamable_http"), ("https://x.example/sse?a=1", "sse")],

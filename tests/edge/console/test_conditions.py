@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import AGENT, AUTH, OPERATOR, VIEWER, Console, Shop, bearer, console, listed, tool
@@ -61,13 +62,21 @@ async def test_a_server_that_refuses_callers_is_amber(tmp_path: Path, upstream: 
         assert (await front.get("/servers", VIEWER))[0]["status"] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("challenge", "kind"),
+    [
+        ('Bearer error="invalid_token"', "refuses_adapter"),
+        ('Bearer resource_metadata="https://up.example/prm"', "asks_oauth"),
+    ],
+)
 async def test_a_server_that_refuses_the_adapter_says_so_in_its_own_words(
-    tmp_path: Path,
+    tmp_path: Path, challenge: str, kind: str
 ) -> None:
-    """Found out by a ping, and since when."""
+    """Found out by a ping, and since when; one that names where people sign in is told apart."""
 
     async def refuse(exchange: Exchange) -> None:
-        await exchange.answer(401, b'{"error":"invalid_token"}', "Content-Type: application/json")
+        fields = ("Content-Type: application/json", f"WWW-Authenticate: {challenge}")
+        await exchange.answer(401, b'{"error":"invalid_token"}', *fields)
 
     core = {"auth": AUTH, "upstream_ping": {**PING, "enabled": True}}
     async with started(RawUpstream(refuse, opening=refuse)) as up, console(tmp_path, up, core=core) as front:
@@ -76,7 +85,7 @@ async def test_a_server_that_refuses_the_adapter_says_so_in_its_own_words(
                 await asyncio.sleep(0.01)
         (note,) = (await condition(front, OPERATOR))["notes"]
         assert (await condition(front, VIEWER))["notes"] == [{**note, "text": "HTTP 401"}]
-        assert (note["kind"], note["text"]) == ("refuses_adapter", 'HTTP 401: {"error":"invalid_token"}')
+        assert (note["kind"], note["text"]) == (kind, 'HTTP 401: {"error":"invalid_token"}')
         assert note["at"] <= time.time()
 
 

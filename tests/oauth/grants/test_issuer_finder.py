@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from adapter.errors import AuthorizationFailed, UpstreamUnreachable
-from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, Challenge, IssuerFinder
+from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, IssuerFinder
 from adapter.oauth.grants.terms import GrantTerms
 
 UPSTREAM, ISSUER = "https://notes.example/mcp", "https://login.example"
@@ -211,10 +211,3 @@ async def test_found_once_and_failed_not_often() -> None:
     clock.now += PAUSE
     documents.found |= {f"{METADATA}/mcp": resource(), SERVER: server()}
     assert (await it.find()).resource == UPSTREAM
-
-
-def test_challenges_of_strangers() -> None:
-    """Anything that is no parameter is left alone."""
-    for value in (None, "", "Basic", 'Bearer scope="' + "a" * 5000, 'Bearer scope=""', "Bearer scope=a"):
-        assert Challenge(value).scopes == ()
-        assert Challenge(value).metadata is None

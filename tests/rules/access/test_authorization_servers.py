@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.access.authorization_servers import (
+    Challenge,
     covers,
     is_loopback_host,
     is_usable_url,
@@ -238,6 +239,13 @@ def test_a_server_that_was_told_its_address() -> None:
     known = "https://tools.example/.well-known/oauth-protected-resource"
     assert resource_metadata_urls(UPSTREAM, told) == (f"{known}/mcp", f"{known}/notes/mcp", known)
     assert resource_metadata_urls(UPSTREAM, "urn:notes") == (f"{known}/mcp", known)
+
+
+def test_challenges_of_strangers() -> None:
+    """Anything that is no parameter is left alone."""
+    for value in (None, "", "Basic", 'Bearer scope="' + "a" * 5000, 'Bearer scope=""', "Bearer scope=a"):
+        assert Challenge(value).scopes == ()
+        assert Challenge(value).metadata is None
 
 
 def test_scopes_that_can_be_sent() -> None:

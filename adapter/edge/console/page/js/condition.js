@@ -11,6 +11,7 @@ const WORDS = {
   unreachable: 'not reachable',
   starting: 'starting',
   breaker: 'refuses calls',
+  asks_oauth: 'asks people to sign in',
   refuses_adapter: 'refuses the adapter',
   refuses_callers: 'refuses callers',
   drift_blocks: 'blocks changed tools',
@@ -42,6 +43,13 @@ const SENTENCES = {
     text === 'half_open'
       ? 'Calls are refused while the adapter tests whether it is back.'
       : 'Calls are refused at once until it answers again.',
+  ],
+  asks_oauth: ({ at, text }) => [
+    'It wants callers to sign in (OAuth). Set ',
+    h('code', {}, 'upstream.auth.type: authorization_code'),
+    at ? [', then each is asked once. Since ', when(at)] : null,
+    text ? ': ' : '.',
+    said(text),
   ],
   refuses_adapter: ({ at, text }) => [
     'It does not accept the adapter’s own credentials',
