@@ -8,7 +8,7 @@ session id.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class AdapterError(Exception):
@@ -97,6 +97,11 @@ class InsufficientScope(Unauthorized):
 class ConsoleRefused(AdapterError):
     code, rpc, http = "console_refused", -32600, 403
     hint = "You are signed in, but may not see the console: console.oauth names the scopes and claims for it."
+
+    @classmethod
+    def to(cls, needed: str) -> Self:
+        """The refusal of somebody who has none of what is ``needed``."""
+        return cls(f"You are signed in, but may not see the console: that needs {needed} (console.oauth).")
 
 
 class HostRefused(AdapterError):

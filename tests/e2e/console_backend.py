@@ -70,6 +70,7 @@ class Backend:
             web.get(f"{PATH}/-/pins/{{server}}", self._pins),
             web.post(f"{PATH}/-/pins/{{server}}/accept", self._accept),
             web.get(f"{PATH}/{{server}}/tools", self._tools),
+            web.get(f"{PATH}/{{server}}/prompts", self._prompts),
             web.get(f"{PATH}/{{server}}/resources", self._resource),
             web.post(f"{PATH}/{{server}}/tools/{{name:.+}}/call", self._call),
             web.post(f"{PATH}/{{server}}/tools/{{name:.+}}/validate", self._validate),
@@ -156,6 +157,10 @@ class Backend:
         return web.json_response(
             [{name: tool[name] for name in tool if name != "inputSchema"} for tool in listed]
         )
+
+    async def _prompts(self, request: web.Request) -> web.Response:
+        self._who(request)
+        return web.json_response({"detail": script.NO_GRANT}, status=403)
 
     def _found(self, request: web.Request) -> Json:
         for tool in TOOLS.get(request.match_info["server"], []):

@@ -12,6 +12,13 @@ from tests.e2e.console_results import PICTURE, PICTURE_URI
 from tests.e2e.console_tools import TOOLS, Json
 
 REFUSAL = 'HTTP 403: {"error": "insufficient_scope", "scope": "browse"}'
+GRANT = "https://tools.example.com/authorize/gated/abc"
+NO_GRANT = (
+    f"The server needs your authorization. Open this link in a browser: {GRANT}, then try again. Not "
+    "http://tools.example.com/, javascript:alert(1), https://me@evil.example/ or https://[."
+)
+"""A refusal with one link that can be opened, and some that cannot."""
+
 MET: Json = {
     "by": "anna",
     "sessions": 3,

@@ -36,6 +36,7 @@ TOOLS: dict[str, list[Json]] = {
         },
         {
             "name": "draw_landscape",
+            "title": "Paint a landscape",
             "description": "Paints a landscape and keeps it as a PNG.",
             "annotations": {"readOnlyHint": False, "destructiveHint": False},
             "inputSchema": _object({"filename": {"type": "string", "default": "morning.png"}}, "filename"),
@@ -43,7 +44,7 @@ TOOLS: dict[str, list[Json]] = {
         {
             "name": "import_catalogue",
             "description": "Imports a catalogue step by step, and says how far it is.",
-            "annotations": {"destructiveHint": True},
+            "annotations": {"destructiveHint": True, "title": "Catalogue import"},
             "inputSchema": _object(
                 {
                     "steps": {

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.console_backend import Backend, serving
-from tests.e2e.console_script import HOSTILE_CLIENT, REFUSAL, connect
+from tests.e2e.console_script import GRANT, HOSTILE_CLIENT, REFUSAL, connect
 from tests.e2e.filing import ADAPTERS, HELPER, sha256
 from tests.e2e.processes import adapter, server, start
 from tests.e2e.provision import packages
@@ -110,6 +110,25 @@ async def test_plots_are_drawn_where_they_can_do_no_harm(stage: Stage) -> None:
     assert seen["violations"] == [] and calm(seen)
 
 
+async def test_ill_servers_stand_first_and_say_why(stage: Stage) -> None:
+    """On their own page too; of a refusal an https address can be opened, and nothing else, in a tab that knows nothing
+    of this one."""
+    seen = await stage.play("ill", Backend())
+    assert seen["order"] == ["warehouse", "studio", "browser"]
+    assert "No answer to a ping within 5 s." in seen["why"]
+    assert seen["links"] == [{"href": GRANT, "text": GRANT, "rel": "noopener noreferrer", "target": "_blank"}]
+    assert seen["wide"] == 390 and calm(seen)
+
+
+async def test_titles_of_tools_are_shown(stage: Stage) -> None:
+    """``title``, or that of the annotations, beside the name by which a tool is called."""
+    seen = await stage.play("titles", Backend())
+    assert "Paint a landscape" in seen["head"] and "draw_landscape" in seen["head"]
+    for words in ("draw_landscape Paint a landscape", "import_catalogue Catalogue import"):
+        assert any(words in row for row in seen["rows"]), seen["rows"]
+    assert calm(seen)
+
+
 async def test_an_operator_accepts_changed_tools(stage: Stage) -> None:
     """With a token that the page asks for; the changed words are marked."""
     backend = Backend(auth=True)
@@ -199,9 +218,9 @@ async def test_the_overview_says_how_servers_are_and_what_happened(stage: Stage)
     """In words, with the reason, its time and the server's own text; terms stand in tooltips for the keyboard too; the
     last hour is a picture and a table."""
     seen = await stage.play("overview", Backend())
-    assert seen["words"] == ["blocks changed tools", "refuses callers", "not reachable"]
-    assert seen["looks"] == ["dot warn", "dot warn", "dot bad"]
-    drift, refused, lost = seen["notes"]
+    assert seen["words"] == ["not reachable", "blocks changed tools", "refuses callers"]
+    assert seen["looks"] == ["dot bad", "dot warn", "dot warn"]
+    lost, drift, refused = seen["notes"]
     assert "2 h ago" in drift and "until an operator accepts" in drift
     assert "insufficient_scope" in refused and seen["said"] == REFUSAL
     assert "No answer since 4 min ago" in lost

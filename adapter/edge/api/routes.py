@@ -96,7 +96,7 @@ def matched(pattern: Names, parts: Names) -> Names | None:
 # --- schemas --------------------------------------------------------------------------------------------------
 
 SCHEMAS: dict[str, Schema] = {
-    "Tool": object_of({"name": TEXT, "description": TEXT}, {"annotations": ANY_OBJECT}),
+    "Tool": object_of({"name": TEXT, "description": TEXT}, {"title": TEXT, "annotations": ANY_OBJECT}),
     "ToolDetail": {"allOf": [ref("Tool"), {"type": "object", "required": ["inputSchema"]}]},
     "CallToolResult": object_of(
         {"content": {"type": "array"}, "isError": YES},

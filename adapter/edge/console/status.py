@@ -83,7 +83,7 @@ class Viewers:
         else:
             role = self._roles.role_of(identity.scopes, identity.claims)
             if role is None:
-                raise ConsoleRefused()
+                raise ConsoleRefused.to(self._roles.needed)
             operator = role == "operator"
         return Viewer(principal, operator, identity.expires)
 

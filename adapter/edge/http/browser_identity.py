@@ -39,5 +39,5 @@ class BrowserIdentities:
         if session is None:
             return None
         if self._roles.role_of(session.scopes, session.claims) is None:
-            raise ConsoleRefused()
+            raise ConsoleRefused.to(self._roles.needed)
         return Identity(session.principal, _COOKIE, session.scopes, session.claims, session.expires)

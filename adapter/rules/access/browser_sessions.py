@@ -24,6 +24,9 @@ TAB_FIELD = "X-Adapter-Session"
 LONGEST_PLACE = 512
 """Characters of the place to which a browser returns when it has signed in."""
 
+MOST_NAMED = 8
+"""Scopes and values of claims that somebody without rights is told."""
+
 _NOT_IN_A_PLACE = frozenset("\\\"'<>`{}|^ ")
 
 
@@ -76,6 +79,20 @@ class RoleTerms:
         return (
             "viewer" if everybody or _fits(self.viewer_scopes, self.viewer_claims, scopes, claims) else None
         )
+
+    @property
+    def needed(self) -> str:
+        """What makes a viewer or an operator, in words; a part of it where there is much."""
+        scopes = [f"the scope {scope}" for scope in sorted(self.viewer_scopes | self.operator_scopes)]
+        claims = [
+            f"{value} in {name}"
+            for terms in (self.viewer_claims, self.operator_claims)
+            for name, values in (terms or {}).items()
+            for value in sorted(values)
+        ]
+        named = list(dict.fromkeys([*scopes, *claims]))
+        more = ["another right"] if len(named) > MOST_NAMED else []
+        return " or ".join([*named[:MOST_NAMED], *more])
 
 
 def _fits(

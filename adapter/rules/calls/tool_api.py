@@ -83,9 +83,10 @@ def too_large(limit: int) -> HttpOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ApiTool:
-    """A tool as the API shows it. ``annotations`` is None where there are none."""
+    """A tool as the API shows it. ``title`` and ``annotations`` are None where there are none."""
 
     name: str
+    title: str | None
     description: str
     annotations: dict[str, Any] | None
     input_schema: Any
@@ -104,11 +105,15 @@ class ApiTool:
             else None
         )
         schema = as_plain(input_schema_of(tool))
-        return cls(name, "" if description is None else str(description), shown or None, schema)
+        title = _member(tool, "title")
+        told = "" if description is None else str(description)
+        return cls(name, title if isinstance(title, str) else None, told, shown or None, schema)
 
     def listed(self) -> dict[str, Any]:
         """As one of the list."""
         shown: dict[str, Any] = {"name": self.name, "description": self.description}
+        if self.title is not None:
+            shown["title"] = self.title
         if self.annotations is not None:
             shown["annotations"] = self.annotations
         return shown

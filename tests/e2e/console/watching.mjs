@@ -67,6 +67,36 @@ export const watching = {
     return { held, still, stages, kept: await page.locator('.exchange').count(), ...reported };
   },
 
+  /** Who needs somebody stands first, and its page says why, on a phone too; a link to open is a link. */
+  async ill(open, url) {
+    const { page, reported } = await open({ narrow: true });
+    await page.goto(url);
+    await page.locator('.card.server').nth(2).waitFor();
+    const order = await page.locator('.card.server h2').allInnerTexts();
+    await page.goto(at(url, 'server', 'warehouse'));
+    const why = await page.locator('.server-bar .notes').innerText();
+    await page.goto(at(url, 'server', 'browser', 'prompts'));
+    const said = page.getByRole('main').getByRole('alert');
+    await said.waitFor();
+    const links = await said
+      .getByRole('link')
+      .evaluateAll((all) => all.map(({ href, rel, target, textContent }) => ({ href, rel, target, text: textContent })));
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    return { order, why, links, wide, ...reported };
+  },
+
+  /** What tools are called for people stands beside their names, and is found. */
+  async titles(open, url) {
+    const { page, reported } = await open();
+    await page.goto(at(url, 'server', 'studio', 'tools', 'draw_landscape'));
+    await page.getByRole('heading', { name: 'draw_landscape' }).waitFor();
+    const head = await page.locator('.tool > header').innerText();
+    const rows = await page.getByRole('option').allInnerTexts();
+    await page.getByLabel('Filter the tools of studio').fill('catalogue import');
+    await page.getByRole('status').getByText('1 of').waitFor();
+    return { head, rows, ...reported };
+  },
+
   /** The other views, and the theme, the token and the rail. */
   async around(open, url) {
     const { page, reported } = await open({ narrow: true });

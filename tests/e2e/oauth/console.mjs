@@ -5,7 +5,7 @@ const { chromium } = createRequire(`${process.env.NODE_MODULES}/`)('playwright-c
 const [scene, url, person] = process.argv.slice(2);
 
 async function signIn(page) {
-  await page.getByRole('link', { name: 'Sign in' }).click();
+  await page.getByRole('link', { name: 'Sign in' }).first().click();
   await page.locator('input[name=person]').fill(person);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.waitForURL((at) => at.href.startsWith(url));
@@ -16,9 +16,11 @@ const who = (page) => page.locator('.who').innerText().then((text) => text.repla
 const scenes = {
   async work(page) {
     const context = page.context();
+    await page.goto(url);
+    await page.getByRole('main').getByRole('link', { name: 'Sign in' }).waitFor();
+    const before = { who: await who(page), field: await page.getByLabel('Bearer token').isVisible() };
     await page.goto(`${url}#/server/upstream/tools/echo`);
-    await page.getByRole('link', { name: 'Sign in' }).waitFor();
-    const before = await who(page);
+    await page.getByRole('option').first().waitFor();
     await signIn(page);
     await page.getByRole('button', { name: 'Sign out' }).waitFor();
     const back = page.url();
@@ -33,10 +35,23 @@ const scenes = {
     await page.getByRole('button', { name: 'Sign out' }).waitFor();
     const reloaded = await who(page);
     await page.getByRole('button', { name: 'Sign out' }).click();
-    await page.getByRole('link', { name: 'Sign in' }).waitFor();
+    await page.getByRole('link', { name: 'Sign in' }).first().waitFor();
     const left = (await context.cookies()).filter(({ name }) => name.startsWith('mcp_adapter'));
     const told = cookies.filter(({ name }) => name.startsWith('mcp_adapter'));
     return { before, who: signedIn, back, result: called, readable, cookies: told, reloaded, after: await who(page), left };
+  },
+
+  async refused(page) {
+    await page.setViewportSize({ width: 390, height: 800 });
+    await page.goto(url);
+    await signIn(page);
+    const out = page.getByRole('button', { name: 'Sign out' });
+    await out.waitFor();
+    const said = await page.getByRole('alert').first().innerText();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    await out.click();
+    await page.getByRole('main').getByRole('link', { name: 'Sign in' }).waitFor();
+    return { said, wide };
   },
 
   async roles(page) {

@@ -81,15 +81,26 @@ async def test_an_operator_signs_in_works_and_signs_out(
     script can read keeps them signed in until they sign out."""
     async with console(tmp_path) as (front, issuer):
         seen = await played(node, chromium, tmp_path, "work", f"{front.base}/explorer/", "ada")
-        assert seen["before"] == "no token"
+        assert seen["before"] == {"who": "", "field": False}, "the first look asks for a token"
         assert seen["who"].startswith(f"ada@{issuer.issuer}"[:20]) and "operator" in seen["who"]
         assert seen["back"].endswith("#/server/upstream/tools/echo")
         assert "you said hello" in seen["result"]
         assert seen["readable"] == "", "a script can read the cookie"
         assert [(each["httpOnly"], each["sameSite"]) for each in seen["cookies"]] == [(True, "Lax")] * 2
         assert seen["reloaded"] == seen["who"]
-        assert seen["after"] == "no token"
+        assert seen["after"] == ""
         assert seen["left"] == []
+
+
+async def test_who_may_see_nothing_reads_why_and_signs_out(
+    node: Path, chromium: Path, oauth_programs: None, tmp_path: Path
+) -> None:
+    """The page names what would be enough, on a phone too; another person can sign in afterwards."""
+    async with console(tmp_path, viewer_scopes=["mcp-console"]) as (front, _):
+        seen = await played(node, chromium, tmp_path, "refused", f"{front.base}/explorer/", "eve")
+        for right in ("the scope mcp-console", "staff in groups", "operators in groups"):
+            assert right in seen["said"], seen
+        assert seen["wide"] == 390
 
 
 async def test_roles_follow_the_claims(

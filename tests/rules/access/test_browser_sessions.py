@@ -62,6 +62,16 @@ def test_without_terms_everybody_is_a_viewer() -> None:
     assert RoleTerms().role_of(frozenset({"admin"}), {"groups": ["operators"]}) == "viewer"
 
 
+def test_what_is_needed_is_named() -> None:
+    """Each right once, those for viewers first; of many only some."""
+    terms = RoleTerms(
+        frozenset({"admin"}), {"groups": frozenset({"ops"})}, viewer_claims={"groups": frozenset({"staff"})}
+    )
+    assert terms.needed == "the scope admin or staff in groups or ops in groups"
+    many = RoleTerms(viewer_scopes=frozenset(map(str, range(100))))
+    assert many.needed.endswith(" or another right") and len(many.needed) < 200
+
+
 # --- cookies ----------------------------------------------------------------------------------------------------
 
 

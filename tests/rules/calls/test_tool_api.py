@@ -219,11 +219,12 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOLS: list[Any] = [
     {
         "name": "dict",
+        "title": "T",
         "description": "D",
         "annotations": {"readOnlyHint": True, "title": None},
         "inputSchema": SCHEMA,
     },
-    {"name": "bare", "annotations": {"title": None}},
+    {"name": "bare", "title": 5, "annotations": {"title": None}},
     {"description": "nameless"},
     Plain("object", "O", SCHEMA),
     Tool(name="sdk", input_schema=SCHEMA, annotations=ToolAnnotations(destructive_hint=True)),
@@ -233,7 +234,7 @@ TOOLS: list[Any] = [
 def test_e9_tools_are_a_bare_array_without_nulls() -> None:
     """Mappings, objects and models alike; annotations are absent where they say nothing."""
     assert read(at_once(tool_list(TOOLS))) == [
-        {"name": "dict", "description": "D", "annotations": {"readOnlyHint": True}},
+        {"name": "dict", "description": "D", "title": "T", "annotations": {"readOnlyHint": True}},
         {"name": "bare", "description": ""},
         {"name": "object", "description": "O"},
         {"name": "sdk", "description": "", "annotations": {"destructiveHint": True}},

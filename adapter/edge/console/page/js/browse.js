@@ -62,6 +62,9 @@ export function browse({ signal, id, title, noun, part, lists, load, open, empty
     } catch (failure) {
       if (signal.aborted) return;
       told.textContent = '';
+      loaded = false;
+      // On a narrow page only one of the two sides is seen.
+      node.classList.add('opened');
       fill(detail, failed(failure, () => read()));
       return;
     }

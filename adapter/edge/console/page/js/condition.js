@@ -6,6 +6,7 @@ import { link } from './route.js';
 
 const LONGEST = 300;
 const SAME = 1;
+const LOOKS = ['bad', 'warn', 'ok'];
 
 const WORDS = {
   unreachable: 'not reachable',
@@ -25,6 +26,10 @@ export function condition(server) {
   if (look === 'ok') return { look, words: server.checked === false ? 'not checked' : 'reachable' };
   return { look, words: look === 'warn' ? 'starting' : 'not reachable' };
 }
+
+/** Servers with those in front that need somebody, and the others in their order. */
+export const illFirst = (servers) =>
+  [...servers].sort((one, other) => LOOKS.indexOf(condition(one).look) - LOOKS.indexOf(condition(other).look));
 
 /** A moment as it is said, with the date for who asks for it. */
 export function when(at) {

@@ -3,6 +3,10 @@
 import { reason } from './api.js';
 import { condition } from './condition.js';
 import { button, h, icon } from './dom.js';
+import { plain } from './format.js';
+import { me, signInPath } from './world.js';
+
+const LONGEST = 4000;
 
 /** The dot of a server's condition, in words for those who do not see it. */
 export function dot(server) {
@@ -34,6 +38,12 @@ export function claimsOf(annotations) {
 /** The same as badges, for a row of a list. */
 export const annotationBadges = (annotations) => claimsOf(annotations).map((claim) => badge(...claim));
 
+/** What a tool is called for people, beside its name (MCP 2025-06-18, "BaseMetadata"); empty where it says nothing new. */
+export function titleOf(tool) {
+  const title = tool.title ?? tool.annotations?.title;
+  return typeof title === 'string' && title !== tool.name ? plain(title, 120) : '';
+}
+
 /** The head of a view. */
 export const heading = (title, about, ...actions) =>
   h(
@@ -53,9 +63,11 @@ export const nothing = (title, about, back = null) =>
     back ? h('p', {}, h('a', { href: back }, 'To the servers')) : null,
   );
 
-/** A failure, with a way to try again. */
-export const failed = (failure, again) =>
-  h(
+/** A failure, with a way to go on. */
+export function failed(failure, again) {
+  const stranger = failure.status === 401;
+  if (stranger && me.signIn) return signIn();
+  return h(
     'div',
     { class: 'nothing', role: 'alert' },
     icon('warn'),
@@ -64,9 +76,42 @@ export const failed = (failure, again) =>
       { class: 'nothing-title' },
       { 401: 'A token is needed', 403: 'Access denied', 404: 'Not found' }[failure.status] ?? 'The request failed',
     ),
-    h('p', {}, failure.status === 401 ? 'Enter your bearer token above (the key symbol).' : reason(failure)),
+    h('p', {}, stranger ? 'Enter your bearer token above (the key symbol).' : withLinks(reason(failure))),
     again ? button('Try again', again, { look: 'small', picture: 'reload' }) : null,
   );
+}
+
+const signIn = () =>
+  h(
+    'div',
+    { class: 'nothing', role: 'alert' },
+    h('p', { class: 'nothing-title' }, 'Sign in to go on'),
+    h('p', {}, signInLink('button primary')),
+  );
+
+/** The way to the issuer, and back to the view of that moment. */
+export const signInLink = (look) =>
+  h(
+    'a',
+    {
+      class: look,
+      href: signInPath(),
+      on: {
+        click: ({ currentTarget }) => {
+          currentTarget.href = signInPath();
+        },
+      },
+    },
+    'Sign in',
+  );
+
+/** A sentence whose addresses can be opened: those of https, and of the page's own host. All of an address is shown. */
+export const withLinks = (sentence) =>
+  sentence.slice(0, LONGEST).split(/(https?:\/\/[^\s<>"'()]{0,2000}[^\s<>"'().,;:!?])/).map((part, at) => {
+    const url = at % 2 && URL.canParse(part) ? new URL(part) : null;
+    if (!url || (url.protocol !== 'https:' && url.host !== location.host) || url.username || url.password) return part;
+    return h('a', { href: url.href, target: '_blank', rel: 'noopener noreferrer' }, part);
+  });
 
 export const waiting = (text = 'Loading…') => h('p', { class: 'waiting', role: 'status' }, text);
 

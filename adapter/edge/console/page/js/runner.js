@@ -6,7 +6,7 @@ import { announce, button, fill, h } from './dom.js';
 import { callWithPerson, completed, linksNode, questions } from './elicitation.js';
 import { duration, plain } from './format.js';
 import { copyButton } from './leaving.js';
-import { badge } from './pieces.js';
+import { badge, withLinks } from './pieces.js';
 import { follow } from './news.js';
 import { rawNode, resultNode } from './result.js';
 import { tabs } from './tabs.js';
@@ -177,7 +177,7 @@ export function runner({ server, name, form, signal }) {
 
   function tell(title, about, look) {
     outcome.classList.remove('failed');
-    fill(outcome, h('div', { class: `notice ${look}`, role: 'alert' }, h('strong', {}, title), h('p', {}, about)));
+    fill(outcome, h('div', { class: `notice ${look}`, role: 'alert' }, h('strong', {}, title), h('p', {}, withLinks(about))));
   }
 
   const node = h('div', { class: 'runner' }, form.node, actions, live, asked.node, outcome);

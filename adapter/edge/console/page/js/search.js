@@ -2,6 +2,7 @@
 
 import { fill, h, icon, unique } from './dom.js';
 import { plain } from './format.js';
+import { titleOf } from './pieces.js';
 import { go } from './route.js';
 import { fleet, me, tools } from './world.js';
 
@@ -66,7 +67,7 @@ export function beginSearch(place, views) {
       const weight = me.hosted ? weigh(server, '') : 0;
       if (weight) found.push({ weight, name: server, about: 'server', to: ['server', server] });
       for (const tool of all) {
-        const heavy = weigh(tool.name, `${server} ${tool.description ?? ''}`.toLowerCase());
+        const heavy = weigh(tool.name, `${server} ${titleOf(tool)} ${tool.description ?? ''}`.toLowerCase());
         if (heavy)
           found.push({ weight: heavy, name: tool.name, about: server, to: ['server', server, 'tools', tool.name] });
       }

@@ -4,9 +4,9 @@ import { forget } from './again.js';
 import { hasToken, onUnauthorized, useToken } from './api.js';
 import { announce, arrows, button, fill, h, icon, refill, toast, unique } from './dom.js';
 import { plain } from './format.js';
-import { badge, dot } from './pieces.js';
+import { badge, dot, signInLink } from './pieces.js';
 import { link, place } from './route.js';
-import { fleet, me, meet, signInPath, signOut, watch } from './world.js';
+import { fleet, me, meet, signOut, watch } from './world.js';
 
 const at = (id) => document.getElementById(id);
 
@@ -151,14 +151,12 @@ function tokenField() {
   function draw() {
     fill(
       browser,
-      me.signIn && !me.signedIn && !hasToken()
-        ? h('a', { class: 'button small', href: signInPath() }, 'Sign in')
-        : null,
+      me.signIn && !me.signedIn && !hasToken() ? signInLink('button small') : null,
       me.signedIn ? button('Sign out', leave, { look: 'small' }) : null,
     );
     fill(
       who,
-      h('span', { class: 'cut' }, plain(me.principal ?? (me.auth ? 'no token' : ''), 40)),
+      h('span', { class: 'cut' }, plain(me.principal ?? (me.auth && !me.signIn ? 'no token' : ''), 40)),
       me.operator ? badge('operator', 'accent') : null,
     );
   }
@@ -212,7 +210,7 @@ function tokenField() {
 
   /** Opens the field once for each token: what is asked in the background shall not open it again and again. */
   function hint(sentence) {
-    if (asked || me.signIn) return;
+    if (asked || me.signIn !== false) return;
     asked = true;
     show(`${sentence} Enter a bearer token; it is only kept in memory.`);
   }

@@ -2,12 +2,12 @@
 
 import { begun } from './again.js';
 import { forPeople } from './attach.js';
-import { condition } from './condition.js';
+import { condition, conditionList } from './condition.js';
 import { showConnect } from './connect.js';
 import { button, fill, h, refill } from './dom.js';
 import { count, plain } from './format.js';
 import { longList } from './longlist.js';
-import { annotationBadges, dot, failed, heading, nothing, waiting } from './pieces.js';
+import { annotationBadges, dot, failed, heading, nothing, titleOf, waiting } from './pieces.js';
 import { showPins } from './pins.js';
 import { showPrompts } from './prompts.js';
 import { showResources } from './resources.js';
@@ -51,6 +51,7 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
       h('h1', { tabindex: '-1', 'data-key': 'h1' }, me.hosted ? id : me.title),
       server && me.hosted ? h('span', { class: 'status' }, condition(server).words) : null,
       server ? facts(server, 'bar') : null,
+      server && me.hosted && condition(server).look !== 'ok' ? conditionList(server) : null,
     );
     if (pins) fill(pins, 'Pins', changed(server));
   }, signal);
@@ -102,8 +103,14 @@ function catalogue({ signal, id, title }) {
     const claims = tool.annotations ?? {};
     const marks = annotationBadges({ readOnlyHint: claims.readOnlyHint, destructiveHint: claims.destructiveHint });
     const about = forPeople(String(tool.description ?? ''), known(id)?.helper).split('\n', 1)[0];
+    const title = titleOf(tool);
     return [
-      h('div', { class: 'row-head' }, h('span', { class: 'mono grow' }, plain(tool.name, 120)), marks),
+      h(
+        'div',
+        { class: 'row-head' },
+        h('span', { class: 'grow cut' }, h('span', { class: 'mono' }, plain(tool.name, 120)), title && [' ', h('span', { class: 'told' }, title)]),
+        marks,
+      ),
       h('p', { class: 'row-about' }, plain(about, 160)),
     ];
   }
@@ -115,9 +122,12 @@ function catalogue({ signal, id, title }) {
     try {
       all = await tools(id, { anew });
       if (signal.aborted) return;
+      node.classList.toggle('opened', Boolean(open));
       narrow();
     } catch (failure) {
       told.textContent = '';
+      // On a narrow page only one of the two sides is seen.
+      node.classList.add('opened');
       fill(
         detail,
         failed(failure, () => load(true)),
@@ -129,7 +139,7 @@ function catalogue({ signal, id, title }) {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const kept = words.length
       ? all.filter((tool) =>
-          words.every((word) => `${tool.name} ${tool.description ?? ''}`.toLowerCase().includes(word)),
+          words.every((word) => `${tool.name} ${titleOf(tool)} ${tool.description ?? ''}`.toLowerCase().includes(word)),
         )
       : all;
     list.show(kept);

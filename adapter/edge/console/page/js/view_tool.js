@@ -6,7 +6,7 @@ import { fill, h } from './dom.js';
 import { argumentForm } from './form.js';
 import { plain } from './format.js';
 import { copyButton } from './leaving.js';
-import { failed } from './pieces.js';
+import { failed, titleOf } from './pieces.js';
 import { runner } from './runner.js';
 import { curl, python } from './snippets.js';
 import { tabs } from './tabs.js';
@@ -48,6 +48,7 @@ export async function showTool({ signal, server, name }) {
       'header',
       {},
       h('h2', { class: 'mono', tabindex: '-1' }, plain(name, 300)),
+      titleOf(tool) ? h('p', { class: 'told' }, titleOf(tool)) : null,
       claims(tool.annotations),
       about(forPeople(String(tool.description ?? ''), known(server)?.helper)),
     ),

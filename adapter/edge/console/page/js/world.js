@@ -1,6 +1,7 @@
 // What the page knows: who reads it, the servers and their catalogues. Views ask here and are told of changes.
 
 import { Refused, base, get, hasToken, post } from './api.js';
+import { illFirst } from './condition.js';
 
 /** Who reads the page and what they may do; `hosted` is false where a host serves its own tools without servers. */
 export const me = {
@@ -11,8 +12,8 @@ export const me = {
   version: '',
   auth: false,
   hosted: true,
-  /** Whether readers can sign in here, and whether this one has. */
-  signIn: false,
+  /** Whether readers can sign in here, null before that is known; and whether this one has. */
+  signIn: null,
   signedIn: false,
   grants: false,
 };
@@ -54,10 +55,12 @@ export async function meet() {
   } catch (refusal) {
     if (!(refusal instanceof Refused)) throw refusal;
     if (refusal.status === 404) await meetHost();
-    else if (refusal.status !== 401 && refusal.body?.error?.code !== 'console_refused') throw refusal;
+    // Who has signed in and may see nothing is refused, too, and can still sign out.
+    else if (![401, 403].includes(refusal.status)) throw refusal;
     else me.auth = true;
   }
   if (me.auth && me.hosted) await meetBrowser();
+  else me.signIn = false;
   await refresh();
 }
 
@@ -65,7 +68,7 @@ export async function meet() {
 async function meetBrowser() {
   try {
     const { principal } = await get('-/browser');
-    Object.assign(me, { signIn: true, signedIn: principal !== null && !hasToken() });
+    Object.assign(me, { signIn: true, signedIn: principal !== null && !hasToken(), principal: me.principal ?? principal });
   } catch (refusal) {
     if (!(refusal instanceof Refused)) throw refusal;
     Object.assign(me, { signIn: false, signedIn: false });
@@ -96,7 +99,7 @@ async function meetHost() {
 /** Asks for the servers once; `watch` tells of the answer. */
 export async function refresh() {
   try {
-    const told = me.hosted ? await get('-/servers') : [hostItself()];
+    const told = me.hosted ? illFirst(await get('-/servers')) : [hostItself()];
     if (!failure && JSON.stringify(told) === JSON.stringify(servers)) return;
     [servers, failure] = [told, null];
   } catch (refusal) {
