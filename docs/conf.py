@@ -38,7 +38,7 @@ html_theme = "furo"
 html_title = "mcp-file-adapter"
 html_copy_source = False
 html_show_copyright = False
-html_static_path = [str(HOUSE / "adapter/edge/console/page/vendor/mermaid.tiny.js")]
+html_static_path = ["settings.css", str(HOUSE / "adapter/edge/console/page/vendor/mermaid.tiny.js")]
 
 REDIRECT = '<!doctype html><meta http-equiv="refresh" content="0; url=README.html"><a href="README.html">Overview</a>'
 
@@ -68,9 +68,11 @@ def adapt(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = text
 
 
-def draw(app: Sphinx, *page: Any) -> None:
-    """Load the library for diagrams on the pages that have one."""
-    _, _, context, _ = page
+def draw(app: Sphinx, name: str, *page: Any) -> None:
+    """Load the library for diagrams on the pages that have one, and the style of the settings on theirs."""
+    _, context, _ = page
+    if name == "docs/settings":
+        app.add_css_file("settings.css")
     if 'class="mermaid"' in context.get("body", ""):
         app.add_js_file("mermaid.tiny.js")
         app.add_js_file(None, body="mermaid.initialize({startOnLoad: true})")

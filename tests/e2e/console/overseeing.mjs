@@ -89,6 +89,9 @@ export const overseeing = {
     };
     const anew = async (tool) => {
       await page.goto(at(url, 'exchanges'));
+      await page.locator('.exchange').first().waitFor();
+      // Others come all the time, and would take the place of the first.
+      await page.getByRole('button', { name: 'Pause' }).click();
       const own = page.locator('.exchange', { hasText: tool }).first();
       await own.locator('summary').click();
       await own.getByRole('button', { name: 'Run again…' }).click();
