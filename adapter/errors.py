@@ -104,6 +104,11 @@ class ConsoleRefused(AdapterError):
         return cls(f"You are signed in, but may not see the console: that needs {needed} (console.oauth).")
 
 
+class OnThisMachineOnly(AdapterError):
+    code, rpc, http = "on_this_machine_only", -32600, 403
+    hint = "Without core.auth this is for callers on this machine that no proxy passes on: enable core.auth."
+
+
 class HostRefused(AdapterError):
     code, rpc, http = "host_refused", -32600, 421
     hint = "This Host is not served here; add it to core.allowed_hosts."
@@ -300,7 +305,7 @@ class GrantRequired(AdapterError):
     """
 
     code, rpc, http, legacy_http = "grant_required", -32017, 403, 200
-    hint = "This server needs your authorization: open the link in a browser, then try again."
+    hint = "This server needs your authorization. Open the link in a browser, then try again."
 
 
 class UrlElicitationRequired(GrantRequired):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from tests.error_sentences import HOUSE, Module, Reading, catalogue, others, read
+from adapter.errors import AdapterError
+from adapter.rules.text.events import for_log
+from tests.error_sentences import HOUSE, STDERR, Module, Reading, catalogue, log_errors, others, read
 from tests.troubleshooting import GUIDE, PAGE, classes, forgotten, page, rows, unexplained
 
 
@@ -21,6 +23,15 @@ def test_no_cure_is_left_over() -> None:
 def test_the_page_is_the_one_that_is_written_now() -> None:
     """A sentence that was changed in the code is changed on the page: run make reference."""
     assert PAGE.read_text() == page()
+
+
+def test_the_log_hides_no_cure() -> None:
+    """A sentence of ours has no word that the log takes for a secret, such as one behind ``token:``."""
+    printed = {STDERR, "ServerRefused"}
+    errors = {name: texts for name, texts in {**catalogue(), **others()}.items() if name not in printed}
+    hints = [each.hint for each in AdapterError.__subclasses__()]
+    sentences = [*hints, *log_errors(), *(text for texts in errors.values() for text in texts)]
+    assert [text for text in sentences if for_log(text) != text] == []
 
 
 def test_each_cure_is_text() -> None:

@@ -268,6 +268,7 @@ def build_guard(settings: Settings, verifier: TokenVerifier | None = None) -> Gu
         token_header=core.auth.header_name,
         cors=_cors(core.cors) if core.cors.enabled else None,
         access_tokens=tokens,
+        exposed=core.exposure is not None,
     )
 
 

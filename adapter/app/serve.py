@@ -27,7 +27,7 @@ from adapter.edge.http.listener import Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.settings.core import Core
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem, is_loopback
+from adapter.settings.section import Problem
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.startup.failure import Obstacle, StartFailed
 from adapter.startup.systemd import ServiceNotifier
@@ -286,7 +286,8 @@ async def _serve(settings: Settings, cautions: Iterable[Problem] | None, owner: 
     owner.attend(loop, partial(_resolve, stop, 0), grace)
     app = build(settings)
     if cautions is not None:
-        _warn(settings, cautions, app.runtime.log)
+        for caution in cautions:
+            app.runtime.log.warning("is this meant?", setting=caution.path, why=caution.sentence)
     allow_descriptors(settings, app.runtime.log)
     hide_from_programs(settings, app.runtime.log)
     served = False
@@ -363,15 +364,3 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
 def _resolve(stop: asyncio.Future[int], status: int) -> None:
     if not stop.done():
         stop.set_result(status)
-
-
-def _warn(settings: Settings, cautions: Iterable[Problem], logger: FilteringBoundLogger) -> None:
-    for caution in cautions:
-        logger.warning("is this meant?", setting=caution.path, why=caution.sentence)
-    core = settings.core
-    if is_loopback(core.host) or core.auth.enabled or core.public_base_url or core.allowed_hosts is not None:
-        return
-    logger.warning(
-        "open to the network without a token: set core.auth, or core.allowed_hosts and core.public_base_url",
-        host=core.host,
-    )

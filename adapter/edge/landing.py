@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter.edge.http.request import Branch, Names, Request
-from adapter.rules.access.host_and_origin_check import NOSNIFF, host_allowed
-
-_OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
+from adapter.rules.access.host_and_origin_check import NOSNIFF, is_local
 
 
 @dataclass(frozen=True)
@@ -17,16 +15,9 @@ class LandingPage(Branch):
 
     def names(self, request: Request) -> Names | None:
         """No names for a request that is answered, None for others."""
-        if request.path != "/" or request.method not in self.methods or not _is_local(request.headers):
+        if request.path != "/" or request.method not in self.methods or not is_local(request.headers):
             return None
         return ()
-
-
-def _is_local(headers: Mapping[str, str]) -> bool:
-    # A proxy on this machine may send a loopback name as Host for a caller who is elsewhere.
-    if any(headers.get(name) is not None for name in _OF_PROXIES):
-        return False
-    return host_allowed(headers.get("Host"), bound_to_loopback=True, allowed=None)
 
 
 def landing_page(places: Sequence[tuple[str, str]]) -> LandingPage:

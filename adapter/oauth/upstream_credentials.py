@@ -104,7 +104,7 @@ class ExchangedCredentials:
                 return None
             raise CredentialsMissing(
                 f"The server {self._server} is called with a token that yours is exchanged for, and you "
-                f"({name_of(caller.principal)}) have no OAuth access token: sign in with one."
+                f"({name_of(caller.principal)}) have no OAuth access token. Sign in with one."
             )
         form = [*self._form, ("subject_token", subject)]
         return _SCHEME + await self._tokens.get(_key(caller, subject), lambda: self._endpoint.request(form))

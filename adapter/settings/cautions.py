@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from adapter.settings.auth import Auth
 from adapter.settings.oauth import oauth_cautions
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem
+from adapter.settings.section import Problem, is_loopback
 from adapter.settings.servers.upstream_auth import auth_cautions
 from adapter.settings.state_consistency import state_cautions
 
@@ -23,7 +23,17 @@ def cautions(settings: Settings) -> Iterator[Problem]:
         yield from _short_tokens(settings.core.auth)
         yield from oauth_cautions(settings.core.auth.oauth, settings.core.public_base_url)
     else:
+        yield from _open_to_all(settings.core.host)
         yield from _common_principal(settings)
+
+
+def _open_to_all(host: str) -> Iterator[Problem]:
+    if not is_loopback(host):
+        sentence = (
+            f"is {host} and core.auth is not enabled, so everybody who reaches this address can call all tools: enable "
+            "core.auth, or set core.host to 127.0.0.1"
+        )
+        yield Problem("core.host", sentence)
 
 
 def _common_principal(settings: Settings) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from adapter.settings.metrics_consistency import metrics_problems
 from adapter.settings.oauth import oauth_problems
 from adapter.settings.pipeline import ConnectorSettings, PresenterSettings
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem, is_loopback
+from adapter.settings.section import Problem
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
@@ -149,11 +149,9 @@ def _console(settings: Settings) -> Iterator[Problem]:
         if operator not in names:
             sentence = f"no entry of core.auth.tokens has the name {operator}"
             yield Problem(f"console.operators[{index}]", sentence)
-    if console.enabled and not auth.enabled and not is_loopback(settings.core.host):
-        sentence = (
-            "is not allowed, because core.host is not a loopback address and core.auth is not "
-            "enabled: enable core.auth, or set core.host to 127.0.0.1"
-        )
+    exposure = settings.core.exposure
+    if console.enabled and not auth.enabled and exposure is not None:
+        sentence = f"is not allowed, because {exposure} and core.auth is not enabled: enable core.auth"
         yield Problem("console.enabled", sentence)
     if console.discovery_auth and not auth.enabled:
         yield Problem(

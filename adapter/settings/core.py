@@ -23,6 +23,7 @@ from adapter.settings.section import (
     Text,
     TextList,
     UrlPath,
+    is_loopback,
 )
 from adapter.settings.servers.policies import (
     DefinitionPinning,
@@ -309,6 +310,15 @@ class Core(Section):
     tool_definition_pinning: DefinitionPinning = Field(
         default_factory=DefinitionPinning, description="Reaction to changed tool definitions."
     )
+
+    @property
+    def exposure(self) -> str | None:
+        """Name what lets callers on other machines reach the adapter, in words; None where nothing does."""
+        if not is_loopback(self.host):
+            return "core.host is not a loopback address"
+        if self.public_base_url and not is_loopback(urlsplit(self.public_base_url).hostname or ""):
+            return "core.public_base_url is set"
+        return "core.trusted_proxies is set" if self.trusted_proxies else None
 
     @field_validator("secret")
     @classmethod

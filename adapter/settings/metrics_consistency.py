@@ -20,10 +20,10 @@ def metrics_problems(settings: Settings, own_routes: Iterable[str]) -> Iterator[
         if prometheus.port == core.port and core.host in (prometheus.place[0], "0.0.0.0", "::"):  # noqa: S104 (compared)
             yield Problem("telemetry.prometheus.port", "is already core.port: remove it, or choose another")
         return
-    if prometheus.needs_credentials(core.host) and not core.auth.enabled:
+    if core.exposure is not None and not core.auth.enabled:
         sentence = (
-            "is not allowed, because core.host is not a loopback address and core.auth is not enabled: enable "
-            "core.auth, or set telemetry.prometheus.port"
+            f"is not allowed, because {core.exposure} and core.auth is not enabled: enable core.auth, or set "
+            "telemetry.prometheus.port"
         )
         yield Problem("telemetry.prometheus.enabled", sentence)
     taken = dict.fromkeys(own_routes, "a route of the adapter itself")

@@ -17,7 +17,6 @@ from adapter.settings.section import (
     Section,
     Text,
     UrlPath,
-    is_loopback,
 )
 
 
@@ -29,7 +28,7 @@ class PrometheusSettings(Section):
     port: Port | None = Field(
         default=None,
         description="Port that serves metrics and nothing else, without credentials; null means `core.port`, where "
-        "they need an operator's token unless `core.host` is a loopback address.",
+        "they need an operator's token if there is `core.auth`, and else are for callers on this machine.",
     )
     host: Text | None = Field(
         default=None, description="Address of that port; null means 127.0.0.1. Needs `port`."
@@ -45,10 +44,6 @@ class PrometheusSettings(Section):
     def place(self) -> tuple[str, int] | None:
         """The address of a port of its own; None where the adapter's port serves metrics too."""
         return None if self.port is None else (self.host or "127.0.0.1", self.port)
-
-    def needs_credentials(self, core_host: str) -> bool:
-        """Tell whether the metrics are for operators only; ``core_host`` is the address of the adapter."""
-        return self.port is None and not is_loopback(core_host)
 
 
 class TelemetrySettings(Section):

@@ -16,7 +16,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.edge.http.limits import ConnectionLimit
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from adapter.rules.access.host_and_origin_check import host_allowed
+from adapter.rules.access.host_and_origin_check import is_local
 from adapter.rules.access.issuer_metadata import is_loopback
 from adapter.startup.failure import LONGEST_WHY, MOST_OBSTACLES, Obstacle
 
@@ -24,7 +24,6 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
 """Seconds until the next start; each time twice as long."""
 
 MOST_CONNECTIONS = 64
-_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via")
 
 
 def wait_after(attempts: int) -> float:
@@ -59,7 +58,7 @@ class FailedStart:
             case "/readyz":
                 return 503, {"status": "not_ready"}
             case "/healthz":
-                return 503, self._health(details=_is_local(request))
+                return 503, self._health(details=_is_on_this_machine(request))
             case _:
                 return 503, {
                     "error": "the adapter could not start; its log and /healthz on its machine say why"
@@ -86,12 +85,9 @@ def _json(told: dict[str, object]) -> bytes:
     return json.dumps(told, ensure_ascii=False).encode(errors="replace")
 
 
-def _is_local(request: Request) -> bool:
+def _is_on_this_machine(request: Request) -> bool:
     """Tell whether the caller is on this machine and not behind a proxy on it."""
-    if any(request.headers.get(name) is not None for name in _FORWARDED):
-        return False
-    named = host_allowed(request.headers.get("Host"), bound_to_loopback=True, allowed=None)
-    return named and request.peer is not None and is_loopback(request.peer)
+    return request.peer is not None and is_loopback(request.peer) and is_local(request.headers)
 
 
 async def waited(failed: FailedStart, place: tuple[str, int], wait: float, log: FilteringBoundLogger) -> bool:

@@ -48,6 +48,15 @@ def test_fine_settings_end_with_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "config.yaml is fine: 2 servers.\n", "")
 
 
+def test_an_address_that_everybody_reaches_is_told_of(tmp_path: Path) -> None:
+    """Without tokens the whole network may call the tools; the cure stands in the sentence."""
+    done = checked(tmp_path, f"core: {{host: 0.0.0.0, allowed_hosts: [tools.example]}}\n{ONE_SERVER}")
+    assert done.stderr.startswith("warning: core.host: is 0.0.0.0 and core.auth is not enabled")
+    assert "enable core.auth, or set core.host to 127.0.0.1" in done.stderr
+    guarded = "core: {host: 0.0.0.0, auth: {enabled: true, token: a-token-of-sixteen-letters}}\n"
+    assert checked(tmp_path, guarded + ONE_SERVER).stderr == ""
+
+
 def test_effective_settings_are_one_document(tmp_path: Path) -> None:
     """The line that all is fine is a comment below them, so that a file takes the whole output."""
     done = checked(tmp_path, ONE_SERVER, "--effective")

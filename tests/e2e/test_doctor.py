@@ -114,6 +114,8 @@ async def test_what_is_wrong_is_said_with_what_to_do(tmp_path: Path) -> None:
         assert found.says(
             f"WRONG    port: the port is taken. Stop the program that listens on 127.0.0.1:{port}, or choose another"
         )
+    found = await doctor(settings(tmp_path, nobody), "--host", "0.0.0.0")
+    assert found.says("warning  core.host: is 0.0.0.0 and core.auth is not enabled")
     (tmp_path / "file").write_text("")
     found = await doctor(settings(tmp_path, nobody, storage={"root": str(tmp_path / "file")}))
     assert found.says("is no directory. Remove the file that is in its place, or set another storage.root.")

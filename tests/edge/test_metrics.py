@@ -48,13 +48,14 @@ async def test_metrics_that_are_off_are_not_there(upstream: StartUpstream, adapt
         assert front.app.metering is None
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 @pytest.mark.parametrize(("token", "status"), [(None, 401), ("wrong", 401), ("secret-of-an-operator", 200)])
 async def test_strangers_need_a_token(
-    upstream: StartUpstream, adapter: StartAdapter, token: str | None, status: int
+    upstream: StartUpstream, adapter: StartAdapter, host: str, token: str | None, status: int
 ) -> None:
-    """Where others than this machine reach the port."""
+    """Wherever there are tokens: on this machine may be a proxy for everybody."""
     core = {
-        "host": "0.0.0.0",
+        "host": host,
         "allowed_hosts": ["127.0.0.1"],
         "auth": {"enabled": True, "token": "secret-of-an-operator"},
     }
@@ -99,6 +100,7 @@ async def test_a_port_of_its_own_serves_nothing_else(upstream: StartUpstream, ad
             assert (await get(scraper, "/healthz"))[0] == 404
             assert (await get(scraper, "/mcp", method="POST"))[0] == 404
             assert (await get(scraper, "/numbers", method="DELETE"))[0] == 405
+            assert (await get(scraper, "/numbers", host="elsewhere.example"))[0] == 421
 
 
 async def test_scrapers_that_leave_start_no_second_writing(

@@ -72,5 +72,9 @@ def test_without_tokens_it_is_for_this_machine_only(file: Path) -> None:
     """Bound to the network it needs core.auth, as whoever reaches it might run tools."""
     open_to_all = proxied({}, console={"enabled": True}, core={"host": "0.0.0.0"})
     assert refusal(file, open_to_all).startswith("console.enabled: is not allowed, because core.host is")
+    behind_proxy = proxied({}, console={"enabled": True}, core={"public_base_url": "https://tools.example"})
+    assert refusal(file, behind_proxy).startswith(
+        "console.enabled: is not allowed, because core.public_base_url"
+    )
     guarded = proxied({}, console={"enabled": True}, core={**TOKENS, "host": "0.0.0.0"})
     assert loaded(file, guarded).console.enabled

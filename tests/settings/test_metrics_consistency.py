@@ -37,7 +37,13 @@ def test_a_port_of_its_own_is_on_this_machine() -> None:
 @pytest.mark.parametrize(
     ("prometheus", "core", "sentence"),
     [
-        ({}, {"host": "0.0.0.0"}, "core.auth is not enabled"),
+        ({}, {"host": "0.0.0.0"}, "core.host is not a loopback address and core.auth is not enabled"),
+        (
+            {},
+            {"public_base_url": "https://tools.example"},
+            "core.public_base_url is set and core.auth is not",
+        ),
+        ({}, {"trusted_proxies": ["127.0.0.1"]}, "core.trusted_proxies is set and core.auth is not enabled"),
         ({"host": "127.0.0.1"}, {}, "host is of no use without port"),
         ({"port": 8932, "host": "127.0.0.1"}, {"port": 8932}, "is already core.port"),
         ({"path": "/healthz"}, {}, "is not free: /healthz is a route of the adapter itself"),
@@ -53,10 +59,14 @@ def test_a_place_that_is_taken_is_refused(
         loaded(prometheus, **core)
 
 
-def test_operators_have_a_token_on_a_port_that_others_reach() -> None:
-    """On a loopback address, or a port of its own, nobody needs one."""
-    auth = {"enabled": True, "token": "secret-of-the-operator"}
-    prometheus = loaded({}, host="0.0.0.0", auth=auth).telemetry.prometheus
-    assert prometheus.needs_credentials("0.0.0.0")
-    assert not prometheus.needs_credentials("127.0.0.1")
-    assert not loaded({"port": 9464}).telemetry.prometheus.needs_credentials("0.0.0.0")
+@pytest.mark.parametrize(
+    ("prometheus", "core"),
+    [
+        ({}, {"host": "0.0.0.0", "auth": {"enabled": True, "token": "secret-of-the-operator"}}),
+        ({}, {"public_base_url": "http://localhost:8932"}),
+        ({"port": 9464}, {"host": "0.0.0.0"}),
+    ],
+)
+def test_metrics_that_nobody_else_reads_are_served(prometheus: dict[str, Any], core: dict[str, Any]) -> None:
+    """With tokens, on an adapter that this machine alone reaches, or on a port of their own."""
+    assert loaded(prometheus, **core).telemetry.prometheus.enabled

@@ -22,6 +22,7 @@ def read(workers: object, server: dict[str, Any], **sections: Any) -> Settings:
 
 
 REDIS = {"type": "redis", "redis": {"host": "r"}}
+AUTH = {"enabled": True, "token": "a-token-of-sixteen-letters"}
 ADDRESSES = {"id": "a", "address": "host:1", "listen": "127.0.0.1:9000"}
 
 
@@ -130,7 +131,7 @@ def test_snapshots_of_a_lasting_state_are_told_of(state: dict[str, Any]) -> None
 )
 def test_one_port_is_not_bound_twice(host: str, listen: str) -> None:
     """The sentence names the setting; two addresses of the machine, and other ports, are free."""
-    core = {"host": host, "port": 9000, "replica": {"listen": listen}}
+    core = {"host": host, "port": 9000, "replica": {"listen": listen}, "auth": AUTH}
     with pytest.raises(SettingsError, match="is taken by") as refused:
         told(core, **REDIS)
     assert places(refused) == ["core.replica.listen"]

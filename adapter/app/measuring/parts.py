@@ -50,6 +50,7 @@ from adapter.rules.metrics.catalogue import (
 from adapter.rules.metrics.route_groups import MCP, RouteGroup, RouteGroups
 from adapter.rules.metrics.tool_names import ToolNames
 from adapter.settings.root import Settings
+from adapter.settings.section import is_loopback
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.fallback import FallbackStore
 from adapter.telemetry.exposition import Scrape, scraped
@@ -110,7 +111,6 @@ class Metering:
         for entry in settings.servers:
             self._measure(entry, servers[entry.id])
         self._prometheus = settings.telemetry.prometheus
-        self._for_operators = self._prometheus.needs_credentials(settings.core.host)
         self._writing = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -186,16 +186,15 @@ class Metering:
         """The route on the adapter's own port, if the metrics are served there."""
         if not self._prometheus.enabled or self._prometheus.place is not None:
             return ()
-        viewers = _operators(guard, settings) if self._for_operators else None
-        return (metrics_branch(self._prometheus.path, self.scrape, viewers),)
+        return (metrics_branch(self._prometheus.path, self.scrape, _operators(guard, settings)),)
 
     async def open_port(self, patience: Patience, bodies: BodyTerms) -> Listener | None:
         """Open the port that serves metrics and nothing else, if there is to be one. Raises OSError."""
         if not self._prometheus.enabled or self._prometheus.place is None:
             return None
-        handler = metrics_handler(self._prometheus.path, self.scrape)
-        places = ConnectionLimit(handler, limit=MOST_SCRAPERS, reserve=0)
         host, port = self._prometheus.place
+        handler = metrics_handler(self._prometheus.path, self.scrape, bound_to_loopback=is_loopback(host))
+        places = ConnectionLimit(handler, limit=MOST_SCRAPERS, reserve=0)
         # Each worker opens it, and whichever the kernel chooses answers for all.
         shared = values_of_this_process() is not None
         return await Listener.open(places, host, port, patience, bodies, shared=shared)

@@ -22,6 +22,7 @@ from adapter.commands.progress_bar import count_of
 from adapter.commands.state_check import reach_state
 from adapter.commands.upload import authorization
 from adapter.errors import AdapterError
+from adapter.settings.cautions import cautions
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings
@@ -88,6 +89,8 @@ async def _examined(
     settings: Settings, servers: Sequence[ServerSettings], options: ExaminationOptions
 ) -> AsyncIterator[Finding]:
     yield right("settings", f"they can be used; {count_of(len(settings.servers), 'server')}")
+    for caution in cautions(settings):
+        yield warning(caution.path, caution.sentence, "")
     runs = await _runs(settings)
     yield right("port", f"the adapter runs on {_address(settings)}") if runs else machine.port(settings)
     for finding in machine.storage(settings, in_use=runs):

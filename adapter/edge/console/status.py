@@ -10,7 +10,7 @@ from adapter.edge.console.conditions import Evidence, drift_as_data
 from adapter.edge.console.sessions import OpenSessions, SeenSession
 from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
-from adapter.errors import AdapterError, ConsoleRefused
+from adapter.errors import AdapterError, ConsoleRefused, OnThisMachineOnly
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.http_api.recent_exchanges import Recent
@@ -61,7 +61,7 @@ class Viewers:
     """Finds the viewer by its credential. ``operators`` are names of tokens, and ``roles`` are for people who have
     signed in, or send an access token; None makes each of them a viewer.
 
-    Without tokens the adapter serves loopback only, and every caller is an operator.
+    Without tokens every caller on this machine is an operator, and nobody else is let in.
     """
 
     def __init__(self, guard: Guard, operators: Collection[str], roles: RoleTerms | None = None) -> None:
@@ -73,12 +73,16 @@ class Viewers:
         return f"<Viewers: {len(self._operators)} operators>"
 
     def of(self, headers: Mapping[str, str]) -> Viewer:
-        """Return the viewer that asks. Raises HostRefused, OriginRefused, Unauthorized, ConsoleRefused."""
+        """Return the viewer that asks. Raises HostRefused, OriginRefused, Unauthorized, ConsoleRefused,
+        OnThisMachineOnly.
+        """
         self._guard.check_place(headers)
         identity = self._guard.identify(headers, CONSOLE)
         principal = identity.principal
         # The name of a person comes from an issuer, and may be that of a token. Only what issuers vouch for expires.
         if identity.expires is None:
+            if principal == ANONYMOUS and not self._guard.trusts(headers):
+                raise OnThisMachineOnly()
             operator = principal == ANONYMOUS or name_of(principal) in self._operators
         else:
             role = self._roles.role_of(identity.scopes, identity.claims)

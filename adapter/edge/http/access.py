@@ -11,7 +11,7 @@ from adapter.edge.http.cors import Cors
 from adapter.edge.http.request import Fields
 from adapter.errors import BadRequest, HostRefused, NavigationRefused, OriginRefused, Unauthorized
 from adapter.rules.access.headers import ambiguous
-from adapter.rules.access.host_and_origin_check import host_allowed, navigates, origin_allowed
+from adapter.rules.access.host_and_origin_check import host_allowed, is_local, navigates, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS, Identity, Principals, bearer
 from adapter.rules.access.resources import ANY
 
@@ -26,6 +26,7 @@ class Guard:
     """Decides from headers alone.
 
     ``principals`` are the static tokens, and ``access_tokens`` judges those of OAuth; with neither no token is needed.
+    ``exposed`` says that callers on other machines reach the adapter.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class Guard:
         token_header: str,
         cors: Cors | None,
         access_tokens: AccessTokens | None = None,
+        exposed: bool = False,
     ) -> None:
         self._loopback = bound_to_loopback
+        self._exposed = exposed or not bound_to_loopback
         self._hosts = hosts
         self._origins = (*(origins or ()), *(cors.origins if cors else ())) or None
         self._principals = principals
@@ -162,8 +165,15 @@ class Guard:
             return None
 
     def known(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether the request may see details: it carries a good token, or no token is asked for."""
-        return self.principal_of(headers, ANY) is not None
+        """Tell whether the request may see details: it carries a good token, or ``trusts`` holds."""
+        principal = self.principal_of(headers, ANY)
+        return principal is not None and (principal != ANONYMOUS or self.trusts(headers))
+
+    def trusts(self, headers: Mapping[str, str]) -> bool:
+        """Tell whether somebody without a credential is trusted as an operator: a caller on this machine, where nobody
+        else reaches the adapter. Being bound to loopback alone says nothing, since a proxy may stand there.
+        """
+        return not self._exposed and is_local(headers)
 
     # --- browsers ---------------------------------------------------------------------------------------------
 

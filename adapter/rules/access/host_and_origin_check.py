@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -55,6 +55,7 @@ def _essence(content_type: str) -> str:
 _LONGEST = 300  # a DNS name has 253 characters; what is longer names no host and is not worth remembering
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s\[\]:/?#@\\\x00-\x20\x7f]+))(?::([0-9]{1,5}))?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_OF_PROXIES = frozenset({"forwarded", "via", "x-real-ip"})
 _WEB_PORTS = {"http": "80", "https": "443"}
 
 
@@ -76,6 +77,18 @@ def host_allowed(host_header: str | None, *, bound_to_loopback: bool, allowed: S
     if allowed is None:
         return not bound_to_loopback or _is_loopback(place.host)
     return any(entry == "*" or _host_matches(place, entry) for entry in allowed)
+
+
+def is_local(headers: Mapping[str, str]) -> bool:
+    """Tell whether a head is of a caller on this machine: it names a loopback Host, and no proxy has passed it on.
+
+    A proxy on this machine may send a loopback name as Host for a caller who is elsewhere. Only for an adapter that is
+    bound to loopback: others can write what they like.
+    """
+    for name in map(str.lower, headers):
+        if name in _OF_PROXIES or name.startswith("x-forwarded-"):
+            return False
+    return host_allowed(headers.get("Host"), bound_to_loopback=True, allowed=None)
 
 
 def origin_allowed(origin: str | None, host_header: str | None, *, allowed: Sequence[str] | None) -> bool:

@@ -211,7 +211,9 @@ def caller_problems(
         )
         yield Problem(f"{path}.type", sentence)
     if auth.type == "authorization_code" and not public:
-        sentence = "is required with upstream.auth.type authorization_code: people open links to this URL"
+        sentence = (
+            "is required with upstream.auth.type authorization_code, because people open links to this URL"
+        )
         yield Problem("core.public_base_url", sentence)
     if not auth.metadata:
         return
