@@ -24,6 +24,7 @@ global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
 rule_files: ["{rules}"]
 scrape_configs:
   - job_name: mcp-adapter
+    authorization: {{credentials: "{token}"}}
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
 """
 
@@ -70,10 +71,13 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def scraping(place: Path, port: int, rules: Path) -> AsyncIterator[Prometheus]:
-    """A Prometheus that reads the metrics of ``port`` twice a second, until the block ends. Raises Missing."""
+async def scraping(place: Path, port: int, rules: Path, token: str) -> AsyncIterator[Prometheus]:
+    """A Prometheus that reads the metrics of ``port`` with an operator's token twice a second, until the block ends.
+
+    Raises Missing.
+    """
     config, own = place / "prometheus.yaml", free_port()
-    config.write_text(CONFIG.format(rules=rules, port=port))
+    config.write_text(CONFIG.format(rules=rules, port=port, token=token))
     process = await asyncio.create_subprocess_exec(
         program("prometheus"),
         f"--config.file={config}",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.edge.conftest import StartUpstream
-from tests.edge.end_to_end.test_metrics import CODE, ELSEWHERE, Tools, served, use_everything
+from tests.edge.end_to_end.test_metrics import CODE, ELSEWHERE, SECRETS, Tools, served, use_everything
 from tests.metric_queries import METRICS, RULES, chosen, dashboard_queries, rules, without_conditions
 from tests.prometheus import PATIENCE, Prometheus, program, scraping
 from tests.promql import needs
@@ -81,7 +81,7 @@ async def test_every_query_is_answered(
         upstream(tools) as up,
         http_collector() as collector,
         served(tmp_path / "files", up, collector, store) as port,
-        scraping(tmp_path, port, RULES) as prometheus,
+        scraping(tmp_path, port, RULES, SECRETS[0]) as prometheus,
     ):
         await prometheus.until('up{job="mcp-adapter"} == 1')
         await use_everything(port, up, tools, store)
