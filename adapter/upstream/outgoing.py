@@ -5,17 +5,17 @@ Import this module late: an adapter that makes no such request does without the 
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from typing import Literal
+from functools import partial
 
 import aiohttp
-from aiohttp.abc import ResolveResult
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
+from adapter.rules.access.network_addresses import NetworkKind, network_kind
 from adapter.upstream.http import UpstreamAddress, connect_failure
 from adapter.upstream.port import unreachable
 
@@ -28,7 +28,7 @@ class OutgoingHttp:
     Servers are known by the certificates that the system trusts. No redirect is followed, no cookie is kept, and no
     proxy of the environment is used. The constructor reads files, which is work for a thread.
 
-    ``near`` is the host of who named the URLs that are asked: names of private addresses are then only followed to
+    ``near`` is the host of who named the URLs that are asked: connections to private addresses are then only made in
     networks of the same kind as that host's own: it must not reach others through the adapter.
     """
 
@@ -47,7 +47,7 @@ class OutgoingHttp:
         UpstreamAddress(url)
         async with (
             _translated(self._timeout),
-            self._session() as session,
+            await self._session() as session,
             session.get(url, headers=headers, allow_redirects=False) as response,
         ):
             return response.status, await self._body(response) if response.status == 200 else b""
@@ -57,15 +57,15 @@ class OutgoingHttp:
         UpstreamAddress(url)
         async with (
             _translated(self._timeout),
-            self._session() as session,
+            await self._session() as session,
             session.post(url, data=body, headers=headers, allow_redirects=False) as response,
         ):
             return response.status, await self._body(response)
 
-    def _session(self) -> aiohttp.ClientSession:
-        resolver = None if self._near is None else _NearResolver(self._near)
+    async def _session(self) -> aiohttp.ClientSession:
+        make = None if self._near is None else partial(_near_socket, await _kinds_of(self._near))
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._tls, force_close=True, resolver=resolver),
+            connector=aiohttp.TCPConnector(ssl=self._tls, force_close=True, socket_factory=make),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=self._timeout),
             auto_decompress=False,
@@ -80,36 +80,24 @@ class OutgoingHttp:
         return bytes(body)
 
 
-class _NearResolver(aiohttp.ThreadedResolver):
-    """Finds the addresses of public hosts, and of those in networks of the same kind as the host ``near``."""
-
-    def __init__(self, near: str) -> None:
-        super().__init__()
-        self._near = near
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """See AbstractResolver. The connection is made to these very addresses. Raises OSError."""
-        found = await super().resolve(host, port, family)
-        kinds = {network_kind(each["host"]) for each in found} - {"public"}
-        if kinds:
-            own = await super().resolve(self._near, port, socket.AF_UNSPEC)
-            if not kinds <= {network_kind(each["host"]) for each in own}:
-                raise OSError(None, "the host has an address in a private network")
-        return found
+async def _kinds_of(host: str) -> Collection[NetworkKind]:
+    """The kinds of networks in which a host is; none for a name that leads nowhere."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return ()
+    return {network_kind(str(place[0])) for *_, place in found}
 
 
-def network_kind(address: str) -> Literal["public", "private", "local", "loopback"]:
-    """The kind of the network of an address; ``local`` is the link's own, where clouds keep their secrets."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    if found.is_loopback or found.is_unspecified:
-        return "loopback"
-    if found.is_link_local:
-        return "local"
-    return "public" if found.is_global else "private"
+def _near_socket(kinds: Collection[NetworkKind], found: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket for a connection to the very address that was ``found`` for a name, or that stood in the URL: whatever a
+    name leads to when it is asked again (DNS rebinding). Raises OSError for one in another private network.
+    """
+    family, kind, protocol, _, place = found
+    network = network_kind(str(place[0]))
+    if network != "public" and network not in kinds:
+        raise OSError(None, "the host has an address in a private network")
+    return socket.socket(family, kind, protocol)
 
 
 @asynccontextmanager

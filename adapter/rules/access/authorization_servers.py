@@ -7,13 +7,13 @@ stranger's: its size is bounded by who fetched it, and its members here.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from adapter.rules.access.issuer_metadata import LONGEST_URL, is_loopback, read_url, split_url
+from adapter.rules.access.network_addresses import canonical_host, is_inner_host
 from adapter.rules.access.token_claims import read_object
 
 MOST_NAMES = 64
@@ -71,14 +71,18 @@ class Challenge:
 
 def is_loopback_host(host: str | None) -> bool:
     """Tell whether a host of a URL is this machine, by its name alone."""
-    return host is not None and (host.endswith(".localhost") or is_loopback(host))
+    if host is None:
+        return False
+    host = canonical_host(host)
+    return host.endswith(".localhost") or is_loopback(host)
 
 
 def is_usable_url(url: str, near: str) -> bool:
     """Tell whether a URL that the server at ``near`` has named may be asked, or opened by a person.
 
-    It is https, without credentials and fragment, and not the literal address of this machine or a private network. A
-    host that is ``near``'s own may be asked as ``near`` is, and a server on this machine may name others there.
+    It is https, without credentials and fragment, and not the address of this machine or a private network in any
+    spelling. A host that is ``near``'s own may be asked as ``near`` is, and a server on this machine may name others
+    there.
     """
     parts, known = read_url(url), split_url(near)
     if parts is None or known is None or parts.scheme not in ("http", "https"):
@@ -86,14 +90,7 @@ def is_usable_url(url: str, near: str) -> bool:
     host = parts.hostname or ""
     if host == known.hostname or (is_loopback_host(host) and is_loopback_host(known.hostname)):
         return parts.scheme in ("https", known.scheme)
-    return parts.scheme == "https" and not is_loopback_host(host) and not _is_private_address(host)
-
-
-def _is_private_address(host: str) -> bool:
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return False
+    return parts.scheme == "https" and not is_loopback_host(host) and not is_inner_host(host)
 
 
 def resource_metadata_urls(url: str, *told: str) -> tuple[str, ...]:
