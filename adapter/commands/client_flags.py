@@ -147,6 +147,9 @@ def _add_install(commands: Commands) -> None:
     install.add_argument("--file", type=Path, help="the client's file, if it is not in its usual place")
     install.add_argument("--print", action="store_true", dest="only_print", help="only show the change")
     install.add_argument("--yes", action="store_true", help="write without asking")
+    install.add_argument(
+        "--remove", action="store_true", help="take the servers out of the file; --name alone takes that one"
+    )
     add_settings_flags(install)
     install.set_defaults(action=_install)
 
@@ -155,12 +158,18 @@ def _install(arguments: argparse.Namespace) -> int:
     from adapter.commands import install
     from adapter.rules.clients.mcp_clients import ServerAddress
 
-    if arguments.url is not None:
+    if arguments.remove and arguments.name is not None:
+        addresses = [ServerAddress(arguments.name, "")]
+    elif arguments.url is not None:
         name = arguments.name or arguments.url.rstrip("/").rpartition("/")[2]
         addresses = [ServerAddress(name, arguments.url, arguments.token_variable)]
     else:
         addresses = install.addresses_of(load_settings(arguments), arguments.server, arguments.token_variable)
     options = install.InstallOptions(
-        arguments.client, arguments.file, only_print=arguments.only_print, yes=arguments.yes
+        arguments.client,
+        arguments.file,
+        only_print=arguments.only_print,
+        yes=arguments.yes,
+        remove=arguments.remove,
     )
     return install.run(addresses, options)

@@ -45,6 +45,7 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "install": (
         "mcp-adapter install claude-code",
         "mcp-adapter install cursor --url http://127.0.0.1:8932/mcp/demo --print",
+        "mcp-adapter install cursor --remove --name demo",
     ),
     "config": ("mcp-adapter config reference | less", "mcp-adapter config schema > config.schema.json"),
     "config reference": ("mcp-adapter config reference | less",),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -13,6 +11,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from adapter.commands.file_writing import replace_file, write_new
+from adapter.rules.clients.json_text import without_comments
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
 from adapter.settings.json_schema import schema_text
 
@@ -93,8 +93,9 @@ def write_settings(options: InitOptions) -> int:
         return WRITTEN
     try:
         if schema is not None:
-            _write(schema, schema_text(), force=True)
-        _write(options.file, text, force=options.force)
+            replace_file(schema, schema_text().encode())
+        write = replace_file if options.force else write_new
+        write(options.file, text.encode())
     except FileExistsError:
         return _failed(
             f"{options.file} exists: use --force to overwrite it, or name another file", NOT_WRITTEN
@@ -136,22 +137,6 @@ def _tell(converted: ConvertedServers | None, stream: Any) -> None:
         print(f"  set {variable} before the start: a secret ({place}) was left out of the file", file=stream)
     for note in converted.notes:
         print(f"  {note}", file=stream)
-
-
-def _write(path: Path, text: str, *, force: bool) -> None:
-    """Write the whole file or nothing. Raises FileExistsError unless ``force``, and OSError."""
-    if not force:
-        # The file is made here or not at all, also where another process makes it at this moment.
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-        return
-    target = path.resolve()
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _failed(why: str, status: int) -> int:
@@ -196,15 +181,6 @@ def _parsed(text: str, source: str) -> object:
             return tomllib.loads(text)
         if source.endswith((".yaml", ".yml")):
             return yaml.safe_load(text)
-        return json.loads(_without_comments(text))
+        return json.loads(without_comments(text.encode()))
     except (ValueError, yaml.YAMLError, RecursionError):
         raise SourceUnusable(f"{source} cannot be parsed") from None
-
-
-_COMMENT = re.compile(r'("(?:[^"\\]++|\\.)*+"?+)|//[^\n]*+|/\*.*?(?:\*/|\Z)', re.DOTALL)
-_LAST_COMMA = re.compile(r'("(?:[^"\\]++|\\.)*+"?+)|,(?=\s*+[}\]])', re.DOTALL)
-
-
-def _without_comments(text: str) -> str:
-    """JSON without what editors allow in it."""
-    return _LAST_COMMA.sub(r"\1", _COMMENT.sub(r"\1", text))

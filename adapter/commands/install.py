@@ -1,17 +1,16 @@
-"""``mcp-adapter install``: tell an MCP client of servers behind the adapter, in the client's own file."""
+"""``mcp-adapter install``: tell an MCP client of servers behind the adapter, in its own file, or take them out."""
 
 from __future__ import annotations
 
 import difflib
 import os
-import shutil
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry
+from adapter.commands.file_writing import back_up, replace_file
+from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry, without_entry
 from adapter.rules.clients.mcp_clients import (
     CLIENTS,
     USUAL_VARIABLE,
@@ -27,12 +26,15 @@ OK, FAILED = 0, 1
 
 
 class InstallOptions(NamedTuple):
-    """``file`` is used in place of the client's usual one. ``only_print``: nothing is written."""
+    """``file`` is used in place of the client's usual one. ``only_print``: nothing is written. ``remove``: the entries
+    are taken out.
+    """
 
     client: str
     file: Path | None = None
     only_print: bool = False
     yes: bool = False
+    remove: bool = False
 
 
 def path_of(file: ClientFile) -> Path:
@@ -74,21 +76,36 @@ def run(addresses: Sequence[ServerAddress], options: InstallOptions) -> int:
     # Dotfiles are often links into a repository: the file is edited, the link stays.
     file = (options.file or path_of(client.file)).resolve()
     try:
-        old = file.read_text("utf-8") if file.exists() else ""
-        new = old
-        for address in addresses:
-            new = with_entry(new, client.format, client.keys, address.name, client.entry(address))
+        # As bytes, since reading text would change the ends of lines.
+        old = file.read_bytes().decode() if file.exists() else ""
+        new = _edited(old, client, addresses, options)
     except (CannotEdit, OSError, UnicodeDecodeError) as failure:
+        if options.remove:
+            names = ", ".join(address.name for address in addresses)
+            print(f"mcp-adapter: {file} is not edited: {failure}. Remove {names} yourself.", file=sys.stderr)
+            return FAILED
         return _tell_by_hand(client, file, addresses, str(failure))
     if new == old:
-        print(f"{file} is up to date.")
+        print(f"{file} has no such entry." if options.remove else f"{file} is up to date.")
         return OK
     print("".join(_difference(file, old, new)), end="")
     if options.only_print:
         return OK
     if not (options.yes or _agreed(file)):
         return FAILED
-    return _written(client, file, new, addresses)
+    if not _written(file, new):
+        return FAILED
+    _tell(client, addresses, options)
+    return OK
+
+
+def _edited(text: str, client: McpClient, addresses: Sequence[ServerAddress], options: InstallOptions) -> str:
+    for address in addresses:
+        if options.remove:
+            text = without_entry(text, client.format, client.keys, address.name)
+        else:
+            text = with_entry(text, client.format, client.keys, address.name, client.entry(address))
+    return text
 
 
 def _difference(file: Path, old: str, new: str) -> list[str]:
@@ -103,34 +120,29 @@ def _agreed(file: Path) -> bool:
     return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _written(client: McpClient, file: Path, text: str, addresses: Sequence[ServerAddress]) -> int:
+def _written(file: Path, text: str) -> bool:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists():
-            backup = file.with_name(f"{file.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")
-            shutil.copy2(file, backup)
-            print(f"The file as it was: {backup}")
-        _replace(file, text)
+            print(f"The file as it was: {back_up(file)}")
+        replace_file(file, text.encode())
     except OSError as failure:
         print(f"mcp-adapter: {file} cannot be written: {failure.strerror}", file=sys.stderr)
-        return FAILED
+        return False
+    return True
+
+
+def _tell(client: McpClient, addresses: Sequence[ServerAddress], options: InstallOptions) -> None:
     names = ", ".join(address.name for address in addresses)
+    if options.remove:
+        print(f"{client.title} no longer knows {names}. Start it again.")
+        return
     print(f"{client.title} knows {names} now. {client.note}")
     for variable in {address.token for address in addresses if address.token}:
         if client.expands:
             print(f"It reads the adapter's token from {variable}: set that where {client.title} starts.")
         else:
             print(f"Put the adapter's token in place of {placeholder(variable)} in the file.")
-    return OK
-
-
-def _replace(file: Path, text: str) -> None:
-    """Write the file at once or not at all, with its permissions."""
-    part = file.with_name(f".{file.name}.part")
-    part.write_text(text, "utf-8")
-    if file.exists():
-        shutil.copymode(file, part)
-    part.replace(file)
 
 
 def _tell_by_hand(client: McpClient, file: Path, addresses: Sequence[ServerAddress], why: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from adapter import log
 from adapter.app.pipeline import Planning
 from adapter.app.state import build_store
 from adapter.app.tools import limits_of, policies_of, shape_of
+from adapter.commands.file_writing import replace_file
 from adapter.commands.own_sessions import own_session
 from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders
@@ -276,13 +276,7 @@ def _write(path: Path, text: bytes) -> None:
             print(f"{path} is unchanged")
             return
         # An adapter that starts meanwhile reads the old file or the new one, never a part.
-        target = path.resolve()
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            draft.write_bytes(text)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        replace_file(path, text)
     except OSError as error:
         raise Unreadable(f"{path} cannot be written: {error.strerror or error}") from None
     print(f"{path} is written")

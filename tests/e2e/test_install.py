@@ -83,6 +83,33 @@ def test_a_file_keeps_what_it_had_and_a_backup(tmp_path: Path) -> None:
     assert json.loads(backup.read_text()) == mine
 
 
+def test_planted_links_are_not_written_through(tmp_path: Path) -> None:
+    """A folder that somebody else has filled cannot have the user's other files overwritten."""
+    keys = tmp_path / "authorized_keys"
+    keys.write_text("mine")
+    (tmp_path / ".mcp.json").write_text("{}")
+    (tmp_path / "..mcp.json.part").symlink_to(keys)
+    (tmp_path / ".mcp.json.part").symlink_to(keys)
+    assert install(tmp_path, "claude-code", "--url", URL, "--yes").returncode == 0
+    assert keys.read_text() == "mine" and URL in (tmp_path / ".mcp.json").read_text()
+
+
+def test_an_entry_is_taken_out_again(tmp_path: Path) -> None:
+    """By its name, or all servers of the settings; everything else is as it was, to the byte."""
+    before = b'{\r\n  // mine\r\n  "servers": {\r\n    "old": {"n": 1e999},\r\n  },\r\n}\r\n'
+    file = tmp_path / "mcp.json"
+    file.write_bytes(before)
+    there = ("vscode", "--file", str(file), "--yes")
+    assert install(tmp_path, *there, "--url", URL).returncode == 0
+    assert b"// mine" in file.read_bytes() and URL.encode() in file.read_bytes()
+    removed = install(tmp_path, *there, "--remove", "--name", "demo")
+    assert removed.returncode == 0 and "no longer knows demo" in removed.stdout
+    assert file.read_bytes() == before
+    again = install(tmp_path, *there, "--remove", "--name", "demo")
+    assert again.returncode == 0 and "has no such entry" in again.stdout
+    assert len(list(tmp_path.glob("mcp.json.*.bak"))) == 2
+
+
 def test_the_servers_of_the_settings_with_their_token(tmp_path: Path) -> None:
     """Each one, or one of them; the file names the variable of the token and never the token."""
     settings = tmp_path / "settings.yaml"
@@ -120,18 +147,18 @@ def test_where_people_sign_in_no_token_is_written(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_unasked(tmp_path: Path) -> None:
-    """Neither with ``--print``, nor where nobody can be asked, nor over a file with comments."""
+    """Neither with ``--print``, nor where nobody can be asked, nor over a file of another layout."""
     shown = install(tmp_path, "vscode", "--url", URL, "--print")
     assert shown.returncode == 0 and f'+      "url": "{URL}"' in shown.stdout
     silent = install(tmp_path, "vscode", "--url", URL)
     assert silent.returncode == 1 and "pass --yes" in silent.stderr
     assert list(tmp_path.iterdir()) == []
     (tmp_path / ".vscode").mkdir()
-    (tmp_path / ".vscode" / "mcp.json").write_text("// mine\n{}")
+    (tmp_path / ".vscode" / "mcp.json").write_text('{"servers": []}')
     refused = install(tmp_path, "vscode", "--url", URL, "--yes")
-    assert refused.returncode == 1 and "has comments. Add this yourself" in refused.stderr
+    assert refused.returncode == 1 and "servers holds no servers in it. Add this yourself" in refused.stderr
     assert json.loads(refused.stdout) == {"servers": {"demo": {"type": "http", "url": URL}}}
-    assert (tmp_path / ".vscode" / "mcp.json").read_text() == "// mine\n{}"
+    assert (tmp_path / ".vscode" / "mcp.json").read_text() == '{"servers": []}'
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])

@@ -19,6 +19,7 @@ from adapter.app.build import build
 from adapter.app.preflight import obstacles
 from adapter.app.run import running
 from adapter.app.serve import serve
+from adapter.commands.file_writing import replace_file, write_new
 from adapter.commands.wrap.report import FoundServer, FoundTools, report
 from adapter.commands.wrap.wrapped_settings import WrappedServer, named_arguments, with_all
 from adapter.rules.files.file_arguments import FileArgument, propose
@@ -193,8 +194,8 @@ def _saved(
     assert options.save is not None
     text, variables = server.settings_file(applied, settings.core.port)
     try:
-        with options.save.open("w" if options.force else "x", encoding="utf-8") as file:
-            file.write(text)
+        write = replace_file if options.force else write_new
+        write(options.save, text.encode())
     except FileExistsError:
         _failed(f"{options.save} exists: use --force to overwrite it, or name another file")
         return False

@@ -1,4 +1,4 @@
-"""Settings files of MCP clients as text: a server's entry is put in, and everything else keeps its meaning.
+"""Settings files of MCP clients as text: a server's entry is put in or taken out, and every other byte stays.
 
 Pure.
 """
@@ -13,10 +13,14 @@ from typing import Any
 
 import yaml
 
+from adapter.rules.clients.json_text import with_member, without_comments, without_member
 from adapter.rules.clients.mcp_clients import Entry, Format
 
-_INDENT = re.compile(r"^(\t+| +)\S", re.MULTILINE)
+_INDENT = re.compile(r"( +)[^\s#]")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_NOTHING_BELOW = re.compile(r"(?:\s+(?:\{\s*\}|null|~))?(\s*(?:#.*)?)")
+_EMPTY = re.compile(r"\s*(?:#.*)?")
+_MARK = "\ufeff"
 
 
 class CannotEdit(Exception):
@@ -28,29 +32,42 @@ def with_entry(text: str, kind: Format, keys: Sequence[str], name: str, entry: E
 
     The result is read again and compared, so that nothing else changes.
     """
+    mark, text = _marked(text)
     old = _read(text, kind)
-    parent = old
-    for key in keys:
-        if parent.get(key) is None:
-            parent[key] = {}
-        parent = parent[key]
-        if not isinstance(parent, dict):
-            raise CannotEdit(f"{key} holds no servers in it")
+    parent = _parent(old, keys)
     if parent.get(name) == entry:
-        return text
+        return mark + text
     replaces = name in parent
     parent[name] = entry
     if kind == "json":
-        edited = _json(old, text)
+        edited = with_member((text if text.strip() else "{}\n").encode(), [*keys, name], entry).decode()
     elif replaces:
         raise CannotEdit(f"it has another server called {name}. Remove that one, or choose another --name")
     elif kind == "toml":
-        edited = f"{text.rstrip()}\n\n{_toml([*keys, name], entry)}".lstrip()
+        edited = _below(text, _toml([*keys, name], entry), blank=True)
     else:
         edited = _with_yaml_entry(text, keys[0], name, entry)
-    if not _says(edited, kind, old):
-        raise CannotEdit("its layout is not known")
-    return edited
+    return mark + _verified(edited, kind, old)
+
+
+def without_entry(text: str, kind: Format, keys: Sequence[str], name: str) -> str:
+    """Return the file without the entry ``name`` below ``keys``, if it has one. Raises CannotEdit as ``with_entry``."""
+    mark, text = _marked(text)
+    old = _read(text, kind)
+    parent = _parent(old, keys)
+    if name not in parent:
+        return mark + text
+    del parent[name]
+    if kind == "json":
+        edited = without_member(text.encode(), [*keys, name]).decode()
+    elif kind == "toml":
+        edited = _without_toml_entry(text, [*keys, name])
+        if not parent:
+            # In TOML, a table is there only as long as something is in it.
+            _parent(old, keys[:-1]).pop(keys[-1])
+    else:
+        edited = _without_yaml_entry(text, keys[0], name)
+    return mark + _verified(edited, kind, old)
 
 
 def entry_text(kind: Format, keys: Sequence[str], name: str, entry: Entry) -> str:
@@ -58,34 +75,72 @@ def entry_text(kind: Format, keys: Sequence[str], name: str, entry: Entry) -> st
     return with_entry("", kind, keys, name, entry)
 
 
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def _marked(text: str) -> tuple[str, str]:
+    """The byte order mark, where there is one, and the text behind it."""
+    return (_MARK, text[1:]) if text.startswith(_MARK) else ("", text)
+
+
 def _read(text: str, kind: Format) -> dict[str, Any]:
     try:
         if kind == "json":
-            value = json.loads(text) if text.strip() else {}
+            value = _read_json(text) if text.strip() else {}
         elif kind == "toml":
             value = tomllib.loads(text)
         else:
             value = yaml.safe_load(text) or {}
     except (ValueError, RecursionError, yaml.YAMLError):
-        comments = " or has comments" if kind == "json" else ""
-        raise CannotEdit(f"it is no {kind.upper()}{comments}") from None
+        raise CannotEdit(f"it is no {kind.upper()}") from None
     if not isinstance(value, dict):
         raise CannotEdit("it is not a file of settings")
     return value
 
 
-def _says(text: str, kind: Format, value: dict[str, Any]) -> bool:
+def _read_json(text: str) -> Any:
+    # Numbers stay as they are written: two that are beyond a float are not the same.
+    return json.loads(without_comments(text.encode()), parse_float=str, parse_constant=_refuse)
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _parent(tree: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """The object at ``keys``, made where there is none."""
+    for key in keys:
+        if tree.get(key) is None:
+            tree[key] = {}
+        tree = tree[key]
+        if not isinstance(tree, dict):
+            raise CannotEdit(f"{key} holds no servers in it")
+    return tree
+
+
+def _verified(edited: str, kind: Format, expected: dict[str, Any]) -> str:
     try:
-        return _read(text, kind) == value
+        if _read(edited, kind) == expected:
+            return edited
     except CannotEdit:
-        return False
+        pass
+    raise CannotEdit("its layout is not known")
 
 
-def _json(value: dict[str, Any], like: str) -> str:
-    """The value as JSON, indented as the first indented line is."""
-    found = _INDENT.search(like)
-    indent = found[1] if found else "  "
-    return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
+# --- lines ------------------------------------------------------------------------------------------------------
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _below(text: str, block: str, *, blank: bool) -> str:
+    """The text with a block of lines at its end, behind an empty line where it is to be ``blank`` there."""
+    if not text.strip():
+        return text + block
+    newline = _newline(text)
+    end = "" if text.endswith("\n") else newline
+    return text + end + (newline if blank else "") + block.replace("\n", newline)
 
 
 def _toml(keys: Sequence[str], entry: Entry) -> str:
@@ -95,16 +150,76 @@ def _toml(keys: Sequence[str], entry: Entry) -> str:
     return "\n".join([f"[{head}]", *lines, ""])
 
 
+def _without_toml_entry(text: str, keys: Sequence[str]) -> str:
+    """The text without the table at ``keys`` and those below it. Comments ahead of the next table are that one's."""
+    kept: list[str] = []
+    between: list[str] = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        if line.lstrip().startswith("["):
+            if not _heads(line, keys):
+                kept += between
+                inside = False
+            elif not inside:
+                inside = True
+                if kept and not kept[-1].strip():
+                    kept.pop()
+            between = []
+        if not inside:
+            kept.append(line)
+        elif _EMPTY.fullmatch(line.strip()):
+            between.append(line)
+        else:
+            between = []
+    return "".join([*kept, *between])
+
+
+def _heads(line: str, keys: Sequence[str]) -> bool:
+    """Tell whether a line is the head of the table at ``keys``, or of one below it."""
+    try:
+        found: Any = tomllib.loads(line)
+    except ValueError:
+        return False
+    for key in keys:
+        if not isinstance(found, dict) or key not in found:
+            return False
+        found = found[key]
+    return True
+
+
 def _with_yaml_entry(text: str, key: str, name: str, entry: Entry) -> str:
     """The text with the entry as the first one below the top-level ``key``, whose others may be indented anyhow."""
     lines = text.splitlines(keepends=True)
     place = next((number for number, line in enumerate(lines) if line.startswith(f"{key}:")), None)
     if place is None:
-        block = _yaml({key: {name: entry}}, "")
-        return f"{text.rstrip()}\n{block}" if text.strip() else block
-    below = _INDENT.match(lines[place + 1]) if place + 1 < len(lines) else None
-    block = _yaml({name: entry}, below[1] if below else "  ")
-    return "".join([*lines[:place], f"{key}:\n", block, *lines[place + 1 :]])
+        return _below(text, _yaml({key: {name: entry}}, ""), blank=False)
+    newline = _newline(text)
+    empty = _NOTHING_BELOW.fullmatch(lines[place].rstrip("\r\n"), len(key) + 1)
+    if empty is None:
+        raise CannotEdit("its layout is not known")
+    following = next((line for line in lines[place + 1 :] if not _EMPTY.fullmatch(line.strip())), "")
+    below = _INDENT.match(following)
+    block = _yaml({name: entry}, below[1] if below else "  ").replace("\n", newline)
+    return "".join([*lines[:place], f"{key}:{empty[1]}{newline}", block, *lines[place + 1 :]])
+
+
+def _without_yaml_entry(text: str, key: str, name: str) -> str:
+    """The text without the lines of one entry below the top-level ``key``; comments behind it stay."""
+    root = yaml.compose(text, yaml.SafeLoader)
+    assert isinstance(root, yaml.MappingNode), "it was read before"
+    entries = next(value for found, value in root.value if found.value == key)
+    if not isinstance(entries, yaml.MappingNode) or entries.flow_style:
+        raise CannotEdit("its layout is not known")
+    found, value = next(pair for pair in entries.value if pair[0].value == name)
+    lines = text.splitlines(keepends=True)
+    start, end = found.start_mark.line, max(value.end_mark.line, found.start_mark.line + 1)
+    while end > start + 1 and _EMPTY.fullmatch(lines[end - 1].strip()):
+        end -= 1
+    if len(entries.value) == 1:
+        # Nothing below the key would be null, which is no mapping.
+        place = next(number for number, line in enumerate(lines) if line.startswith(f"{key}:"))
+        lines[place] = f"{key}: {{}}{lines[place][len(key) + 1 :]}"
+    return "".join([*lines[:start], *lines[end:]])
 
 
 def _yaml(value: dict[str, Any], indent: str) -> str:

@@ -96,6 +96,7 @@ def _goose(address: ServerAddress) -> Entry:
     return {
         "type": "streamable_http",
         "name": address.name,
+        "description": f"{address.name}, through mcp-file-adapter",
         "enabled": True,
         "uri": address.url,
         "timeout": 300,

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry
+from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry, without_entry
 from adapter.rules.clients.mcp_clients import CLIENTS, Format, ServerAddress
 
 ENTRY = {"url": "http://127.0.0.1/mcp", "args": ["-y", "ä"]}
@@ -67,7 +67,10 @@ def test_toml_and_yaml_keep_their_comments() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "why"),
     [
-        ("json", "// comment\n{}", "is no JSON or has comments"),
+        ("json", '{"servers": {,}}', "layout is not known"),
+        ("json", '{"n": NaN}', "is no JSON"),
+        ("json", "{} {}", "is no JSON"),
+        ("json", '{"servers": {"a": 1 // b}\n', "is no JSON"),
         ("json", "[]", "is not a file of settings"),
         ("json", '{"servers": []}', "holds no servers"),
         ("json", "[" * 100_000, "is no JSON"),
@@ -83,6 +86,94 @@ def test_a_file_that_cannot_be_edited_safely(kind: Format, text: str, why: str) 
     """The reason is one sentence; nothing is guessed."""
     with pytest.raises(CannotEdit, match=why):
         with_entry(text, kind, ["servers"], "one", ENTRY)
+
+
+FILES: dict[Format, list[str]] = {
+    "json": [
+        '{"servers": {"b": {}}, "z": [1e999, 1.50, 1E2, -0]}',
+        '{\n  "servers": {\n    "b": {}, // note\n  },\n  "n": 1e999,\n  "n": 1,\n}\n',
+        '\ufeff{\r\n\t// a "quote", and {\r\n\t"servers": {\r\n\t\t"b": "//" /* x */\r\n\t}\r\n}',
+        '{\n  "servers": {"a": 1},\n  "servers": {\n    "b": 1,\n    "b": {"url": "\\ud800"}\n  }\n}  \n\n',
+        '{\n    "servers": {\n        "b": [\n            1\n        ]\n        // last\n    }\n}\n',
+    ],
+    "toml": [
+        '# mine\nmodel = "x"\n\n[servers.b]\nurl = "y" # b\n',
+        "a = 1\r\n[servers.b]\r\n\r\n# of the end\r\n",
+    ],
+    "yaml": [
+        "# mine\nservers: # here\n    # of b\n    b: # b\n        x: 1\n    # of c\n    c: {}\n# of z\nz: 2\n",
+        "servers:\r\n  b: {x: 1e999}\r\n\r\n# of z\r\nz: .5\r\n",
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in FILES.items() for text in texts])
+def test_nothing_but_the_entry_changes(kind: Format, text: str) -> None:
+    """Comments, ends of lines, marks, duplicate keys and numbers stay, and the file is as it was without the entry."""
+    new = with_entry(text, kind, ["servers"], "one", ENTRY)
+    assert without_entry(new, kind, ["servers"], "one") == text
+    kept = iter(new)
+    assert all(character in kept for character in text)
+    assert ("\n" in text.replace("\r\n", "")) == ("\n" in new.replace("\r\n", ""))
+    assert with_entry(new, kind, ["servers"], "one", ENTRY) == new
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "rest"),
+    [
+        ("json", '{"servers": {"one": 1, "b": 2, "one": 3}}', '{"servers": {"b": 2}}'),
+        ("json", '{\n  "servers": {\n    "one": 1, // mine\n  }\n}', '{\n  "servers": { // mine\n  }\n}'),
+        (
+            "json",
+            '{\n "servers": {\n  "one": 1,\n  // b\n  "b": 2\n }\n}',
+            '{\n "servers": {\n  // b\n  "b": 2\n }\n}',
+        ),
+        ("toml", '[servers.one]\nurl = "x"\n[servers.one.env]\nA = "b"\n\n# b\n[b]\n', "\n# b\n[b]\n"),
+        ("yaml", "servers:  # all\n  one:\n    a: 1\nb: 2\n", "servers: {}  # all\nb: 2\n"),
+        ("yaml", "servers:\n  one: 1\n  # c\n  c: 2\n", "servers:\n  # c\n  c: 2\n"),
+        ("yaml", "b: 2\n", "b: 2\n"),
+    ],
+)
+def test_an_entry_is_taken_out(kind: Format, text: str, rest: str) -> None:
+    """With its lines and its comma; comments stay."""
+    assert without_entry(text, kind, ["servers"], "one") == rest
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("toml", 'servers = {one = {url = "x"}}\n'),
+        ("yaml", "servers: {one: 1}\n"),
+        ("yaml", "servers: &all\n  b: 1\n  one: &one {x: 1}\nz: *one\n"),
+        ("json", '{"servers": [\n]}'),
+    ],
+)
+def test_an_entry_that_cannot_be_taken_out_stays(kind: Format, text: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(CannotEdit):
+        without_entry(text, kind, ["servers"], "one")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.sampled_from([None, 0, 1, "\t", "  "]),
+    names,
+)
+def test_any_json_keeps_its_values(value: Any, indent: Any, name: str) -> None:
+    """In each layout, whatever the entry is called; and is the same again without it."""
+    text = json.dumps({"a": value, "servers": {"other": value}}, indent=indent, ensure_ascii=False)
+    new = with_entry(text, "json", ["servers"], name, ENTRY)
+    assert json.loads(new) == {"a": value, "servers": {"other": value, name: ENTRY}}
+    if name != "other":
+        assert without_entry(new, "json", ["servers"], name) == text
+
+
+def test_a_goose_extension_has_a_description() -> None:
+    """Goose refuses one without."""
+    assert CLIENTS["goose"].entry(ServerAddress("demo", "http://127.0.0.1/mcp"))["description"]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
