@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from adapter.settings.root import Settings
 from adapter.startup.failure import Obstacle
-from adapter.state.lock_file import lock_path
+from adapter.state.lock_file import lock_path, make_private
 
 
 class Unusable(NamedTuple):
@@ -50,7 +51,7 @@ def obstacles(settings: Settings) -> Iterator[Obstacle]:
         yield Obstacle("the store of files cannot be used", why, "storage.root")
         return
     if settings.state_persistence.type == "disk":
-        refusal = directory_refusal(settings.state_path.parent)
+        refusal = directory_refusal(settings.state_path.parent, private=True)
         setting = settings.state_file_setting
         if refusal is not None:
             yield Obstacle("the state store cannot be used", f"{refusal}, or set another {setting}", setting)
@@ -78,6 +79,9 @@ def _state_file_users(settings: Settings) -> Iterator[Obstacle]:
     path, setting = settings.state_file, settings.state_file_setting
     if path is None:
         return
+    if _is_open_to_all(path.parent):
+        why = f"they can put another file in its place; take that away from them: chmod o-w {path.parent}"
+        yield Obstacle("all users may write into the folder of the state file", why, setting)
     if _look_at(lock_path(path), shared=False) is RootLock.TAKEN:
         why = f"waiting for it to end; stop it, or set another {setting} than {path}"
         yield Obstacle("another adapter uses the state file", why, setting)
@@ -140,10 +144,16 @@ def _refusal(error: OSError, host: str, port: int) -> Unusable:
 # --- directories ------------------------------------------------------------------------------------------------
 
 
-def directory_refusal(directory: Path) -> Unusable | None:
-    """Find the reason why no file can be made in the directory, with half of the advice; None if one can."""
+def directory_refusal(directory: Path, *, private: bool = False) -> Unusable | None:
+    """Find the reason why no file can be made in the directory, with half of the advice; None if one can.
+
+    Where it is missing it is made, for its owner alone if it is ``private``.
+    """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if private:
+            make_private(directory)
+        else:
+            directory.mkdir(parents=True, exist_ok=True)
         # Only making a file tells: access rights are not all that may forbid it.
         probe = directory / f".probe-{os.getpid()}"
         probe.touch(exist_ok=True)
@@ -173,7 +183,7 @@ def lock_of(root: Path, *, shared: bool, create: bool = False) -> RootLock:
 def _look_at(file: Path, *, shared: bool, create: bool = False) -> RootLock:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        number = os.open(file, flags, 0o666)
+        number = os.open(file, flags, 0o600)
     except OSError:
         return RootLock.FREE
     try:
@@ -204,6 +214,17 @@ def _user_of(database: Path) -> int | None:
     except OSError:
         return None
     return None if found[0] == fcntl.F_UNLCK else found[4]
+
+
+def _is_open_to_all(directory: Path) -> bool:
+    """Tell whether every user may replace what lies in the directory, as nobody may in /tmp. It is its operator's to
+    change: a volume may be made so on purpose.
+    """
+    try:
+        mode = directory.stat().st_mode
+    except OSError:
+        return False
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
 def _owner(root: Path) -> str | None:

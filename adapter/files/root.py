@@ -80,8 +80,11 @@ class Root:
         self._held.append(self._base)
 
     async def _lock(self, kind: RootLock, wait: float) -> None:
-        number = await self._disk.do(os.open, "lock", _LOCK, 0o666, dir_fd=self.base)
+        number = await self._disk.do(os.open, "lock", _LOCK, 0o600, dir_fd=self.base)
         self._held.append(number)
+        # An earlier version made it for everybody, and whoever may open it may keep the adapter from starting.
+        with contextlib.suppress(PermissionError):
+            os.fchmod(number, 0o600)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + wait
         while not _locked(number, kind):

@@ -1,10 +1,12 @@
-"""Locks of one adapter alone: on a file that says who uses what lies beside it, and on the file of its state.
+"""Locks of one adapter alone: on a file that says who uses what lies beside it, and on the file of its state; and the
+directory of such a file.
 
 A supervisor of workers imports this, so it loads nothing that serving needs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -16,15 +18,33 @@ WAIT_SECONDS = 10.0
 _POLL = 0.1
 
 
+def make_private(directory: Path) -> None:
+    """Make a directory for its owner alone, whatever the umask is. One that is there stays as its operator made it.
+
+    Raises OSError.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
+    else:
+        directory.chmod(0o700)
+
+
 class LockFile:
     """A lock held by this process and those that it forks: it is free when all of them have ended.
 
-    Its file and directory are made where they are missing, and stay. Raises OSError where that is impossible.
+    Its file and directory are made where they are missing, and stay. Only its owner may open the file: a lock needs no
+    more than that, and whoever holds it keeps the adapter from starting. Raises OSError where that is impossible.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        self._number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        # An earlier version made it for everybody.
+        with contextlib.suppress(PermissionError):
+            os.fchmod(self._number, 0o600)
 
     def take(self, wait: float) -> None:
         """Take the lock, or close the file. Raises BlockingIOError when the lock is not free within ``wait`` seconds,
@@ -75,7 +95,9 @@ class StateLock:
         self.state = state
         self._file: LockFile | None = None
         try:
-            file = LockFile(lock_path(state))
+            path = lock_path(state)
+            make_private(path.parent)
+            file = LockFile(path)
             file.take(wait)
         except BlockingIOError:
             raise StateTaken(

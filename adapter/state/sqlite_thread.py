@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
+from adapter.state.lock_file import make_private
 from adapter.state.sql import StoreOperation, outcomes, unavailable
 
 LOCK_TIMEOUT = 5.0
@@ -110,7 +111,7 @@ def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
 
 
 def connect(path: Path, *, wal: bool) -> sqlite3.Connection:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     # SQLite would make the file with the process's umask; its log files take after it. Only a new one is opened
     # here: closing a descriptor drops every POSIX lock this process has on its file.
     with contextlib.suppress(FileExistsError):

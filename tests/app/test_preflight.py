@@ -165,6 +165,19 @@ def test_a_state_file_of_its_own(tmp_path: Path) -> None:
     assert found.setting == "state_persistence.disk.local_path" and found.setting in found.why
 
 
+def test_a_folder_that_everybody_may_write_into_is_told_of(tmp_path: Path) -> None:
+    """Everybody could put another state file there. One that is missing is made for its owner alone."""
+    folder = tmp_path / "shared"
+    place = {"type": "disk", "disk": {"local_path": str(folder / "adapter.sqlite3")}}
+    settings = configured(tmp_path, files=False, state_persistence=place)
+    assert list(obstacles(settings)) == [] and folder.stat().st_mode & 0o777 == 0o700
+    for mode, told in ((0o777, True), (0o1777, False), (0o775, False)):
+        folder.chmod(mode)
+        found = [each.setting for each in warnings(settings) if "all users may write" in each.event]
+        assert found == ["state_persistence.disk.local_path"] * told
+    assert folder.stat().st_mode & 0o777 == 0o775
+
+
 def test_nothing_is_asked_of_a_disk_that_is_not_used(tmp_path: Path) -> None:
     """State in memory and no files: the root may be anything."""
     (tmp_path / "data").touch()

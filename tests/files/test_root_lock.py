@@ -31,6 +31,17 @@ async def test_a_second_adapter_waits_for_the_first_to_end(shelf: Shelf, root: P
     await second.close()
 
 
+async def test_the_lock_is_its_owner_s_alone(shelf: Shelf, root: Path) -> None:
+    """Another user who could open it could keep the adapter from starting; also a file of an earlier version."""
+    assert (root / "lock").stat().st_mode & 0o777 == 0o600
+    await shelf.close()
+    (root / "lock").chmod(0o644)
+    again = Shelf(root)
+    await again.open()
+    assert (root / "lock").stat().st_mode & 0o777 == 0o600
+    await again.close()
+
+
 async def test_without_the_lock_nobody_is_refused(shelf: Shelf, root: Path) -> None:
     """Where the file system has none, its operator keeps others away; a second one opens at once."""
     second = Shelf(root, lock=None)

@@ -25,6 +25,29 @@ def test_one_adapter_at_a_time(tmp_path: Path) -> None:
     assert not state.exists()
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_they_are_their_owner_s_alone(tmp_path: Path, umask: int) -> None:
+    """Whoever may open the lock of another user may keep it; whatever the umask is, and after an upgrade too."""
+    state = tmp_path / "state" / "adapter.sqlite3"
+    before = os.umask(umask)
+    try:
+        StateLock(state, 0).close()
+    finally:
+        os.umask(before)
+    assert state.parent.stat().st_mode & 0o777 == 0o700
+    assert lock_path(state).stat().st_mode & 0o777 == 0o600
+    lock_path(state).chmod(0o644)
+    StateLock(state, 0).close()
+    assert lock_path(state).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_directory_of_the_operator_keeps_its_permissions(tmp_path: Path) -> None:
+    """Others may need them."""
+    tmp_path.chmod(0o755)
+    StateLock(tmp_path / "adapter.sqlite3", 0).close()
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
 def test_two_names_of_one_file_have_one_lock(tmp_path: Path) -> None:
     """SQLite follows links, too. One that leads nowhere yet is where the file will be; a circle is no file."""
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "s")

@@ -96,7 +96,7 @@ def _state(settings: Settings) -> Iterator[Finding]:
     if settings.state_persistence.type != "disk" or local is None:
         return
     directory = settings.state_path.parent
-    if (refusal := directory_refusal(directory)) is not None:
+    if (refusal := directory_refusal(directory, private=True)) is not None:
         yield _refused("state", refusal, ", or set another state_persistence.disk.local_path")
     else:
         yield right("state", f"{directory} is writable")
