@@ -112,7 +112,7 @@ def settings(place: Path, up: RawUpstream, collector: Collector) -> Settings:
 
 async def scraped(client: RawClient) -> Numbers:
     """The samples by name and the values of their labels, in the order of the labels' names."""
-    _, body = await client.request("GET", path="/metrics", **TOKEN)
+    _, body = await client.request("GET", b"", "/metrics", **TOKEN)
     return {
         (each.name, *(value for _, value in sorted(each.labels.items()))): each.value
         for family in text_string_to_metric_families(body.decode())
@@ -130,8 +130,8 @@ async def until(client: RawClient, *key: str) -> Numbers:
 
 async def both_forms(client: RawClient) -> tuple[bytes, bytes]:
     """A scrape as Prometheus text, and one as OpenMetrics."""
-    _, text = await client.request("GET", path="/metrics", **TOKEN)
-    _, other = await client.request("GET", path="/metrics", accept="application/openmetrics-text", **TOKEN)
+    _, text = await client.request("GET", b"", "/metrics", **TOKEN)
+    _, other = await client.request("GET", b"", "/metrics", accept="application/openmetrics-text", **TOKEN)
     return text, other
 
 
