@@ -57,7 +57,10 @@ class LineReader:
             return []
         lines = self._completed(first)
         self._partial += others.pop()
-        lines += [line for each in others if (line := self._line(each))]
+        if len(piece) <= self.limit and b"\r" not in piece:
+            lines += filter(None, others)
+        else:
+            lines += [line for each in others if (line := self._line(each))]
         if len(self._partial) > self.limit:
             self._shed()
         return lines
@@ -91,8 +94,9 @@ class LineReader:
             return [dropped]
         whole = rest
         if self._partial:
-            whole = bytes(self._partial) + rest
-            self._partial.clear()
+            # One copy of a line that may be long.
+            self._partial += rest
+            whole, self._partial = bytes(self._partial), bytearray()
         line = self._line(whole)
         return [line] if line else []
 

@@ -19,6 +19,9 @@ MIB = 1 << 20
 MOST = 96 * MIB
 """Bytes that the adapter may grow by: a line of 64 MiB may be an answer, so as much is held."""
 
+MOST_LOG = 32 << 10
+"""Bytes of the log after some seconds of a flood."""
+
 NOTES = 400_000
 
 FLOODING = """
@@ -42,6 +45,10 @@ for line in sys.stdin:
             out.write("\\n")
         if name == "batches":
             for _ in range(count): out.write("[" + ",".join(['{"method":"a"}'] * 500_000) + "]\\n")
+        if name == "chatter":
+            for _ in range(count // 1000): out.write("x\\n\\n" * 1000)
+        if name == "blanks":
+            for _ in range(count): out.write(" " * (60 << 20) + "\\n")
         if name == "words":
             for _ in range(count // 1000): sys.stderr.write(("x" * 50 + "\\n") * 1000)
         if name == "deaf":
@@ -99,13 +106,19 @@ async def test_a_flood_of_notifications(tmp_path: Path) -> None:
         assert await grown(arena, work) < MOST
 
 
-@pytest.mark.parametrize(("kind", "count"), [("batches", 10), ("words", NOTES)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("batches", 10), ("words", NOTES), ("chatter", NOTES), ("blanks", 3)]
+)
 async def test_a_flood_that_is_not_read(tmp_path: Path, kind: str, count: int) -> None:
-    """Batches of half a million messages, and hundreds of thousands of lines on standard error."""
+    """Batches of half a million messages, long lines of nothing, and hundreds of thousands of lines that are none.
+
+    The log has some of their number, and grows by little.
+    """
     async with attacked(tmp_path, "", server=flooding()) as arena, arena.client() as client:
         await client.initialize()
         assert await grown(arena, answered(client, call(kind, count=count))) < MOST
         assert (await answered(client, call("nothing")))["result"] == {}
+        assert len(arena.log) < MOST_LOG
 
 
 async def test_a_line_without_an_end(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -18,6 +19,7 @@ from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay, Taker
 from adapter.upstream.stdio.child import ChildExit, ChildOwner, ChildProcess
+from adapter.upstream.stdio.error_lines import DroppedLines
 from adapter.upstream.stdio.failures import exited, never_answered, not_started, stopped
 from adapter.upstream.stdio.outgoing import Outgoing
 from adapter.wire.envelope import Envelope, Kind
@@ -82,7 +84,7 @@ class ChildConversation:
         self._start = start
         self._child: ChildProcess | None = None
         self._ended = ended
-        self._log = log
+        self._drops = DroppedLines(log, loop.time)
         self._outgoing = Outgoing(terms.server)
         self._running = loop.create_task(self._run())
         self._alarm = loop.call_later(terms.start_timeout, self._late)
@@ -116,6 +118,7 @@ class ChildConversation:
             return
         self.failure = failure
         self._alarm.cancel()
+        self._drops.report_left_out()
         self.correlation.close()
         self.correlation.fail(failure)
         self._ended(self)
@@ -199,7 +202,7 @@ class ChildConversation:
         try:
             messages = messages_of(line)
         except BadJson:
-            self._log.warning("dropped a line that is no message", bytes=len(line))
+            self._drops.note(logging.WARNING, "dropped a line that is no message", len(line))
             return
         for message in messages:
             self._receive(message)
@@ -213,7 +216,7 @@ class ChildConversation:
             if way.method != "ping":
                 self.used = self._loop.time()
         elif message.kind is Kind.RESPONSE:
-            self._log.debug("dropped an answer to no request", server=self.terms.server)
+            self._drops.note(logging.DEBUG, "dropped an answer to no request", len(message.data))
 
     def take(self, message: LineMessage) -> None:
         """See ServerLine."""
@@ -222,7 +225,7 @@ class ChildConversation:
 
     def dropped(self, line: LongLine) -> None:
         """See ChildOwner. The request that a line was too long an answer to fails."""
-        self._log.warning("dropped a line that is too long", bytes=line.size)
+        self._drops.note(logging.WARNING, "dropped a line that is too long", line.size)
         way = self.correlation.requests.take(number_of_long_line(line.head, line.tail))
         if way is not None:
             way.fail(AnswerTooLarge())

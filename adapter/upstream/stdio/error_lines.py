@@ -1,4 +1,4 @@
-"""Standard error of a child: some lines a second for the log, and the last lines for the report of its end."""
+"""What a child writes that is no message: some lines a second for the log, and its last words on standard error."""
 
 from __future__ import annotations
 
@@ -18,9 +18,60 @@ LAST_LINES = 20
 """Lines that are kept for the report of the end."""
 
 LINES_PER_SECOND = 50
-"""Lines that go to the log; the others of that second are only counted."""
+"""Lines of standard error that go to the log; the others of that second are only counted."""
 
 _HIDDEN = "***"
+
+
+class PerSecond:
+    """Admits the first ``most`` events of each second of ``clock``, and tells ``left_out`` the number of the others."""
+
+    def __init__(self, most: int, clock: Callable[[], float], left_out: Callable[[int], None]) -> None:
+        self._most = most
+        self._clock = clock
+        self._tell = left_out
+        self._second = -1
+        self._admitted = 0
+        self._left_out = 0
+
+    def admits(self) -> bool:
+        """Tell whether one more event is among the first of its second. If not, it is counted."""
+        second = int(self._clock())
+        if second != self._second:
+            self.report()
+            self._second, self._admitted = second, 0
+        if self._admitted >= self._most:
+            self._left_out += 1
+            return False
+        self._admitted += 1
+        return True
+
+    def report(self) -> None:
+        """Tell the number of events that were left out since the last time, if there are any."""
+        if self._left_out:
+            self._tell(self._left_out)
+            self._left_out = 0
+
+
+class DroppedLines:
+    """Logs what is dropped of a child's standard output: one line of each second, and the number of the others."""
+
+    def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float]) -> None:
+        self._log = log
+        self._logged = PerSecond(1, clock, self._left_out)
+
+    def note(self, level: int, event: str, size: int) -> None:
+        """Take note of one line."""
+        # Asked first: what no log shows takes the place of nothing that it would show.
+        if self._log.is_enabled_for(level) and self._logged.admits():
+            self._log.log(level, event, bytes=size)
+
+    def report_left_out(self) -> None:
+        """Log the number of lines that were not logged since the last time."""
+        self._logged.report()
+
+    def _left_out(self, count: int) -> None:
+        self._log.warning("dropped more lines than are logged", left_out=count)
 
 
 class ErrorLines:
@@ -29,33 +80,23 @@ class ErrorLines:
     def __init__(self, secrets: Sequence[str], log: FilteringBoundLogger, clock: Callable[[], float]) -> None:
         self._secrets = secrets
         self._log = log
-        self._clock = clock
         self._last: deque[bytes] = deque(maxlen=LAST_LINES)
-        self._second = -1
-        self._logged = 0
-        self._left_out = 0
+        self._logged = PerSecond(LINES_PER_SECOND, clock, self._left_out)
 
     def take(self, line: Line) -> None:
         """Log a line, unless this second had too many, and keep it among the last ones."""
         raw = line.head if isinstance(line, LongLine) else line
         self._last.append(raw)
-        second = int(self._clock())
-        if second != self._second:
-            self.report_left_out()
-            self._second, self._logged = second, 0
-        if self._logged >= LINES_PER_SECOND:
-            self._left_out += 1
-            return
-        self._logged += 1
         # Asked first: to clean a text takes longer than all else here.
-        if self._log.is_enabled_for(logging.DEBUG):
+        if self._logged.admits() and self._log.is_enabled_for(logging.DEBUG):
             self._log.debug("a server wrote to standard error", text=self._shown(raw))
 
     def report_left_out(self) -> None:
         """Log the number of lines that were not logged since the last time."""
-        if self._left_out:
-            self._log.debug("more lines on standard error than are logged", left_out=self._left_out)
-            self._left_out = 0
+        self._logged.report()
+
+    def _left_out(self, count: int) -> None:
+        self._log.debug("more lines on standard error than are logged", left_out=count)
 
     def last(self) -> tuple[str, ...]:
         """Return the last lines, oldest first, each bounded and without secrets."""

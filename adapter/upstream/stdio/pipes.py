@@ -18,13 +18,16 @@ PIECE = 65536
 LINES_AT_ONCE = 64
 """Lines handed on before everything else has its turn: whoever takes them may need 0.1 ms for each."""
 
-TURN_SECONDS = 0.01
-"""Processor time after which a turn hands on no further line: one that goes to a thousand sessions needs more."""
+TURN_SECONDS = 0.005
+"""Processor time after which a turn hands on no further line: one that goes to a thousand sessions needs more.
+
+A pipe that has worked for so much longer than it has rested rests for as long: it takes half of the loop's time.
+"""
 
 
 class LinePipe:
     """Reads lines from a non-blocking pipe, one piece or LINES_AT_ONCE lines in each turn of the loop, or fewer where
-    they take TURN_SECONDS.
+    they take TURN_SECONDS. A writer that never stops has half of the loop's time.
 
     It begins paused. While it is paused nothing is read, so that the writer waits when the pipe is full; at most the
     lines of one piece are held. ``on_end`` is called after the last line. The descriptor is closed by ``close`` only.
@@ -42,6 +45,8 @@ class LinePipe:
         self._paused = True
         self._reads = False
         self._turn: asyncio.Handle | None = None
+        self._worked = 0.0
+        self._rested_since = 0.0
         self.ended = False
         """True when the last line was handed on."""
         self._read_all = False
@@ -79,6 +84,7 @@ class LinePipe:
         os.close(self._descriptor)
 
     def _readable(self) -> None:
+        began = time.thread_time()
         try:
             piece = os.read(self._descriptor, PIECE)
         except BlockingIOError:
@@ -88,12 +94,15 @@ class LinePipe:
         if self._on_line is not None:
             self._waiting.extend(self._reader.feed(piece) if piece else self._reader.end())
         self._read_all = not piece
-        self._hand_on()
+        self._hand_on(began)
 
-    def _hand_on(self) -> None:
+    def _go_on(self) -> None:
         self._turn = None
+        self._hand_on(time.thread_time())
+
+    def _hand_on(self, began: float) -> None:
         # Not the loop's clock: that of uvloop stands still within a turn.
-        end = time.thread_time() + TURN_SECONDS
+        end = began + TURN_SECONDS
         try:
             for _ in range(LINES_AT_ONCE):
                 # Whoever takes a line may pause, discard or close.
@@ -103,21 +112,28 @@ class LinePipe:
                 if time.thread_time() >= end:
                     break
         finally:
+            took, now = time.thread_time() - began, time.monotonic()
+            # Seconds that it has worked, less those that it has rested since.
+            self._worked = max(0.0, self._worked - (now - took - self._rested_since)) + took
+            self._rested_since = now
             # Nearly always all was handed on, and the pipe is read as before.
-            if self._waiting or self._read_all or not self._reads:
+            if self._waiting or self._read_all or not self._reads or self._worked >= TURN_SECONDS:
                 self._arrange()
 
     def _arrange(self) -> None:
-        """Read on, hand on in the next turn of the loop, or wait, as it stands."""
+        """Read on, hand on in the next turn of the loop, rest, or wait, as it stands."""
         if self._closed:
             return
-        self._read_if(not (self._paused or self._waiting or self._read_all))
-        if self._paused or not (self._waiting or self._read_all):
+        rests = self._worked >= TURN_SECONDS
+        self._read_if(not (self._paused or self._waiting or self._read_all or rests))
+        if self._paused or not (self._waiting or self._read_all or rests):
             if self._turn is not None:
                 self._turn.cancel()
                 self._turn = None
+        elif rests:
+            self._turn = self._turn or self._loop.call_later(self._worked, self._go_on)
         elif self._waiting:
-            self._turn = self._turn or self._loop.call_soon(self._hand_on)
+            self._turn = self._turn or self._loop.call_soon(self._go_on)
         elif not self.ended:
             self.ended = True
             self._loop.call_soon(self._tell_end)

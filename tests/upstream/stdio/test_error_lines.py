@@ -1,12 +1,14 @@
-"""Standard error: a bounded number of lines goes to the log, and no secret is in any."""
+"""What a child writes beside its messages: a bounded number of lines goes to the log, and no secret is in any."""
 
 from __future__ import annotations
+
+import logging
 
 from structlog import get_logger
 from structlog.testing import capture_logs
 
 from adapter.rules.text.events import LONGEST_TEXT
-from adapter.upstream.stdio.error_lines import LAST_LINES, LINES_PER_SECOND, ErrorLines
+from adapter.upstream.stdio.error_lines import LAST_LINES, LINES_PER_SECOND, DroppedLines, ErrorLines
 from adapter.wire.lines import LongLine
 
 
@@ -45,6 +47,21 @@ def test_a_second_has_room_for_some_lines() -> None:
         lines.take(b"y")
         lines.report_left_out()
     assert [each.get("left_out") for each in logged[LINES_PER_SECOND:]] == [7, None]
+
+
+def test_one_dropped_line_of_each_second_is_logged() -> None:
+    """The others are counted, whatever was wrong with them. The next second, or the end, logs their number."""
+    clock = Clock()
+    with capture_logs() as logged:
+        drops = DroppedLines(get_logger(), clock)
+        for size in range(2, 1000):
+            drops.note(logging.WARNING, "dropped a line that is no message", size)
+        clock.now += 1
+        drops.note(logging.WARNING, "dropped a line that is too long", 5000)
+        drops.note(logging.WARNING, "dropped a line that is no message", 7)
+        drops.report_left_out()
+        drops.report_left_out()
+    assert [each.get("bytes") or each["left_out"] for each in logged] == [2, 997, 5000, 1]
 
 
 def test_the_last_lines_are_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 from adapter.errors import UpstreamExited
 from adapter.upstream.stdio.pipes import LINES_AT_ONCE, TURN_SECONDS, LinePipe, MessagePipe
 from adapter.wire.lines import Line
+
+IDLE_TURN = 0.0001
+"""Seconds of a turn of the loop in which nothing is to be done, at most."""
 
 
 def pipe() -> tuple[int, int]:
@@ -84,6 +88,35 @@ async def test_lines_that_take_long_are_handed_on_one_by_one() -> None:
         counts.add(len(lines))
         await asyncio.sleep(0)
     assert counts == {0, 1, 2, 3, 4, 5}
+    end.pipe.close()
+
+
+@pytest.mark.parametrize("data", [b"x\n" * 100, b"\r\n" * 30_000])
+async def test_a_writer_that_never_stops_has_half_of_the_loop(data: bytes) -> None:
+    """Whether its lines take long or hold nothing, so that everybody else has the other half."""
+    reading, writing = pipe()
+
+    def take(_: Line) -> None:
+        end = time.thread_time() + 0.0002
+        while time.thread_time() < end:
+            pass
+
+    def write() -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writing, data)
+
+    end = Reading(reading, take)
+    asyncio.get_running_loop().add_writer(writing, write)
+    end.pipe.resume()
+    worked, began = 0.0, time.monotonic()
+    while time.monotonic() < began + 0.5:
+        before = time.thread_time()
+        await asyncio.sleep(0)
+        worked += max(0.0, time.thread_time() - before - IDLE_TURN)
+    assert 0.05 < worked < 0.58 * (time.monotonic() - began)
+    asyncio.get_running_loop().remove_writer(writing)
+    os.close(writing)
     end.pipe.close()
 
 
