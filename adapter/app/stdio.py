@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import ProcessUse
@@ -16,6 +18,7 @@ from adapter.upstream.stdio.conversation import ConversationTerms
 from adapter.upstream.stdio.environment import child_environment
 from adapter.upstream.stdio.processes import ProcessLimits
 from adapter.upstream.stdio.server import ProcessMode, StdioServer
+from adapter.upstream.stdio.start_failures import missing_program
 from adapter.upstream.stdio.supervisor import Supervisor
 
 
@@ -61,7 +64,22 @@ class StdioUpstreams:
         assert upstream.command is not None, "settings refuse a stdio server without a command"
         return ChildSpec(
             (upstream.command, *upstream.args),
-            child_environment(self._environ, upstream.inherit_env, upstream.env),
+            _environment(upstream, self._environ),
             None if upstream.cwd is None else str(upstream.cwd),
             ChildLimits(line_bytes=line_bytes, stop_grace_seconds=upstream.stop_grace_seconds),
         )
+
+
+def missing_programs(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iterator[Problem]:
+    """Find the programs of servers that are not on this machine."""
+    for index, entry in enumerate(settings.servers):
+        upstream = entry.upstream
+        if upstream.transport == "stdio" and upstream.command is not None:
+            cwd = str(upstream.cwd or Path.cwd())
+            sentence = missing_program(upstream.command, _environment(upstream, environ), cwd)
+            if sentence is not None:
+                yield Problem(f"servers[{index}].upstream.command", sentence)
+
+
+def _environment(upstream: UpstreamSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    return child_environment(environ, upstream.inherit_env, upstream.env)

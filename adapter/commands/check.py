@@ -67,13 +67,26 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         print(_json({"ok": False, "file": _file(arguments), "problems": _told(refused.problems)}))
         return BAD_SETTINGS
-    warnings = [*cautions(settings), *access_cautions(settings, known_tools(settings, locks(settings)))]
+    warnings = [
+        *cautions(settings),
+        *access_cautions(settings, known_tools(settings, locks(settings))),
+        *_missing_programs(settings),
+    ]
     reached = _reached(settings) if arguments.connect else ()
     if arguments.json:
         print(_json(_report(arguments, settings, warnings, reached)))
     else:
         _print(arguments, settings, warnings, reached)
     return FINE if all(each.reachable for each in reached) else UNREACHABLE
+
+
+def _missing_programs(settings: Settings) -> Iterable[Problem]:
+    if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
+        return ()
+    # Late, as in ``app/servers.py``.
+    from adapter.app.stdio import missing_programs
+
+    return missing_programs(settings)
 
 
 def _reached(settings: Settings) -> Sequence[Reached]:

@@ -86,4 +86,4 @@ async def _reach(settings: Settings, entry: ServerSettings) -> Reached:
         sentence = f"did not answer within core.upstream_request_timeout_seconds ({patience:g})"
         return Reached(entry.id, False, sentence)
     except AdapterError as error:
-        return Reached(entry.id, False, str(error))
+        return Reached(entry.id, False, error.reason or str(error))

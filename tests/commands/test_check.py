@@ -208,3 +208,28 @@ def test_access_rules_are_shown(tmp_path: Path) -> None:
     assert "servers[0].access[1]: is for nobody: only OAuth tokens have scopes and claims" in done.stderr
     report = json.loads(checked(tmp_path, text, "--json").stdout)
     assert (len(report["servers"][0]["access"]), len(report["warnings"])) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("no-such-program", "'no-such-program' was not found on PATH: install it"),
+        (
+            "sh -c x",
+            """'sh -c x' was not found on PATH: write 'sh' there, and its arguments in upstream.args: ["-c", "x"].""",
+        ),
+    ],
+)
+def test_a_program_that_is_not_there_is_named(tmp_path: Path, command: str, said: str) -> None:
+    """As a warning, since this may be another machine; with --connect as the reason why it is not reached."""
+    text = yaml.safe_dump({"servers": [{"id": "a", "upstream": {"transport": "stdio", "command": command}}]})
+    done = checked(tmp_path, text)
+    assert (done.returncode, done.stdout) == (0, "config.yaml is fine: 1 server, 1 warning.\n")
+    assert done.stderr.startswith(f"warning: servers[0].upstream.command: {said}")
+    done = checked(tmp_path, text, "--connect")
+    assert done.returncode == 1 and f"a: upstream.command: {said}" in done.stderr
+    done = checked(
+        tmp_path,
+        yaml.safe_dump({"servers": [{"id": "a", "upstream": {"transport": "stdio", "command": "sh"}}]}),
+    )
+    assert (done.returncode, done.stderr) == (0, "")

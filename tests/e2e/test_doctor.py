@@ -167,3 +167,13 @@ async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     ):
         found = await doctor(config, *arguments)
         assert (found.status, found.lines) == (2, []) and says in found.errors
+
+
+async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """With the reason that only operators are told."""
+    entry = {"id": "program", "upstream": {"transport": "stdio", "command": "no-such-program -y x"}}
+    found = await doctor(settings(tmp_path, "", servers=[entry]))
+    assert found.status == 1
+    assert found.says(
+        "server program: upstream.command: 'no-such-program -y x' was not found on PATH: write"
+    ), found

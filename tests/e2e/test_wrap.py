@@ -173,6 +173,10 @@ async def test_a_browser_takes_a_screenshot(node: Path, chromium: Path, tmp_path
     [
         (["--", "sh", "-c", "echo first >&2; echo last >&2; exit 3"], "exit code 3.\n  first\n  last\n"),
         (["no-such-program-here"], "'no-such-program-here' was not found on PATH"),
+        (
+            ["no-such-program-here -y x"],
+            """: write 'no-such-program-here' and its words without quotes: ["-y", "x"].""",
+        ),
         (["http://127.0.0.1:9/mcp"], "http://127.0.0.1:9/mcp cannot be used: "),
     ],
 )

@@ -12,10 +12,13 @@ from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.progress_bar import count_of
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.client.server import McpServer, ServerRefused, TokenRefused, connected
-from adapter.upstream.client.transfers import TransferFailed, head_of
+from adapter.upstream.client.transfers import TransferFailed, head_of, json_of
 
 SLOW = 1.0
 """Seconds for a list of tools from which a server is called slow."""
+
+_HIDDEN = "failed"
+"""The word in /healthz for an error that only operators are told."""
 
 MOST_SKEW = 60.0
 """Seconds that two clocks may differ before signed links and tokens of one are refused by the other."""
@@ -53,7 +56,8 @@ async def look_at(
             )
             yield wrong(subject, "the upstream asks for OAuth.", advice)
         else:
-            yield wrong(subject, f"{refused}", "See the upstream's log, and `servers` in /healthz.")
+            why = await _why_not_started(server, adapter) or f"{refused}"
+            yield wrong(subject, why, "See the upstream's log, and `servers` in /healthz.")
         return
     listed = f"{count_of(len(names), 'tool')}, listed in {took * 1000:.0f} ms"
     yield right(subject, listed) if took < SLOW else warning(subject, listed, "The upstream is slow.")
@@ -67,6 +71,20 @@ def _asks_oauth(server: ServerSettings, refused: ServerRefused, public: str | No
         return False
     own = public is not None and refused.data.startswith("{0.scheme}://{0.netloc}/".format(urlsplit(public)))
     return server.upstream.auth.type in ("none", "static") and not own
+
+
+async def _why_not_started(server: ServerSettings, adapter: AdapterAddress) -> str | None:
+    """What the adapter tells operators of a program that does not start, None where it tells nothing."""
+    if server.upstream.transport != "stdio":
+        return None
+    try:
+        health = await json_of(f"{adapter.base}/healthz", adapter.headers)
+        (error,) = [
+            each["ping"]["last_error"] for each in health["servers"] if each["server_id"] == server.id
+        ]
+    except (TransferFailed, ValueError, LookupError, TypeError):
+        return None
+    return None if error in (None, _HIDDEN) else str(error)
 
 
 def _greeting(connection: McpServer) -> str:

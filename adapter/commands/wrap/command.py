@@ -179,6 +179,7 @@ def _plain_reason(text: str) -> str:
     if sentence.startswith('Server "'):
         sentence = sentence.partition('": ')[2] or sentence
     sentence = sentence.removeprefix("upstream.command: ").replace("in upstream.env", "with --env")
+    sentence = sentence.replace("there, and its arguments in upstream.args:", "and its words without quotes:")
     sentence = shown(sentence, _REASON_LIMIT)
     lines = [f"  {shown(line, 500)}" for line in last.split(" | ")] if words else []
     return "\n".join([sentence, *lines])

@@ -100,9 +100,12 @@ async def head_of(url: str, method: str = "OPTIONS") -> Mapping[str, str]:
         return response.headers
 
 
-async def json_of(url: str) -> Any:
+async def json_of(url: str, headers: Mapping[str, str] | None = None) -> Any:
     """Return the value of an answer in JSON, whatever its status. Raises TransferFailed, ValueError for no JSON."""
-    async with _request() as (session, _), session.get(url, allow_redirects=False) as response:
+    async with (
+        _request() as (session, _),
+        session.get(url, headers=headers, allow_redirects=False) as response,
+    ):
         return await response.json()
 
 

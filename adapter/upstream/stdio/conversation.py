@@ -84,6 +84,7 @@ class ChildConversation:
         self._start = start
         self._child: ChildProcess | None = None
         self._ended = ended
+        self._log = log
         self._drops = DroppedLines(log, loop.time)
         self._outgoing = Outgoing(terms.server)
         self._running = loop.create_task(self._run())
@@ -102,6 +103,7 @@ class ChildConversation:
         except AdapterError as error:
             # A child that has ended while it was written to says so itself, and why.
             if self._child is None:
+                self._log.warning("a server's process was not started", why=error.reason or str(error))
                 self.finish(not_started(self.terms.server, error))
 
     def _late(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -44,17 +45,27 @@ def _of_command(error: int, command: str, environment: Mapping[str, str], cwd: s
 
 def _of_missing(command: str, environment: Mapping[str, str], cwd: str) -> str:
     # A script whose interpreter is missing fails like a missing script.
+    reason = missing_program(command, environment, cwd)
+    return f"upstream.command: {reason or f'{command!r} is there, but the interpreter in its first line is not.'}"
+
+
+def missing_program(command: str, environment: Mapping[str, str], cwd: str) -> str | None:
+    """Return one sentence about a program that is not there, None for one that is."""
+    if _is_there(command, environment, cwd):
+        return None
     is_path = "/" in command
-    found = Path(cwd, command).exists() if is_path else shutil.which(command, path=_search_path(environment))
-    if found:
-        return f"upstream.command: {command!r} is there, but the interpreter in its first line is not."
+    missing = f"the file {command!r} does not exist" if is_path else f"{command!r} was not found on PATH"
+    program, *arguments = command.split() or [command]
+    # A name has no blanks, but the path of a program may.
+    if arguments and (not is_path or _is_there(program, environment, cwd)):
+        listed = json.dumps(arguments, ensure_ascii=False)
+        return f"{missing}: write {program!r} there, and its arguments in upstream.args: {listed}."
     if is_path:
-        return f"upstream.command: the file {command!r} does not exist."
-    return (
-        f"upstream.command: {command!r} was not found on PATH: install it, write its whole path, "
-        "or set PATH in upstream.env."
-    )
+        return f"{missing}."
+    return f"{missing}: install it, write its whole path, or set PATH in upstream.env."
 
 
-def _search_path(environment: Mapping[str, str]) -> str:
-    return environment.get("PATH", os.defpath)
+def _is_there(command: str, environment: Mapping[str, str], cwd: str) -> bool:
+    if "/" in command:
+        return Path(cwd, command).exists()
+    return shutil.which(command, path=environment.get("PATH", os.defpath)) is not None

@@ -312,6 +312,18 @@ async def test_a_paused_child_waits(start: Start) -> None:
     ("argv", "cwd", "reason"),
     [
         (("no-such-command", "-y"), None, "upstream.command: 'no-such-command' was not found on PATH"),
+        (
+            ("npx -y x",),
+            None,
+            "upstream.command: 'npx -y x' was not found on PATH: write 'npx' there, and its arguments in "
+            'upstream.args: ["-y", "x"].',
+        ),
+        (
+            ("/bin/sh -c x",),
+            None,
+            "upstream.command: the file '/bin/sh -c x' does not exist: write '/bin/sh' there, and its",
+        ),
+        (("/no/such program",), None, "upstream.command: the file '/no/such program' does not exist."),
         (("./missing",), None, "upstream.command: the file './missing' does not exist."),
         (("./plain",), None, "upstream.command: './plain' is not executable"),
         (("./bare",), None, "upstream.command: './bare' is no program"),
