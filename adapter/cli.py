@@ -144,6 +144,8 @@ def _add_serve(commands: Commands) -> None:
     serve.add_argument("--failed-starts", type=int, default=0, help=argparse.SUPPRESS)
     # What the command starts itself as where there are workers: the process is the same, its memory is not.
     serve.add_argument("--supervise", action="store_true", help=argparse.SUPPRESS)
+    # What --watch starts: its standard input ends when the watcher does.
+    serve.add_argument("--watched", action="store_true", help=argparse.SUPPRESS)
     serve.set_defaults(action=_serve)
 
 

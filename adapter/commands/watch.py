@@ -79,9 +79,9 @@ def watch(arguments: argparse.Namespace, check: Callable[[argparse.Namespace], S
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    # A group of its own: a signal of the terminal reaches the watcher, which passes it on.
-    argv = [sys.executable, "-m", "adapter", *arguments]
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - ourselves
+    # A group of its own: a signal of the terminal reaches the watcher, which passes it on. The pipe closes with it.
+    argv = [sys.executable, "-m", "adapter", *arguments, "--watched"]
+    return subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603 - ourselves
 
 
 def _end(process: subprocess.Popen[bytes], grace: float) -> None:
@@ -91,6 +91,8 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def _stamps(config: Path | None, directory: Path) -> Stamps:

@@ -35,6 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
         from adapter.commands.watch import watch
 
         return watch(arguments, checked_settings)
+    if arguments.watched:
+        from adapter.startup.watcher import end_with_watcher
+
+        end_with_watcher()
     service = notifier_from(os.environ)
     if arguments.retry_start or os.environ.get(RETRY_VARIABLE, "").strip().lower() in SET:
         from adapter.commands.serve.retry import retried
