@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -67,7 +66,7 @@ class Beginner:
 
     @contextmanager
     def runs(self, command: str, ready: str, **variables: str) -> Iterator[str]:
-        """A command that serves until Ctrl-C; what it printed up to a line with ``ready``."""
+        """A command that serves until it is stopped; what it printed up to a line with ``ready``."""
         process = subprocess.Popen(
             ["bash", "-c", f"exec {command.replace(SHOWN_PORT, str(self.port))} 2>&1"],
             cwd=self.folder,
@@ -85,8 +84,12 @@ class Beginner:
                 printed += line
             yield printed
         finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=TIMEOUT)
+            # Not SIGINT: where the tests run in the background of a shell it is ignored, until the command serves.
+            process.terminate()
+            try:
+                process.communicate(timeout=TIMEOUT)
+            finally:
+                process.kill()
 
 
 @pytest.fixture
