@@ -19,6 +19,7 @@ from tests.e2e.over_stdio import settings
 from tests.e2e.processes import Adapter
 from tests.e2e.provision import ROOT, packages
 from tests.ports import free_port
+from tests.upstream.stdio.scripted import LEGACY
 
 pytestmark = pytest.mark.e2e
 
@@ -145,6 +146,15 @@ async def test_without_a_flag_nothing_is_applied(tmp_path: Path) -> None:
         assert "Handled as files:\n  digest may change the file in path" in wrapped.text
         async with python_host(wrapped.url) as host:
             assert any(name.endswith("_get_upload_url") for name in await host.tools())
+
+
+async def test_a_program_is_started_once_to_see_its_tools(tmp_path: Path) -> None:
+    """Once more by the adapter that then serves it, whose health check has a session of its own."""
+    program = tmp_path / "program.py"
+    program.write_text(f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n" + LEGACY)
+    async with running(tmp_path, "--port", "0", "--", sys.executable, "-S", program) as wrapped:
+        assert wrapped.url.endswith("/mcp/program")
+        assert len((tmp_path / "starts").read_text()) <= 2
 
 
 async def test_a_url_is_wrapped_too(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from adapter.app.preflight import obstacles
 from adapter.app.run import running
 from adapter.app.serve import serve
 from adapter.commands.file_writing import replace_file, write_new
-from adapter.commands.wrap.report import FoundServer, FoundTools, report
+from adapter.commands.wrap.report import FoundServer, FoundTools, address_of, report
 from adapter.commands.wrap.wrapped_settings import WrappedServer, named_arguments, with_all
 from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.rules.text.unicode import shown
@@ -57,6 +57,8 @@ def run(server: WrappedServer, options: WrapOptions) -> int:
     made = [folder for folder in folders if not folder.exists()]
     if (problem := _hindrance(settings, options)) is not None:
         return _failed(problem)
+    url = address_of(server, settings.core.port).url
+    print(f"mcp-adapter: {server.id} will be at {url}", file=sys.stderr)
     if not server.oauth:
         print(f"mcp-adapter: starting {server.id} to see its tools; {_patience(server)} …", file=sys.stderr)
     try:
@@ -126,7 +128,10 @@ async def _looked_at(settings: Settings) -> FoundServer:
     with tempfile.TemporaryDirectory(prefix="mcp-adapter-") as root:
         core = settings.core.model_copy(update={"port": 0, "shutdown_grace_seconds": 0})
         storage = settings.storage.model_copy(update={"root": Path(root)})
-        app = build(settings.model_copy(update={"core": core, "storage": storage}))
+        (entry,) = settings.servers
+        # The health check and the look at the tools start a program once.
+        entry = entry.model_copy(update={"upstream": entry.upstream.model_copy(update={"process": "shared"})})
+        app = build(settings.model_copy(update={"core": core, "storage": storage, "servers": [entry]}))
         async with running(app) as (host, port):
             return await _asked(f"http://{host}:{port}", settings)
 

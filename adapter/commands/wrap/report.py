@@ -40,9 +40,14 @@ class FoundTools(NamedTuple):
     applied: Sequence[FileArgument]
 
 
+def address_of(server: WrappedServer, port: int) -> ServerAddress:
+    """Where clients find the server."""
+    return ServerAddress(server.id, f"http://127.0.0.1:{port}/mcp/{server.id}")
+
+
 def report(server: WrappedServer, port: int, found: FoundServer, files: FoundTools) -> str:
     """The text, without a newline at its end. Everything that the server says is escaped and bounded."""
-    address = ServerAddress(server.id, f"http://127.0.0.1:{port}/mcp/{server.id}")
+    address = address_of(server, port)
     lines = [
         f"{server.id} is at {address.url}",
         "",

@@ -32,6 +32,7 @@ OF_EVERYBODY = frozenset(
 )
 """Notifications that say nothing about any client, so that strangers may hear them. Others may name a task or a URL."""
 
+DISCOVER = "server/discover"
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 ANNOTATION = b"x-mcp-header"
@@ -77,8 +78,10 @@ class NoSession:
     """
 
     def __init__(self, conversation: ChildConversation, *, strangers: bool) -> None:
-        self._conversation = conversation
+        self.conversation = conversation
         self._strangers = strangers
+        self._refused = False
+        self._used = False
         # By tool: what its calls repeat in header fields, as far as the child has listed it.
         self._mirrored: dict[str, Mapping[tuple[str, ...], str]] = {}
 
@@ -92,14 +95,26 @@ class NoSession:
 
         A child sees no fields, so the check is the adapter's (MCP 2026-07-28, "Server Validation").
         """
+        if request.envelope.method == DISCOVER:
+            return self.conversation.ask(request, session, self._take_discovery)
+        self._used = True
         if request.envelope.method == "tools/list":
-            return self._conversation.ask(request, session, self._take_tools)
+            return self.conversation.ask(request, session, self._take_tools)
         if request.envelope.method == "tools/call" and self._mirrored:
             arguments = request.params.get("arguments") if isinstance(request.params, dict) else None
             mirrored = self._mirrored.get(request.envelope.name or "")
             if mirrored and isinstance(arguments, dict):
                 check_parameters(mirrored, arguments, request.head.fields)
-        return self._conversation.ask(request, session)
+        return self.conversation.ask(request, session)
+
+    @property
+    def is_left(self) -> bool:
+        """True if the child refused ``server/discover`` and was asked nothing else: its clients use the other era."""
+        return self._refused and not self._used
+
+    def _take_discovery(self, way: RequestUnderWay, message: LineMessage) -> None:
+        self._refused = message.code is not None
+        way.answer(message)
 
     def _take_tools(self, way: RequestUnderWay, message: LineMessage) -> None:
         if len(message.data) <= LONGEST_LIST and ANNOTATION in message.data:
@@ -118,12 +133,12 @@ class NoSession:
         Of strangers none gets it: it may be about a call that was answered before.
         """
         if message.kind is Kind.REQUEST:
-            refuse(self._conversation, message)
+            refuse(self.conversation, message)
         if message.kind is Kind.REQUEST or self._strangers:
             return
-        under_way = self._conversation.correlation.requests.streaming(None)
+        under_way = self.conversation.correlation.requests.streaming(None)
         if message.method == LOGGED and len(under_way) == 1:
-            self._conversation.correlation.pass_on(under_way[0], message)
+            self.conversation.correlation.pass_on(under_way[0], message)
 
     def observe(self, envelope: Envelope, session: LocalSession) -> None:
         """See Audience. There is no session that could say anything."""

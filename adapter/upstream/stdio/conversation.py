@@ -137,6 +137,11 @@ class ChildConversation:
             self.was_left = True
             self.finish(stopped(self.terms.server))
 
+    def serve_one(self) -> None:
+        """Belong to one client from now on. Nothing may be under way."""
+        self.correlation.close()
+        self.correlation = Correlation(self)
+
     async def close(self) -> None:
         """Stop the child; returns when nothing of it is left."""
         self._running.cancel()

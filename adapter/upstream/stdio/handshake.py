@@ -34,15 +34,23 @@ class _Agreement(NamedTuple):
 class SharedHandshake:
     """Opens a child with the ``initialize`` of the first client, and answers those of all others with its result.
 
-    ``strangers``: the clients are of several principals, so the child hears of no capability of any.
+    ``refused`` is called when the child opens no session. ``strangers``: the clients are of several principals, so the
+    child hears of no capability of any.
     """
 
     def __init__(
-        self, conversation: ChildConversation, audience: ManySessions, join: Join, *, strangers: bool
+        self,
+        conversation: ChildConversation,
+        audience: ManySessions,
+        join: Join,
+        refused: Callable[[], None],
+        *,
+        strangers: bool,
     ) -> None:
         self.conversation = conversation
         self._audience = audience
         self._join = join
+        self._refused = refused
         self._strangers = strangers
         self._asked = False
         self._agreement: _Agreement | None = None
@@ -80,7 +88,7 @@ class SharedHandshake:
         if version is None:
             for request, reply in self._taken():
                 reply.answer(LocalAnswer(answered(message, request.id_bytes)))
-            self.conversation.leave()
+            self._refused()
             return
         span = find(message.data, ("result",))
         assert span is not None, "there is a version in it"

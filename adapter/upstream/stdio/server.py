@@ -20,7 +20,7 @@ from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import ProcessUse
-from adapter.upstream.stdio.audiences import ManySessions, NoSession, OneSession
+from adapter.upstream.stdio.audiences import DISCOVER, ManySessions, NoSession, OneSession
 from adapter.upstream.stdio.conversation import (
     Audience,
     ChildConversation,
@@ -90,7 +90,7 @@ class StdioServer:
             if request.envelope.method == "initialize":
                 # A child that speaks both eras would take it for the handshake of the other one.
                 raise RpcRefused(METHOD_NOT_FOUND, "initialize does not exist in this protocol version.")
-            return self._modern_audience(self._key(request)).ask(request)
+            return self._modern_audience(self._key(request), request.envelope.method).ask(request)
         if self._mode is ProcessMode.PER_SESSION:
             return self._open(request)
         return self._handshake(self._key(request)).open(request)
@@ -119,12 +119,26 @@ class StdioServer:
     def _open(self, request: LocalRequest) -> PendingReply:
         """Start a process for a session of its own, which gets the client's ``initialize`` as it is."""
         # An initialize that its process does not survive delays nobody but the principal who sends it.
-        series = f"session {request.head.caller.principal}"
-        conversation = self._processes.begin(series, self._over, shared=False)
+        principal = request.head.caller.principal
+        conversation = self._left_by_modern(principal) or self._processes.begin(
+            f"session {principal}", self._over, shared=False
+        )
         session = self.sessions.open("", declared_capabilities(request))
         self._of_session[session] = conversation
         conversation.audience = OneSession(conversation, session)
         return conversation.ask(request, session, partial(self._opened, session))
+
+    def _left_by_modern(self, principal: str) -> ChildConversation | None:
+        """The process that a client of the modern era has just found to be of the other one, None if there is none.
+
+        It was asked for nothing else, so it is as good as one that is started now.
+        """
+        audience = self._modern.get(principal)
+        if audience is None or not audience.is_left or audience.conversation.correlation.requests:
+            return None
+        del self._modern[principal]
+        audience.conversation.serve_one()
+        return audience.conversation
 
     def _opened(self, session: LocalSession, way: RequestUnderWay, message: LineMessage) -> None:
         version = agreed_version(message)
@@ -140,24 +154,44 @@ class StdioServer:
         """The opening of the process that sessions share, begun if there is none."""
         handshake = self._handshakes.get(key)
         if handshake is None:
-            conversation = self._processes.begin(f"legacy {key}", self._over, shared=True)
+            modern = self._modern.get(key)
+            conversation = modern.conversation if modern is not None and modern.is_left else self._begun(key)
             strangers = self._mode is ProcessMode.SHARED
             audience = conversation.audience = ManySessions(conversation, strangers=strangers)
-            handshake = SharedHandshake(conversation, audience, self._join, strangers=strangers)
+            refused = partial(self._legacy_refused, key)
+            handshake = SharedHandshake(conversation, audience, self._join, refused, strangers=strangers)
             self._handshakes[key] = handshake
         return handshake
+
+    def _legacy_refused(self, key: str) -> None:
+        """Stop a process that opens no sessions, unless clients of the modern era use it."""
+        handshake, modern = self._handshakes.pop(key), self._modern.get(key)
+        if modern is None or modern.is_left:
+            handshake.conversation.leave()
+        else:
+            handshake.conversation.audience = modern
+
+    def _begun(self, key: str) -> ChildConversation:
+        """A process for several clients."""
+        return self._processes.begin(f"shared {key}", self._over, shared=True)
 
     def _join(self, conversation: ChildConversation, version: str, request: LocalRequest) -> LocalSession:
         session = self.sessions.open(version, declared_capabilities(request))
         self._of_session[session] = conversation
         return session
 
-    def _modern_audience(self, key: str) -> NoSession:
-        audience = self._modern.get(key)
+    def _modern_audience(self, key: str, method: str) -> NoSession:
+        audience, handshake = self._modern.get(key), self._handshakes.get(key)
+        if audience is not None and audience.is_left and method != DISCOVER and handshake is not None:
+            # Who asks this all the same knows that the program speaks both eras: not both to one process, it seems.
+            audience, handshake = None, None
         if audience is None:
-            conversation = self._processes.begin(f"modern {key}", self._over, shared=True)
+            # Where sessions share a process, that one is asked which eras it speaks.
+            shares = handshake is not None and method == DISCOVER
+            conversation = handshake.conversation if shares and handshake else self._begun(key)
             audience = NoSession(conversation, strangers=self._mode is ProcessMode.SHARED)
-            conversation.audience = self._modern[key] = audience
+            conversation.audience = conversation.audience or audience
+            self._modern[key] = audience
         return audience
 
     # --- ending -----------------------------------------------------------------------------------------------
@@ -180,7 +214,7 @@ class StdioServer:
 
     def _over(self, conversation: ChildConversation) -> None:
         """Forget a process that has ended, and end its sessions: the relay opens them again where they are used."""
-        for key in [key for key, each in self._modern.items() if each is conversation.audience]:
+        for key in [key for key, each in self._modern.items() if each.conversation is conversation]:
             del self._modern[key]
         for key in [key for key, each in self._handshakes.items() if each.conversation is conversation]:
             self._handshakes.pop(key).fail()

@@ -80,6 +80,14 @@ for line in sys.stdin:
 """
 """Tools: who, hold and release, progress, log, raw, tell, ask, update, exit, sleep."""
 
+LEGACY = SERVER.replace(
+    'method == "initialize":',
+    """method == "server/discover":
+        say({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "Method not found"}})
+    elif method == "initialize":""",
+)
+"""One that knows no other era."""
+
 
 class Client:
     """One client of a principal, in the session of its ``initialize``."""

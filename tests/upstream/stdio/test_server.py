@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -12,10 +13,12 @@ import pytest
 from adapter.errors import LimitReached, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.stdio.processes import ProcessLimits
-from adapter.upstream.stdio.server import StdioServer
+from adapter.upstream.stdio.server import ProcessMode, StdioServer
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import lives, vanished
 from tests.upstream.stdio.scripted import (
+    LEGACY,
+    MODERN_META,
     PATIENCE,
     SERVER,
     Client,
@@ -377,3 +380,67 @@ async def test_an_answer_that_is_too_long_fails_its_request(supervisor: Supervis
         with pytest.raises(Exception, match="max_answer_bytes"):
             await client.call("raw", 7, line=line)
         assert (await client.result("who"))["seen"] == {}
+
+
+# --- clients that ask for the era first -------------------------------------------------------------------------
+
+
+async def asked_for_the_era(client: Client) -> Any:
+    """The answer to ``server/discover``, with which a client of both eras begins."""
+    body = message("server/discover", 1, {"_meta": MODERN_META})
+    return orjson.loads(await read(await client.send(body, modern="server/discover")))
+
+
+@pytest.mark.parametrize("mode", ProcessMode)
+async def test_a_client_that_asks_for_the_era_waits_for_one_start(
+    supervisor: Supervisor, tmp_path: Path, mode: ProcessMode
+) -> None:
+    """The process that refused the modern era opens the session, also for a second client where they share it."""
+    program = f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n" + LEGACY
+    async with running(supervisor, Setup(mode, program=program)) as upstream:
+        pids = []
+        for _ in range(2):
+            client = Client(upstream)
+            assert (await asked_for_the_era(client))["error"]["code"] == -32601
+            await client.initialize()
+            pids.append((await client.result("who", seen=len(pids)))["pid"])
+        shared = mode is not ProcessMode.PER_SESSION
+        assert (pids[0] == pids[1]) == shared
+        assert (tmp_path / "starts").read_text() == "x" * (1 if shared else 2)
+
+
+@pytest.mark.parametrize("mode", [ProcessMode.PER_PRINCIPAL, ProcessMode.SHARED])
+async def test_a_session_and_a_client_of_no_session_share_a_process(
+    supervisor: Supervisor, mode: ProcessMode
+) -> None:
+    """Where the process of the sessions says that it speaks the modern era too."""
+    async with running(supervisor, Setup(mode)) as upstream:
+        session = await opened(upstream)
+        client = Client(upstream)
+        assert "result" in await asked_for_the_era(client)
+        reply = await client.send(call("who", 2, modern=True), modern="tools/call")
+        found = orjson.loads(await read(reply))["result"]["pid"]
+        assert found == (await session.result("who"))["pid"]
+
+
+async def test_a_process_of_the_modern_era_is_told_no_initialize(supervisor: Supervisor) -> None:
+    """It could take that for the handshake of the other era, so a session gets a process of its own."""
+    async with running(supervisor, Setup(ProcessMode.PER_PRINCIPAL)) as upstream:
+        client = Client(upstream)
+        assert "result" in await asked_for_the_era(client)
+        reply = await client.send(call("who", 2, modern=True), modern="tools/call")
+        session = await opened(upstream)
+        assert orjson.loads(await read(reply))["result"]["pid"] != (await session.result("who"))["pid"]
+
+
+async def test_a_process_of_the_modern_era_survives_a_refused_session(supervisor: Supervisor) -> None:
+    """A client of the other era is told no, and those that use the process notice nothing."""
+    setup = Setup(ProcessMode.PER_PRINCIPAL, arguments=("--refuse",))
+    async with running(supervisor, setup) as upstream:
+        client = Client(upstream)
+        _, answer = await asyncio.gather(Client(upstream).initialize(), asked_for_the_era(client))
+        assert "result" in answer
+        first = await client.send(call("who", 2, modern=True), modern="tools/call")
+        await Client(upstream).initialize()
+        again = await client.send(call("who", 2, modern=True), modern="tools/call")
+        assert await read(first) == await read(again)
