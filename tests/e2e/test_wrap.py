@@ -19,7 +19,6 @@ from tests.e2e.over_stdio import settings
 from tests.e2e.processes import Adapter
 from tests.e2e.provision import ROOT, packages
 from tests.ports import free_port
-from tests.upstream.stdio.scripted import LEGACY
 
 pytestmark = pytest.mark.e2e
 
@@ -150,10 +149,10 @@ async def test_without_a_flag_nothing_is_applied(tmp_path: Path) -> None:
 
 async def test_a_program_is_started_once_to_see_its_tools(tmp_path: Path) -> None:
     """Once more by the adapter that then serves it, whose health check has a session of its own."""
-    program = tmp_path / "program.py"
-    program.write_text(f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n" + LEGACY)
-    async with running(tmp_path, "--port", "0", "--", sys.executable, "-S", program) as wrapped:
-        assert wrapped.url.endswith("/mcp/program")
+    python, flag, program = FILES
+    counted = f"open({str(tmp_path / 'starts')!r}, 'a').write('x'); {program}"
+    async with running(tmp_path, "--port", "0", *HERE, "--", python, flag, counted) as wrapped:
+        assert "5 tools" in wrapped.text
         assert len((tmp_path / "starts").read_text()) <= 2
 
 

@@ -398,7 +398,7 @@ async def test_a_client_that_asks_for_the_era_waits_for_one_start(
     """The process that refused the modern era opens the session, also for a second client where they share it."""
     program = f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n" + LEGACY
     async with running(supervisor, Setup(mode, program=program)) as upstream:
-        pids = []
+        pids: list[int] = []
         for _ in range(2):
             client = Client(upstream)
             assert (await asked_for_the_era(client))["error"]["code"] == -32601
