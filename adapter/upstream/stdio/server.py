@@ -166,10 +166,10 @@ class StdioServer:
     def _legacy_refused(self, key: str) -> None:
         """Stop a process that opens no sessions, unless clients of the modern era use it."""
         handshake, modern = self._handshakes.pop(key), self._modern.get(key)
-        if modern is None or modern.is_left:
-            handshake.conversation.leave()
-        else:
+        if modern is not None and modern.conversation is handshake.conversation and not modern.is_left:
             handshake.conversation.audience = modern
+        else:
+            handshake.conversation.leave()
 
     def _begun(self, key: str) -> ChildConversation:
         """A process for several clients."""
@@ -182,13 +182,16 @@ class StdioServer:
 
     def _modern_audience(self, key: str, method: str) -> NoSession:
         audience, handshake = self._modern.get(key), self._handshakes.get(key)
-        if audience is not None and audience.is_left and method != DISCOVER and handshake is not None:
+        shares = (
+            handshake is not None and audience is not None and audience.conversation is handshake.conversation
+        )
+        if audience is not None and audience.is_left and shares and method != DISCOVER:
             # Who asks this all the same knows that the program speaks both eras: not both to one process, it seems.
-            audience, handshake = None, None
+            audience = None
         if audience is None:
             # Where sessions share a process, that one is asked which eras it speaks.
-            shares = handshake is not None and method == DISCOVER
-            conversation = handshake.conversation if shares and handshake else self._begun(key)
+            asks = handshake if method == DISCOVER else None
+            conversation = self._begun(key) if asks is None else asks.conversation
             audience = NoSession(conversation, strangers=self._mode is ProcessMode.SHARED)
             conversation.audience = conversation.audience or audience
             self._modern[key] = audience

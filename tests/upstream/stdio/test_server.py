@@ -444,3 +444,6 @@ async def test_a_process_of_the_modern_era_survives_a_refused_session(supervisor
         await Client(upstream).initialize()
         again = await client.send(call("who", 2, modern=True), modern="tools/call")
         assert await read(first) == await read(again)
+        async with asyncio.timeout(PATIENCE):
+            while upstream.server.use.running > 1:
+                await asyncio.sleep(0.01)
