@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.app.files import FileStages
 from adapter.app.relay import Runtime, SessionParts
-from adapter.errors import AdapterError, StoreUnavailable
+from adapter.errors import AdapterError, BadJson, StoreUnavailable
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.stages import StageEntry, StageTable
@@ -23,9 +23,11 @@ from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.sessions import SessionRecord
-from adapter.rules.files.tool_definitions import Wrapped
+from adapter.rules.files.tool_definitions import Wrapped, once_pinned
 from adapter.rules.text.unicode import has_no_reading, reading
 from adapter.rules.tools.catalogue import Catalogue, Pinning, of_pinned
+from adapter.rules.tools.definitions import PinnedTool, read_tool
+from adapter.rules.tools.earlier_pins import EarlierForms, no_earlier_forms
 from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.tool_pages import ListLimits, Shaping
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
@@ -133,16 +135,14 @@ class ToolParts:
         own = self._files.own_tools(entry)
         folds = self._settings.code_mode_for(entry)
         pinning = self._settings.pinning_for(entry)
-        planning = self._planning
-        if planning is not None and not planning.concerns(entry):
-            planning = None
+        planning = self._planning_of(entry)
         looks = pinning.mode != "off" or not policies.change_nothing or entry.access is not None
         if not looks and not own and not folds and planning is None:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return StageTable(entries)
         lists = ToolLists(
             entry.id,
-            shape_of(policies, None if planning is None else partial(planning.decorate, entry)),
+            shape_of(policies, self._decorate(entry)),
             (*own, *_folding_tools(entry)) if folds else own,
             self._files.mirrors_of(entry),
             self._runtime.log,
@@ -174,6 +174,14 @@ class ToolParts:
             refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
         )
 
+    def _planning_of(self, entry: ServerSettings) -> Planning | None:
+        planning = self._planning
+        return planning if planning is not None and planning.concerns(entry) else None
+
+    def _decorate(self, entry: ServerSettings) -> Decorate | None:
+        planning = self._planning_of(entry)
+        return None if planning is None else partial(planning.decorate, entry)
+
     def _access(
         self, entry: ServerSettings, entries: Sequence[AccessEntry], tool_guard: ToolGuard, *, folds: bool
     ) -> AccessGate:
@@ -193,6 +201,7 @@ class ToolParts:
             invalidate=section.block_error_session_action == "invalidate",
             baseline=section.baseline,
             lock=self._locks.get(entry.id),
+            earlier=earlier_forms(wrapped_tools(self._settings, entry), self._decorate(entry)),
         )
         cache = CatalogueCache(
             self._settings.core.upstream_metadata_cache_ttl_seconds,
@@ -302,11 +311,11 @@ def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
         else entry.shorten_descriptions,
         short_words=entry.short_description_max_tokens or core.short_description_max_tokens,
         disabled=Disabled.of([*core.disabled_tools, *entry.disabled_tools]),
-        wrapped=_wrapped(settings, entry),
+        wrapped=wrapped_tools(settings, entry),
     )
 
 
-def _wrapped(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
+def wrapped_tools(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
     """The tools that the adapter gives files to or takes files from, by name; a tool may do both."""
     taking: dict[str, str] = {}
     writing: set[str] = set()
@@ -342,9 +351,27 @@ def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[
         if shaped is None:
             return Shaping(None, blocked=True)
         raw = shaped.raw if decorate is None else _decorated(shaped.raw, decorate)
-        return Shaping(raw, shaped.cleaned)
+        return Shaping(raw, shaped.cleaned, plain=shaped.raw if shaped.plain is None else shaped.plain)
 
     return shape
+
+
+def earlier_forms(wrapped: Mapping[str, Wrapped], decorate: Decorate | None) -> EarlierForms:
+    """Return the function that knows how earlier versions pinned a tool: with the words of that time, and what its
+    stages add.
+    """
+    if not wrapped and decorate is None:
+        return no_earlier_forms
+
+    def forms(name: str, tool: PinnedTool) -> Iterator[str]:
+        rule = wrapped.get(name)
+        with contextlib.suppress(BadJson):
+            for form in (tool.definition,) if rule is None else once_pinned(tool.definition, rule):
+                pinned = read_tool(form if decorate is None else _decorated(form, decorate))
+                if pinned is not None:
+                    yield pinned.known
+
+    return forms
 
 
 def _decorated(raw: bytes, decorate: Decorate) -> bytes:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter import log
-from adapter.app.pipeline import Planning
 from adapter.app.state import build_store
-from adapter.app.tools import limits_of, policies_of, shape_of
+from adapter.app.tools import Decorate, earlier_forms, limits_of, policies_of, shape_of, wrapped_tools
 from adapter.commands.file_writing import replace_file
 from adapter.commands.own_sessions import own_session
 from adapter.errors import AdapterError
@@ -23,14 +22,16 @@ from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.pins import Pin, Pins
 from adapter.relay.tools.tool_lists import ToolLists
-from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned
+from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned, read_as
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.drift import RememberedDrift
+from adapter.rules.tools.earlier_pins import EarlierForms
 from adapter.rules.tools.lock_file import LockError, read_lock, write_lock
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
 from adapter.wire.eras import Era
+from adapter.wire.piecewise import at_once
 
 NO_MEMORY = (
     "state_persistence.type is memory, so only the running adapter knows what sessions first saw. Use a "
@@ -108,14 +109,23 @@ async def _status(settings: Settings, entry: ServerSettings, pins: Pins, *, seen
         baselines = await _baselines(settings, entry, pins)
     except Unreadable as error:
         trouble = error
+    earlier = earlier_forms(wrapped_tools(settings, entry), None)
     try:
-        now = await _last_seen(settings, entry, pins) if seen else await _offered(settings, entry)
+        if seen:
+            now = await _last_seen(settings, entry, pins)
+        else:
+            now, earlier = await _offered(settings, entry)
     except Unreadable as error:
         now = error
     first_seen = await pins.count(entry.id)
     remembered = await _remembered(settings, entry, baselines, pins)
     digests = [each.first.digest for each in remembered.met] if remembered is not None else []
     met = {digest: catalogue for digest in digests if (catalogue := await pins.catalogue(digest)) is not None}
+    if isinstance(now, Catalogue):
+        baselines = tuple(
+            each._replace(catalogue=at_once(read_as(each.catalogue, now, earlier))) for each in baselines
+        )
+        met = {digest: at_once(read_as(catalogue, now, earlier)) for digest, catalogue in met.items()}
     return ServerPinStatus(entry, now, baselines, first_seen, remembered, met, trouble)
 
 
@@ -186,12 +196,16 @@ def counted(scopes: int) -> str:
 # --- now ------------------------------------------------------------------------------------------------------
 
 
-async def _offered(settings: Settings, entry: ServerSettings) -> Catalogue:
-    """The catalogue that the server offers at this moment, as clients would see it. Raises Unreadable."""
+async def _offered(settings: Settings, entry: ServerSettings) -> tuple[Catalogue, EarlierForms]:
+    """The catalogue that the server offers at this moment, as clients would see it, and how earlier versions pinned
+    such tools. Raises Unreadable.
+    """
     patience = settings.core.upstream_request_timeout_seconds
     try:
         async with own_session(settings, entry, patience) as (visit, made), asyncio.timeout(patience):
-            return await _read(visit, _lists(settings, entry, made.planning))
+            decorate = partial(made.planning.decorate, entry) if made.planning.concerns(entry) else None
+            tools = await _read(visit, _lists(settings, entry, decorate))
+            return tools, earlier_forms(wrapped_tools(settings, entry), decorate)
     except TimeoutError:
         raise Unreadable(
             f"The server did not list its tools within core.upstream_request_timeout_seconds ({patience:g})."
@@ -219,8 +233,7 @@ async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:
     return catalogue_of(tools)
 
 
-def _lists(settings: Settings, entry: ServerSettings, planning: Planning) -> ToolLists:
-    decorate = partial(planning.decorate, entry) if planning.concerns(entry) else None
+def _lists(settings: Settings, entry: ServerSettings, decorate: Decorate | None) -> ToolLists:
     shape = shape_of(policies_of(settings, entry), decorate)
     return ToolLists(entry.id, shape, (), ParamHeaders(), log.get_logger(__name__), limits_of(settings))
 

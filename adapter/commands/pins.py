@@ -173,10 +173,10 @@ def _recall(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> in
         return AGREES
     server, baseline = status.entry.id, status.baselines[0]
     for met in status.remembered.met:
-        if met.first.digest == now.digest:
+        catalogue = status.met.get(met.first.digest)
+        if now.digest in (met.first.digest, catalogue and catalogue.digest):
             continue
         print(f"{server}: not accepted yet: {_met(met)}")
-        catalogue = status.met.get(met.first.digest)
         found = _drift(baseline, catalogue) if catalogue is not None else None
         if catalogue is not None and found is not None:
             print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")

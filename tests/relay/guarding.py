@@ -12,7 +12,7 @@ from typing import Any, Literal
 import orjson
 
 from adapter import log
-from adapter.app.tools import hides, shape_of
+from adapter.app.tools import earlier_forms, hides, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.param_headers import ParamHeaders
@@ -158,7 +158,8 @@ class Guarded:
         self.steady = Clock()
         self.background = BackgroundTasks()
         self.pins = Pins(self.store, self.clock)
-        pinning = Pinning(self.mode, self.subset, self.invalidate, self.baseline, self.lock)
+        earlier = earlier_forms(self.policies.wrapped, None)
+        pinning = Pinning(self.mode, self.subset, self.invalidate, self.baseline, self.lock, earlier)
         self.lists = ToolLists("one", shape_of(self.policies), self.own, ParamHeaders(), logger)
         self.cache = CatalogueCache(self.fresh_for, self.steady)
         self.baselines = Baselines(

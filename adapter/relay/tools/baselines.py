@@ -20,7 +20,7 @@ from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
 from adapter.rules.access.parties import party_of
 from adapter.rules.access.principals import Scope, name_of
-from adapter.rules.tools.catalogue import Catalogue, Pinning
+from adapter.rules.tools.catalogue import Catalogue, Pinning, read_as
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
 from adapter.rules.tools.drift_report import summary
 
@@ -111,6 +111,16 @@ class Baselines:
         finally:
             # Also where it failed half way: the pin may be written down.
             self.cache.accept()
+
+    async def rewrite(self, call: Call, earlier: str, now: Catalogue) -> None:
+        """Write ``now`` for ``earlier`` into the pins of this call's scope and of the server: they are the same tools.
+
+        A lock file stays as it is.
+        """
+        if self.pinning.lock is None:
+            scope_id = self._scope_of(call).id
+            await self._pins.rewrite(earlier, now, ScopeKey(self.server, scope_id))
+            self.cache.rewritten(scope_id)
 
     async def _pin_of_server(self) -> Pin | None:
         return await self._accepted() or await self._first()
@@ -290,8 +300,11 @@ class PinReview:
         baseline, now = await baselines.for_review(), await baselines.last_seen()
         if baseline.catalogue is None:
             return PinStatus(mode, baseline, now)
-        drift = await self._drift(baseline.catalogue, now)
         remembered = await baselines.remembered(baseline.catalogue)
+        drift = None
+        if now is not None:
+            read = await in_turns(read_as(baseline.catalogue, now, baselines.pinning.earlier))
+            baseline, drift = baseline._replace(catalogue=read), await self._drift(read, now)
         return PinStatus(mode, baseline, now, drift, remembered)
 
     async def remembered(self, server: str) -> RememberedDrift | None:
@@ -322,8 +335,8 @@ class PinReview:
             self._log.warning("tools accepted", server=server, digest=digest, operator=operator)
             return await self.status(server)
 
-    async def _drift(self, baseline: Catalogue, now: Catalogue | None) -> Drift | None:
-        if now is None or baseline.digest == now.digest:
+    async def _drift(self, baseline: Catalogue, now: Catalogue) -> Drift | None:
+        if baseline.digest == now.digest:
             return None
         key = baseline.digest, now.digest
         if key not in self._drifts:

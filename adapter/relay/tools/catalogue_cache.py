@@ -22,6 +22,8 @@ accepts, or what was seen last, or may have                        (``confirm``)
                                                                    one ``accept``, other tools are one ``changed``
 another process wrote or removed a pin        ``drop_pin``         the pin and the verdict of its scope
 another process wrote drift down              ``forget_met``       what scopes met
+the pins of an earlier version are written    ``rewritten``        their digests
+anew
 a lock file changes                           none                 nothing: lock files are read at start, and
                                                                    ``serve --watch`` starts the process anew
 ============================================  ===================  ==================================================
@@ -122,7 +124,7 @@ class CatalogueCache:
         self.ended = OrderedDict[str, None]()
         """Ids of the scopes that have ended of late."""
         self.first: Pin | None = None
-        """The catalogue that anybody saw first. It never changes, unless the store loses it."""
+        """The catalogue that anybody saw first."""
         self.written = ""
         """The digest of the catalogue that was written down as the last that was seen."""
         self._accepted: tuple[float, Pin | None] = float("-inf"), None
@@ -172,6 +174,12 @@ class CatalogueCache:
     def forget_met(self) -> None:
         """Forget the meetings that were written down: another process may have removed them."""
         self._met.clear()
+
+    def rewritten(self, scope_id: str) -> None:
+        """Forget the digests of the pins of a scope and its server: those of an earlier version were written anew."""
+        self.pins.pop(scope_id, None)
+        self.first = None
+        self._accepted = float("-inf"), None
 
     def end(self, scope_id: str) -> None:
         """Forget the verdict on a scope that has ended."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from adapter.rules.calls.arguments import steps
@@ -16,13 +17,26 @@ _URI_FORMATS = ("uri", "uri-reference", "iri", "iri-reference")
 _LONGEST_HANDLE = 1024
 _MOST_REFERENCES = 16
 
+_UPLOAD_FIRST = (
+    "To give it a local file, first upload the file to the URL from {helper}, then pass "
+    "the {scheme} handle as {argument}."
+)
+# Earlier versions pinned definitions with these words in them. The words of today may change, these may not.
+_PINNED_WORDS = (
+    "To give it a local file, first upload the file to the URL from {helper}, then pass "
+    "the {scheme} handle as {argument}.",
+    "To give it a local file, upload that first to the URL from {helper}, and pass the "
+    "{scheme} handle as {argument}.",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
     """The way in which files reach a tool or leave it.
 
     ``argument`` is the dotted path of the argument that takes files. ``helper`` is the tool that hands out upload
-    URLs. Handles begin with one of the schemes. ``edits``: the tool changes files that it takes.
+    URLs. Handles begin with one of the schemes. ``edits``: the tool changes files that it takes. ``upload_first`` is the
+    sentence on uploads.
     """
 
     kind: Literal["consumer", "producer", "both"]
@@ -31,6 +45,7 @@ class Wrapped:
     artifact_scheme: str = "artifact://"
     upload_scheme: str = "upload://"
     edits: bool = False
+    upload_first: str = _UPLOAD_FIRST
 
     @property
     def sentences(self) -> str:
@@ -38,8 +53,9 @@ class Wrapped:
         said = []
         if self.kind != "producer" and self.argument is not None:
             said.append(
-                f"To give it a local file, first upload the file to the URL from {self.helper}, then pass "
-                f"the {self.upload_scheme} handle as {self.argument}."
+                self.upload_first.format(
+                    helper=self.helper, scheme=self.upload_scheme, argument=self.argument
+                )
             )
         if self.edits:
             said.append(
@@ -75,6 +91,15 @@ def wrapped(definition: bytes, rule: Wrapped) -> tuple[bytes, frozenset[str]]:
             edits += _accepting(*found, rule)
             changed.add("inputSchema")
     return edit(definition, edits), frozenset(changed)
+
+
+def once_pinned(definition: bytes, rule: Wrapped) -> Iterator[bytes]:
+    """The definition as earlier versions pinned it: with the sentences that the adapter added then.
+
+    Raises BadJson.
+    """
+    for words in _PINNED_WORDS:
+        yield wrapped(definition, replace(rule, upload_first=words, edits=False))[0]
 
 
 _Path = tuple[str | int, ...]

@@ -9,7 +9,7 @@ import hashlib
 import heapq
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Literal
@@ -19,6 +19,7 @@ import orjson
 from adapter.rules.text.unicode import has_no_reading, reading
 from adapter.rules.tools.definitions import PinnedTool, Tool, pinned
 from adapter.rules.tools.drift import Drift, drift_piecewise
+from adapter.rules.tools.earlier_pins import EarlierForms, no_earlier_forms, restated
 from adapter.wire.piecewise import LARGE, Piecewise, at_once, one_piece
 
 EACH = 256
@@ -93,6 +94,14 @@ def _sorted(names: Iterable[str]) -> Piecewise[Iterator[str]]:
         runs.append(run)
         yield None
     return heapq.merge(*runs)
+
+
+def read_as(catalogue: Catalogue, other: Catalogue, earlier: EarlierForms) -> Piecewise[Catalogue]:
+    """The catalogue as ``restated`` has its tools; ``other`` itself if they are the same, else under its own digest."""
+    if catalogue.digest == other.digest:
+        return other
+    tools = yield from restated(catalogue.tools, other.tools, earlier)
+    return other if tools == other.tools else replace(catalogue, tools=tools)
 
 
 # --- keeping --------------------------------------------------------------------------------------------------
@@ -179,13 +188,17 @@ Mode = Literal["off", "warn", "block"]
 
 @dataclass(frozen=True, slots=True)
 class Pinning:
-    """``tool_definition_pinning`` of one server. ``lock`` is the baseline that a file sets for every scope."""
+    """``tool_definition_pinning`` of one server. ``lock`` is the baseline that a file sets for every scope.
+
+    ``earlier`` knows pins of earlier versions.
+    """
 
     mode: Mode = "warn"
     subset: bool = False
     invalidate: bool = True
     baseline: Literal["session", "server"] = "session"
     lock: Catalogue | None = None
+    earlier: EarlierForms = no_earlier_forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +272,8 @@ def judge(pinning: Pinning, baseline: Catalogue, snapshot: CatalogueSnapshot) ->
     now = snapshot.catalogue
     full_drift = None
     if baseline.digest != now.digest:
-        full_drift = yield from drift_piecewise(baseline.tools, now.tools)
+        before = yield from restated(baseline.tools, now.tools, pinning.earlier)
+        full_drift = yield from drift_piecewise(before, now.tools)
     # Operators are told of other keys alone, but they are no reason to keep a model from what it knows.
     drift = None if full_drift is None or full_drift.is_of_other_keys_only else full_drift
     blocks = pinning.mode == "block"

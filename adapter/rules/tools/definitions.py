@@ -40,7 +40,8 @@ class PinnedTool(NamedTuple):
 class Tool:
     """One entry of ``tools/list``: ``raw`` is its bytes as the client sees them.
 
-    ``known`` and ``unknown`` are its fingerprint, ``form`` is the canonical JSON of its known members. ``doubtful``:
+    ``known`` and ``unknown`` are its fingerprint, ``form`` is the canonical JSON of its known members; all three are of
+    the definition without what the adapter adds to it. ``doubtful``:
     another reader may find another definition in these bytes, as of a name or description that stands there twice.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -49,12 +49,14 @@ class PageRefused(Exception):
 class Shaping(NamedTuple):
     """The result of policy for one definition: its bytes, and what was changed. If ``raw`` is None, the tool is hidden.
 
-    ``blocked``: the tool is hidden for its definition, not for its name.
+    ``blocked``: the tool is hidden for its definition, not for its name. ``plain`` is the definition without what the
+    adapter adds to it, None if it adds nothing: pins are of that, so that other words of the adapter are no drift.
     """
 
     raw: bytes | None
     changed: frozenset[str] = frozenset()
     blocked: bool = False
+    plain: bytes | None = None
 
 
 ShapeTool = Callable[[str, bytes], Shaping]
@@ -240,11 +242,14 @@ def _examined(raw: bytes, rules: PageRules) -> _Entry:
     shaping = rules.shape(name, raw)
     if shaping.raw is None:
         return _hidden(raw, name, "what its definition says") if shaping.blocked else _Entry(None)
-    is_same = shaping.raw is raw
-    definition = value if is_same else parse(shaping.raw)
-    tool = read_tool(shaping.raw, definition)
+    plain = shaping.raw if shaping.plain is None else shaping.plain
+    is_same = plain is raw
+    definition = value if is_same else parse(plain)
+    tool = read_tool(plain, definition)
     if tool is None or (tool.doubtful if is_same else is_doubtful(raw, value)):
         return _hidden(raw, name, "its definition can be read in two ways", unread=True)
+    if shaping.raw is not plain:
+        tool, definition = replace(tool, raw=shaping.raw), parse(shaping.raw)
     changed = sorted(shaping.changed)
     note = PolicyNote(_key(raw), name, "policy changed a tool", changed) if changed else None
     return _Entry(shaping.raw, tool, headers_of(shaping.raw, definition), note)

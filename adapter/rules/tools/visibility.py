@@ -144,12 +144,14 @@ class Shaped:
     """A definition as clients see it.
 
     ``changed`` names the members of the tool that are not as the upstream sent them, ``cleaned`` those of them in
-    which sanitization found something; ``raw`` is the very object that came if nothing changed.
+    which sanitization found something; ``raw`` is the very object that came if nothing changed. ``plain`` is the
+    definition without the adapter's own sentences, None if it has none.
     """
 
     raw: bytes
     changed: frozenset[str] = frozenset()
     cleaned: frozenset[str] = frozenset()
+    plain: bytes | None = None
 
 
 def is_disabled(policies: Policies, name: str) -> bool:
@@ -181,7 +183,7 @@ def apply(policies: Policies, name: str, definition: bytes) -> Shaped | None:
     if shaped is None or rule is None:
         return shaped
     annotated, changed = wrapped(shaped.raw, rule)
-    return Shaped(annotated, shaped.changed | changed, shaped.cleaned)
+    return Shaped(annotated, shaped.changed | changed, shaped.cleaned, shaped.raw)
 
 
 def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped | None:
