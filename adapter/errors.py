@@ -48,8 +48,11 @@ class BadJson(AdapterError):
 
 
 class BadRequest(AdapterError):
+    """``id_bytes`` is the id of the request that is refused, as it was spelled, where that can be known."""
+
     code, rpc, http = "bad_request", -32600, 400
     hint = "The body is not a JSON-RPC 2.0 message that this endpoint accepts."
+    id_bytes: bytes | None = None
 
 
 class HeaderMismatch(AdapterError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 from collections.abc import Mapping
@@ -133,7 +134,13 @@ def read_envelope(body: bytes, most: int | None = None) -> Envelope | Batch:
     batch of more than ``most`` messages.
     """
     message = parse(body)
-    return _envelope(message, body) if type(message) is dict else envelope_of(message, body, most)
+    if type(message) is not dict:
+        return envelope_of(message, body, most)
+    try:
+        return _envelope(message, body)
+    except BadRequest as error:
+        error.id_bytes = _id_of_refused(message, body)
+        raise
 
 
 def envelope_of(message: Any, body: bytes, most: int | None = None) -> Envelope | Batch:
@@ -279,6 +286,17 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     envelope = Envelope(kind, method, number, name, version, body, doubt)
     envelope.trace = trace
     return envelope
+
+
+def _id_of_refused(message: dict[str, Any], body: bytes) -> bytes | None:
+    """The id under which a request is refused; None for a response, and where there is no valid one."""
+    if message.get("id") is None or "result" in message or "error" in message:
+        return None
+    with contextlib.suppress(BadRequest):
+        _valid_id(message["id"], body)
+        start, end = _span_of_id(body)
+        return body[start:end]
+    return None
 
 
 def _response(message: dict[str, Any], number: str | int | float | None, body: bytes) -> Envelope:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ class McpHandler(BaseHTTPRequestHandler):
         if "id" not in message:
             self._send(202, b"")
             return
-        result = _RESULTS[message["method"]](message.get("params") or {})
+        answer: Callable[[dict[str, Any]], dict[str, Any]] = _RESULTS[message["method"]]
+        result = answer(message.get("params") or {})
         body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         self._send(200, json.dumps(body).encode())
 
@@ -46,7 +48,7 @@ class McpHandler(BaseHTTPRequestHandler):
 
 
 def _initialize(params: dict[str, Any]) -> dict[str, Any]:
-    capabilities = {"tools": {}, "resources": {}}
+    capabilities: dict[str, Any] = {"tools": {}, "resources": {}}
     server = {"name": "earlier", "version": "1"}
     return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": server}
 
@@ -65,13 +67,17 @@ def _call(params: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
+def _nothing(params: dict[str, Any]) -> dict[str, Any]:
+    return {"resources": [], "resourceTemplates": []}
+
+
 _RESULTS = {
     "initialize": _initialize,
-    "ping": lambda params: {},
+    "ping": _nothing,
     "tools/list": _tools,
     "tools/call": _call,
-    "resources/list": lambda params: {"resources": []},
-    "resources/templates/list": lambda params: {"resourceTemplates": []},
+    "resources/list": _nothing,
+    "resources/templates/list": _nothing,
 }
 
 if __name__ == "__main__":

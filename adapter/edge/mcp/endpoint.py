@@ -22,6 +22,7 @@ from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, 
 from adapter.errors import (
     AdapterError,
     AdapterStopping,
+    BadRequest,
     GrantRequired,
     InternalError,
     MethodNotAllowed,
@@ -317,7 +318,8 @@ def send_failure(
         challenge = error.challenge if isinstance(error, Unauthorized) else Unauthorized.challenge
         fields.append(("WWW-Authenticate", challenge))
     detail = {"detail": str(error)}
-    body = failure(error, asker.id_bytes or b"null") if asker.rpc else orjson.dumps(detail)
+    unread = error.id_bytes if isinstance(error, BadRequest) else None
+    body = failure(error, asker.id_bytes or unread or b"null") if asker.rpc else orjson.dumps(detail)
     reply.send(status, fields, body)
 
 

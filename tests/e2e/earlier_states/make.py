@@ -50,8 +50,9 @@ def _used(tree: Path, place: Path, url: str) -> dict[str, Any]:
         try:
             base = f"http://127.0.0.1:{port}"
             _wait(f"{base}/readyz")
-            known = {"sessions": [_session(base, "/mcp") for _ in range(3)], "own": _opened(base, OWN)}
-            _ask(base, OWN, known["own"], "tools/list")
+            own = _opened(base, OWN)
+            _ask(base, OWN, own, "tools/list")
+            known = {"sessions": [_session(base, "/mcp") for _ in range(3)], "own": own}
             time.sleep(2)
         finally:
             running.terminate()

@@ -104,6 +104,30 @@ async def test_what_is_no_message_is_400(
         assert error_of(text)["code"] == code and error_of(text)["id"] is None
 
 
+@pytest.mark.parametrize(
+    ("body", "request_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":"k","method":5}', "k"),
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":3}', 7),
+        (b'{"id":1.5,"method":"ping"}', 1.5),
+        (b'{"jsonrpc":"2.0","id":0}', 0),
+        (b'{"jsonrpc":"2.0","id":"k","method":"a","method":"b"}', "k"),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', None),
+        (b'{"jsonrpc":"1.0","id":"k","result":{}}', None),
+        (b'[{"jsonrpc":"2.0","id":"k","method":5}]', None),
+    ],
+)
+async def test_an_invalid_request_is_refused_under_its_id(
+    upstream: StartUpstream, adapter: StartAdapter, body: bytes, request_id: object
+) -> None:
+    """Whoever waits for the id reads the refusal; a response, a batch and what is no id have none."""
+    async with upstream() as up, adapter(up) as front, front.client() as client:
+        head, text = await client.request("POST", body)
+        assert (head.status, error_of(text)["code"]) == (400, -32600)
+        assert error_of(text)["id"] == request_id
+        assert up.seen == []
+
+
 async def test_batch_is_400_where_the_era_has_none(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """Neither a session of 2025-11-25 nor the modern era takes a batch, and nothing of it goes upstream."""
     async with upstream() as up, adapter(up) as front, front.client() as client:
