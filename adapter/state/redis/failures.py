@@ -50,7 +50,9 @@ def unavailable(error: Exception) -> StoreUnavailable:
     if (sentence := _BY_CODE.get(code_of(error))) is not None:
         return StoreUnavailable(sentence)
     if isinstance(error, AuthenticationError):
-        return StoreUnavailable(_BY_CODE["WRONGPASS"])
+        # The driver takes the code off.
+        asks = str(error).removeprefix("NOAUTH ").startswith("Authentication required")
+        return StoreUnavailable(_BY_CODE["NOAUTH" if asks else "WRONGPASS"])
     if isinstance(error, ResponseError):
         return StoreUnavailable("Redis refuses a command of the state store: it must be Redis 7 or Valkey 8.")
     if any(isinstance(cause, ssl.SSLError) for cause in (error, error.__cause__, error.__context__)):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.dialer import Dial, LinkConnection, packed
@@ -189,7 +189,7 @@ class RedisLink:
                 answer = await connection.read_response(disable_decoding=True)
             except ResponseError as error:
                 answer = error
-            except BusyLoadingError as error:
+            except (AuthenticationError, BusyLoadingError) as error:
                 self._break(LinkLost(str(unavailable(error))), hung=True)
                 return
             except (RedisError, OSError):

@@ -373,6 +373,13 @@ async def test_a_wrong_password_is_told(redis_single: list[Server], base: str) -
     assert "s3cret" not in f"{told.value} {told.value.__cause__} {address!r}"
 
 
+async def test_a_missing_password_is_told(redis_single: list[Server], base: str) -> None:
+    """A server that wants a login says which settings give it one, not that the connection was lost."""
+    address = replace(servers.dialer(redis_single).address, username=None, password=None)
+    with pytest.raises(StoreUnavailable, match=r"set state_persistence\.redis\.username and password"):
+        await RedisStore(Dialer(address, 5.0), Layout(base, 4)).open()
+
+
 async def test_settings_that_lose_rows_are_told(base: str) -> None:
     """A policy that evicts and a missing log are named at start; right settings are not."""
     with servers.single("--maxmemory-policy", "allkeys-lru", "--appendonly", "no") as server:
