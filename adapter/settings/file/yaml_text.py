@@ -101,6 +101,8 @@ def _told(error: yaml.YAMLError) -> str:
     """One line without the excerpt, which might show a secret."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
+        if mark.buffer is not None and mark.buffer[max(0, mark.pointer - 1) :].startswith("${"):
+            return f'within {{ }} or [ ] a variable needs quotes, as in {{port: "${{PORT}}"}}, line {mark.line + 1}'
         return f"{error.problem}, line {mark.line + 1}, column {mark.column + 1}"
     return "it cannot be parsed"
 

@@ -190,6 +190,11 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
         ),
         ("core: {port: 1}\ncore: {port: 2}", "the key core occurs twice here, line 2"),
         ("core: [", "is not valid YAML"),
+        (
+            "core: {port: ${PORT}}",
+            'within { } or [ ] a variable needs quotes, as in {port: "${PORT}"}, line 1',
+        ),
+        ("core:\n  allowed_hosts: [${HOST:-a}, b]", "a variable needs quotes, as in"),
         ("- core", "must contain a mapping of sections"),
         ("servers: []", "servers: no server is configured"),
         ("", "servers: no server is configured"),
