@@ -36,6 +36,7 @@ _CREDENTIALS = rf"""
 | (?P<token> \b(?:{_BARE}) )
 """
 _URL = r"""(?P<url> (?<=[a-z0-9+.-]):// ) (?P<rest> [^\s"'<>]*+ )"""
+_HOST_AND_PATH = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[\w.-]++)(?P<port>:[0-9]{1,5})?/")
 _FILE = r"""(?P<file> \bfile:[^\s"'<>]++ )"""
 _PATHS = rf"""
   (?P<quoted> (?P<quote>["']) (?:/|~/|[A-Za-z]:[\\/]|\\\\) [^"'\n]*+ (?P=quote) )
@@ -81,12 +82,19 @@ class Redactor:
     def _without_user(self, rest: str) -> str:
         """Return the text behind ``://`` with its user hidden.
 
-        The last ``@`` ends the user, wherever it stands, because passwords hold all characters.
+        The last ``@`` ends the user, wherever it stands, because passwords hold all characters. But a host and a
+        path may hold one as well: ``registry.example/@scope/name``.
         """
-        user, at, host = rest.rpartition("@")
+        user, at, host = ("", "", rest) if _is_host_and_path(rest) else rest.rpartition("@")
         place, mark, query = host.partition("?")
         hidden = self._hidden if user else ""
         return hidden + at + place + mark + self._within_url.sub(self._shown, query)
+
+
+def _is_host_and_path(rest: str) -> bool:
+    """Tell whether no user stands behind ``://``. What looks like a port may be a password's beginning."""
+    found = _HOST_AND_PATH.match(rest)
+    return found is not None and (found["port"] is None or "@" not in rest.replace("/@", "/"))
 
 
 for_log = Redactor("***")

@@ -21,6 +21,13 @@ SECRET = st.text("ABCdef0123456789", min_size=8, max_size=16).map(lambda text: f
         ("Mcp-Session-Id: s3cret", "Mcp-Session-Id: ***"),
         ("redis://user:s3cret@host/0 is down", "redis://***@host/0 is down"),
         ("http://u:a?b@host/x?token=s3cret", "http://***@host/x?token=***"),
+        ("https://u:p@ss/w@host/@scope", "https://***@scope"),
+        ("https://u:12/3w@host/", "https://***@host/"),
+        ("https://host/@scope/name@1.0?token=s3cret", "https://host/@scope/name@1.0?token=***"),
+        (
+            "https://host:8080/@scope and http://[::1]:80/@me",
+            "https://host:8080/@scope and http://[::1]:80/@me",
+        ),
         ("http://host/path is up", "http://host/path is up"),
         ("cannot open /srv/app/x", "cannot open /srv/app/x"),
     ],
