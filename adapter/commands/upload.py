@@ -78,7 +78,8 @@ async def _upload_url(server: McpServer, address: str) -> str:
     helper = next((name for tool in await server.tools() if (name := tool["name"]).endswith(HELPER)), None)
     if helper is None:
         raise ServerRefused(
-            f"No tool of {address} takes files: declare one in servers[].adapters with type upload_consumer."
+            f"No tool of {address} takes files. Pass the address of a server behind the adapter, and declare a tool "
+            "of it in servers[].adapters with type upload_consumer."
         )
     offer = (await server.call(helper, {})).get("structuredContent", {})
     if server.has_sessions and offer.get("owner") == "session":

@@ -35,8 +35,8 @@ class Wrapped:
     """The way in which files reach a tool or leave it.
 
     ``argument`` is the dotted path of the argument that takes files. ``helper`` is the tool that hands out upload
-    URLs. Handles begin with one of the schemes. ``edits``: the tool changes files that it takes. ``upload_first`` is the
-    sentence on uploads.
+    URLs. Handles begin with one of the schemes. ``edits``: the tool changes files that it takes. ``upload_first`` is
+    the sentence on uploads.
     """
 
     kind: Literal["consumer", "producer", "both"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+import orjson
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
@@ -20,6 +22,7 @@ PATIENCE = 30.0
 """Seconds in which a server connects, or answers."""
 
 _MOST_PAGES = 1000
+_LONGEST_REFUSAL = 1 << 16
 
 _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, MCPError, OSError, ValueError)
 
@@ -83,6 +86,8 @@ async def connected(url: str, headers: Mapping[str, str]) -> AsyncIterator[McpSe
 
     async def note(response: httpx2.Response) -> None:
         answers[:] = [response]
+        if response.status_code in (401, 403) and _is_short_json(response):
+            await response.aread()
 
     try:
         async with (
@@ -105,12 +110,29 @@ def _first(failure: BaseException) -> BaseException:
     return failure
 
 
+def _is_short_json(response: httpx2.Response) -> bool:
+    length = response.headers.get("Content-Length", "")
+    is_json = response.headers.get("Content-Type", "").startswith("application/json")
+    return is_json and length.isdecimal() and int(length) <= _LONGEST_REFUSAL
+
+
+def _said(answer: httpx2.Response) -> str | None:
+    """The ``detail`` of an answer by a route of the adapter that is no MCP endpoint, such as that for uploads."""
+    with contextlib.suppress(ValueError, httpx2.StreamError):
+        detail = orjson.loads(answer.content) if _is_short_json(answer) else None
+        if isinstance(detail, dict) and isinstance(detail.get("detail"), str):
+            return str(detail["detail"])
+    return None
+
+
 def _cause(url: str, failure: BaseException, answer: httpx2.Response | None = None) -> BaseException:
     """The failure for people. ``answer`` is the last that came."""
     if not isinstance(failure, _FAILURES):
         return failure
     status = answer.status_code if answer is not None else None
     if answer is not None and status in (401, 403):
+        if (detail := _said(answer)) is not None:
+            return ServerRefused(f"{url} is not the address of a server, such as /mcp/SERVER: {detail}")
         return TokenRefused(
             f"{url} needs a token, or refuses this one: pass --token or set MCP_ADAPTER_TOKEN.",
             Challenge(answer.headers.get("www-authenticate")).metadata,
