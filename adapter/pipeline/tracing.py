@@ -214,7 +214,9 @@ class _Laps:
 
 def _note_failure(span: Span, failed: StageFailed) -> None:
     span.set("error.stage", failed.stage)
-    span.set("error.type", failed.reason or "failed")
+    if failed.reason is not None:
+        # Else the kind of failure is that of the answer, as for every other span.
+        span.set("error.type", failed.reason)
     span.fail(failed)
 
 

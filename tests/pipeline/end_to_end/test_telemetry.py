@@ -161,9 +161,9 @@ async def test_h37_nothing_that_was_said_is_told(tmp_path: Path, version: str) -
         # A result that is an error is one for OpenTelemetry too, whoever made the mistake.
         ended = [(each.get("error.stage"), each.get("error.type"), code) for each, code in told]
         assert ended[:2] == [(None, None, 0)] * 2
-        assert [each[0] for each in ended[2:4]] == ["limits", "auth"]
+        assert [each[:2] for each in ended[2:4]] == [("limits", "rate"), ("auth", "tool_error")]
         assert ended[4:6] == [(None, None, 0)] * 2
-        assert ended[6][0] == "handler"
+        assert ended[6][:2] == ("handler", "tool_error")
         assert ended[7] == (None, "-32601", 2)
         assert [code for *_, code in ended] == [0, 0, 2, 2, 0, 0, 2, 2]
         hits = [values(span.attributes).get("cache.hit") for span in calls(collector)]
