@@ -43,6 +43,9 @@ JUST_BEGUN = 0.005
 
 _NOT_RPC = Asker(LEGACY)
 
+_OLD_TRANSPORT = ("/sse", "/message", "/messages")
+"""The usual ends of the paths of HTTP+SSE, for whose clients the refusal says what is served instead."""
+
 
 class AccessLog(Protocol):
     def write(self, record: dict[str, object]) -> None: ...
@@ -197,6 +200,11 @@ class Front:
 
     async def _show(self, request: Request, path: str, extra: list[tuple[str, str]]) -> None:
         route = self._routes.get(path)
+        if route is None and path.rstrip("/").endswith(_OLD_TRANSPORT):
+            raise NotFound(
+                "Nothing is served here: mcp-file-adapter serves streamable HTTP at the address of each server, such "
+                "as /mcp/SERVER, and no HTTP+SSE (2024-11-05) with its own paths for a stream and for messages."
+            )
         if route is None:
             raise NotFound()
         self._guard.check_place(request.headers)

@@ -159,7 +159,10 @@ async def test_what_cannot_be_is_one_sentence(front: Adapter, desk: Path) -> Non
         (("upload", "a.txt", "--url", nobody), f"{nobody} cannot be reached"),
         (("upload", "a.txt", "--url", "nonsense"), "nonsense cannot be reached"),
         (("upload", "a.txt", "--url", f"{front.base}/none"), "Nothing is served at"),
-        (("upload", "a.txt", "--url", f"{front.base}/upload/upstream"), "is not the address of a server, such as"),
+        (
+            ("upload", "a.txt", "--url", f"{front.base}/upload/upstream"),
+            "is not the address of a server, such as",
+        ),
         (("upload", "a.txt", "--url", f"{front.base}/livez?sig=x"), "This HTTP method is not served here"),
         (("download", "artifact://sessions/1/2/3"), "needs --url"),
         (("download", "artifact://sessions/1/2/3", "--url", front.url), "Resource not found"),

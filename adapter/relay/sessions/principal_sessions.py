@@ -69,6 +69,12 @@ class PrincipalSessions:
         key = _key(server.id, ask.sender.party or ask.sender.principal)
         if server.issues_ids is False:
             return self._stateless.get(key) or self._keep_stateless(key, server.id, ask.sender.principal)
+        if not self._serves and ask.method == "GET":
+            raise SessionMissing(
+                "Mcp-Session-Id is missing: mcp-file-adapter serves streamable HTTP, so send initialize with POST to "
+                "this URL first. A client of HTTP+SSE (2024-11-05), which begins with GET, needs its transport set to "
+                "streamable HTTP."
+            )
         if not self._serves:
             raise SessionMissing()
         return self._sessions.known(key) or await self._read(key, server.id, ask.sender.principal)
