@@ -120,7 +120,7 @@ class Baselines:
         if self.pinning.lock is None:
             scope_id = self._scope_of(call).id
             await self._pins.rewrite(earlier, now, ScopeKey(self.server, scope_id))
-            self.cache.rewritten(scope_id)
+            self.cache.rewritten(scope_id, earlier, now.digest)
 
     async def _pin_of_server(self) -> Pin | None:
         return await self._accepted() or await self._first()

@@ -219,13 +219,15 @@ async def test_a_client_of_the_old_transport_is_told_what_is_served(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
     """HTTP+SSE begins with a GET of a stream, at the mount or at paths of its own; the refusal names the other way."""
-    stream = {"accept": "text/event-stream"}
+    accept = "text/event-stream"
     async with upstream() as up, adapter(up) as front, front.client() as client:
-        head, text = await client.request("GET", **stream)
+        head, text = await client.request("GET", accept=accept)
         assert head.status == 400
         assert b"mcp-file-adapter serves streamable HTTP" in text and b"POST to this URL" in text
         for method, path in (("GET", "/sse"), ("POST", "/messages?session_id=1"), ("GET", "/mcp/one/sse/")):
-            head, text = await client.request(method, b"{}" if method == "POST" else b"", path=path, **stream)
+            head, text = await client.request(
+                method, b"{}" if method == "POST" else b"", path=path, accept=accept
+            )
             assert head.status == 404
             assert b"mcp-file-adapter serves streamable HTTP at the address of each server" in text
 
