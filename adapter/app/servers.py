@@ -25,7 +25,7 @@ from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.port import Upstream
+from adapter.upstream.port import ReadLimit, Upstream
 
 if TYPE_CHECKING:
     from adapter.app.access.grants import GrantParts
@@ -252,8 +252,10 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         upstream=parts.traced(entry, parts.authorized(settings, entry, made)),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
-            tool_call=settings.tool_defaults_for(entry).tool_call_timeout_seconds,
-            request=settings.core.upstream_request_timeout_seconds,
+            tool_call=_limit(settings, entry, "tool_call_timeout_seconds"),
+            request=ReadLimit(
+                settings.core.upstream_request_timeout_seconds, "core.upstream_request_timeout_seconds"
+            ),
             tools=({} if hosting is None else hosting.read_timeouts(entry)) | read_timeouts(entry),
         ),
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
@@ -266,6 +268,13 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     if parts.processes is not None:
         server.process_use = partial(parts.processes.use_of, entry.id)
     return server
+
+
+def _limit(settings: Settings, entry: ServerSettings, name: str) -> ReadLimit | None:
+    """The limit of that name for calls of a server's tools; None where there is none."""
+    seconds = getattr(settings.tool_defaults_for(entry), name)
+    place = "core.defaults" if getattr(entry.tool_defaults, name) is None else "servers[].tool_defaults"
+    return None if seconds is None else ReadLimit(seconds, f"{place}.{name}")
 
 
 def _address(entry: ServerSettings) -> dict[str, str | int]:
@@ -296,7 +305,8 @@ def read_timeouts(entry: ServerSettings) -> dict[str, float]:
     for adapter in entry.adapters:
         seconds = adapter.overrides.tool_call_timeout_seconds
         if seconds is not None:
-            found |= {tool: max(found.get(tool, seconds), seconds) for tool in adapter.tools}
+            limit = ReadLimit(seconds, "servers[].adapters[].overrides.tool_call_timeout_seconds")
+            found |= {tool: max(found.get(tool, limit), limit) for tool in adapter.tools}
     return found
 
 

@@ -19,7 +19,7 @@ from adapter.wire.envelope import NOTIFICATION, Batch, Envelope
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds an upstream may send nothing before an exchange fails; None: it may take for ever.
+    """Seconds an upstream may send no message before an exchange fails; None: it may take for ever.
 
     ``tools`` are the tools that have a time of their own.
     """

@@ -58,8 +58,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_known",
-        "_lines", "_lines_read", "_lost", "_parser", "_paused", "_readable", "_released", "_surplus", "_transport",
-        "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at", "taken_at",
+        "_lines", "_lines_read", "_lost", "_parser", "_paused", "_readable", "_released", "_surplus", "_tells_events",
+        "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at", "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +90,8 @@ class Connection(asyncio.Protocol):
         self._fed = self._barren = 0
         self._headed = self._keep = self._surplus = self._paused = False
         self._close_delimited = True
+        self._tells_events = False
+        """Whether the fields that were read last are those of an event stream without a content coding."""
 
     @property
     def streams(self) -> bool:
@@ -121,6 +123,7 @@ class Connection(asyncio.Protocol):
         answer = self._answer = HttpReply(self)
         self._fed = self._barren = 0
         self._headed = False
+        self.read_timer.silent = 0.0
         if len(body) < JOIN_BELOW:
             transport.write(head + body)
         else:
@@ -201,7 +204,7 @@ class Connection(asyncio.Protocol):
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
                 self._break(_head_too_large())
-            self.read_timer.extend()
+            # A head that comes bit by bit tells nothing, so its time goes on.
             return
         elif not answer.buffered:
             # The framing of a chunk, or trailers, which the parser keeps until they end.
@@ -209,7 +212,6 @@ class Connection(asyncio.Protocol):
             if self._barren > HEAD_LIMIT:
                 self._break(UpstreamBroken("The framing of the upstream server's answer is too long."))
         elif answer.push():
-            self.read_timer.extend()
             return
         elif answer.buffered > PAUSE_ABOVE and not self._paused and self._transport is not None:
             self._paused = True
@@ -272,10 +274,13 @@ class Connection(asyncio.Protocol):
             self._read_fields()
         answer.headers = self._known.take(status, self._fields)
         answer.status = status
+        timer = self.read_timer
+        timer.line, timer.waited, timer.size = b"" if self._tells_events else None, 0.0, 0
 
     def _read_fields(self) -> None:
         """Read the fields that have come, where the head before had others."""
         self._lines_read, self._fields, self._close_delimited = self._lines, [], True
+        is_stream = is_encoded = False
         for name, value in self._lines:
             self._fields.append((name.decode("latin-1"), value.decode("latin-1")))
             size = len(name)
@@ -289,6 +294,11 @@ class Connection(asyncio.Protocol):
                 if value.strip().lower() != b"chunked":
                     raise UpstreamBroken("The upstream server used a Transfer-Encoding other than chunked.")
                 self._close_delimited = False
+            elif size == 12 and name.lower() == b"content-type":
+                is_stream = value.strip().lower().startswith(b"text/event-stream")
+            elif size == 16 and name.lower() == b"content-encoding":
+                is_encoded = value.strip().lower() != b"identity"
+        self._tells_events = is_stream and not is_encoded
 
     def on_body(self, chunk: bytes) -> None:
         if self._answer is not None:

@@ -112,7 +112,8 @@ class UpstreamReply(Protocol):
     async def read(self, read_timeout: float | None) -> bytes:
         """The next bytes as they came, ``b""`` once at the clean end and from then on.
 
-        Raises UpstreamSilent after ``read_timeout`` seconds without a byte, UpstreamBroken when the body breaks off.
+        Raises UpstreamSilent after ``read_timeout`` seconds of waiting without a message or a part of one, whatever
+        else came; UpstreamBroken when the body breaks off.
         """
 
     def abort(self) -> None:
@@ -259,8 +260,8 @@ class Upstream(Protocol):
 
         Raises UpstreamUnreachable (no connection; or a repeatable request got no byte of answer), UpstreamUnanswered
         (any other request got none), UpstreamBroken (what came is no HTTP), UpstreamSilent (``read_timeout`` seconds
-        passed without a byte), LimitReached (the limit of its purpose). If the caller is cancelled the connection is
-        dropped.
+        passed without the whole head), LimitReached (the limit of its purpose). If the caller is cancelled the
+        connection is dropped.
         """
 
     async def close(self) -> None:
@@ -300,9 +301,23 @@ def unreachable(why: str) -> UpstreamUnreachable:
     return UpstreamUnreachable(f"The upstream server cannot be reached: {why}. Try again when it is back.")
 
 
+class ReadLimit(float):
+    """A read timeout in seconds that knows the ``setting`` which it comes from."""
+
+    __slots__ = ("setting",)
+
+    setting: str
+
+    def __new__(cls, seconds: float, setting: str) -> ReadLimit:
+        limit = super().__new__(cls, seconds)
+        limit.setting = setting
+        return limit
+
+
 def silent(read_timeout: float | None) -> UpstreamSilent:
-    """The failure of a wait that ended after so many seconds without a byte."""
-    return UpstreamSilent(f"The upstream server sent nothing for {read_timeout:g} s.")
+    """The failure of a wait that ended after so many seconds without a message or a part of one."""
+    allowed = f", the limit of {read_timeout.setting}" if isinstance(read_timeout, ReadLimit) else ""
+    return UpstreamSilent(f"The upstream server sent no message for {read_timeout:g} s{allowed}.")
 
 
 def dropped() -> UpstreamBroken:

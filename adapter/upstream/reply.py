@@ -125,11 +125,16 @@ class HttpReply(Pouring):
             self.whole = self._joined()
 
     def _take(self) -> bytes:
-        piece, unread = self._joined(), self.buffered
+        # Written out: a call of ``_joined`` for each chunk of a stream would be seen in its cost.
+        piece = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        unread = self.buffered
         self._chunks.clear()
         self.buffered = 0
-        if unread > PAUSE_ABOVE and self._connection is not None:
-            self._connection.resume()
+        connection = self._connection
+        if connection is not None:
+            connection.read_timer.hear(piece)
+            if unread > PAUSE_ABOVE:
+                connection.resume()
         return piece
 
     def _joined(self) -> bytes:

@@ -142,7 +142,7 @@ async def test_head_that_breaks_off_is_an_error(upstream: HttpUpstream, site: Si
 async def test_silence_before_the_head(upstream: HttpUpstream, site: Site) -> None:
     """A peer that says nothing is given up after ``read_timeout`` seconds and loses the connection."""
     peer, sending = await begin(upstream, site, read_timeout=0.05)
-    with pytest.raises(UpstreamSilent, match=r"nothing for 0\.05 s"):
+    with pytest.raises(UpstreamSilent, match=r"no message for 0\.05 s"):
         await sending
     await peer.left()
 

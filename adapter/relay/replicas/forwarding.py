@@ -34,6 +34,7 @@ from adapter.upstream.port import (
     UpstreamRequest,
     WholeReply,
     header,
+    silent,
 )
 from adapter.wire.envelope import failure
 from adapter.wire.forwarding import (
@@ -185,7 +186,11 @@ class Forwarding:
                 reply, [field for field in reply.headers if field[0].lower() not in _OF_THE_HOP]
             )
         if kind == "failure":
-            raise await _failure_of(reply)
+            failure_there = await _failure_of(reply)
+            if read_timeout is not None and str(failure_there) == str(silent(float(read_timeout))):
+                # The setting did not travel.
+                failure_there = silent(read_timeout)
+            raise failure_there
         reply.abort()
         if reply.status != 404:
             raise UpstreamUnanswered(_REFUSED)

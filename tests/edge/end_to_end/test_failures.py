@@ -17,6 +17,7 @@ from tests.edge.raw import (
     Script,
     call_body,
     error_of,
+    event,
     modern_body,
     modern_fields,
     result,
@@ -131,6 +132,7 @@ async def test_open_breaker_is_32012_with_the_shape_that_scripts_read(
 
 # --- silence --------------------------------------------------------------------------------------------------
 
+PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}'
 BRIEF = {"defaults": {"tool_call_timeout_seconds": 0.2}}
 
 
@@ -170,20 +172,70 @@ async def test_silent_upstream_is_32013(
 
 
 async def test_progress_resets_the_timeout_of_silence(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """A call may take longer than the timeout as long as something comes."""
+    """A call may take longer than the timeout as long as the server says something."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.begin_stream()
         for _ in range(4):
             await asyncio.sleep(0.1)
-            await exchange.chunk(b": working\n\n")
+            await exchange.chunk(event(PROGRESS))
         await exchange.chunk(b"data: " + result(1) + b"\n\n")
         await exchange.end_stream()
 
     async with upstream(script) as up, adapter(up, core=BRIEF) as front, front.client() as client:
         await client.initialize()
         _, body = await client.call()
-        assert body == b": working\n\n" * 4 + b"data: " + result(1) + b"\n\n"
+        assert body == event(PROGRESS) * 4 + b"data: " + result(1) + b"\n\n"
+
+
+PING = b": ping - 2026-01-01 00:00:00.000000+00:00\r\n\r\n"
+"""What servers made with the Python SDKs send on each stream every 15 seconds."""
+
+
+async def hung(exchange: Exchange) -> None:
+    """A tool that never ends, behind a server that keeps its connections alive."""
+    await exchange.begin_stream()
+    while True:
+        await exchange.chunk(PING)
+        await asyncio.sleep(0.02)
+
+
+STAGED = {"server": {"stages": {"tool": {"limits": {"rate": {"window": 60, "max": 1_000_000}}}}}}
+OVERRIDDEN = {"server": {"tool_defaults": {"tool_call_timeout_seconds": 0.2}}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"core": BRIEF}, "core.defaults.tool_call_timeout_seconds"),
+        ({"core": BRIEF, **STAGED}, "core.defaults.tool_call_timeout_seconds"),
+        (OVERRIDDEN, "servers[].tool_defaults.tool_call_timeout_seconds"),
+    ],
+)
+async def test_comments_hold_no_call(
+    upstream: StartUpstream, adapter: StartAdapter, settings: dict[str, object], name: str
+) -> None:
+    """Keep-alive comments are no message: a call that hangs ends after the timeout, and its place is free."""
+    settings = {**settings, "sessions": {"max_in_flight_per_session": 1}}
+    async with upstream(hung) as up, adapter(up, **settings) as front, front.client() as client:
+        await client.initialize()
+        for number in (7, 8):
+            head, body = await client.call(number=number)
+            assert head.status == 200
+            error = error_of(body.removeprefix(PING * body.count(PING)).removeprefix(b"data: "))
+            assert error["code"] == -32013 and error["id"] == number
+            assert error["message"] == f"The upstream server sent no message for 0.2 s, the limit of {name}."
+        assert (await up.arrived("notifications/cancelled")).message["params"]["requestId"] == 7
+
+
+async def test_comments_hold_no_list(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """What is no tool call has a timeout of its own, which comments do not reset either."""
+    core = {"upstream_request_timeout_seconds": 0.2}
+    async with upstream(hung) as up, adapter(up, core=core) as front, front.client() as client:
+        await client.initialize()
+        _, body = await client.request("POST", b'{"jsonrpc":"2.0","id":1,"method":"prompts/list"}')
+        error = error_of(body.removeprefix(PING * body.count(PING)).removeprefix(b"data: "))
+        assert error["code"] == -32013 and "core.upstream_request_timeout_seconds" in error["message"]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -1,0 +1,184 @@
+"""What ends the silence of an upstream, and what only keeps its connection alive; by a clock that is set by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import pytest
+
+from adapter.upstream.timeouts import SLOW, SLOW_BYTES, ReadTimer
+
+LIMIT = 10.0
+
+KEEP_ALIVES = [
+    b": ping\n\n",
+    b": ping - 2026-01-01 00:00:00+00:00\r\n\r\n",
+    b":\r\r",
+    b"\n",
+    b"\r\n\r\n",
+    b"id: 7\n\n",
+    b"retry: 3000\nid: 7\n\n",
+    b"id: 7\nretry: 3000\ndata: \n\n",
+    b"data\n\n",
+    b"event: ping\n\n",
+    b": data: {}\n\n",
+    b"id: data: 7\n\n",
+    b"\xef\xbb\xbf: ping\n\n",
+]
+MESSAGES = [
+    b"data: {}\n\n",
+    b"data:{}\r\n\r\n",
+    b"event: message\r\ndata: {}\r\n\r\n",
+    b": ping\n\ndata: {}\n\n",
+    b"id: 7\rdata:   {}\r\r",
+    b"\xef\xbb\xbfdata: {}\n\n",
+    b"data: \ndata: {}\n\n",
+]
+
+
+class Alarm:
+    """A call that is due at some time."""
+
+    def __init__(self, when: float, ring: Callable[[], None]) -> None:
+        self.when = when
+        self.ring = ring
+        self.is_off = False
+
+    def cancel(self) -> None:
+        self.is_off = True
+
+
+class Clock:
+    """As much of a loop as a timer uses."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._alarms: list[Alarm] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def create_future(self) -> asyncio.Future[bool]:
+        return asyncio.get_running_loop().create_future()
+
+    def call_at(self, when: float, ring: Callable[[], None]) -> Alarm:
+        self._alarms.append(Alarm(when, ring))
+        return self._alarms[-1]
+
+    def goes_on(self, seconds: float) -> None:
+        """Let time pass, and ring what is due."""
+        self.now += seconds
+        for alarm in [each for each in self._alarms if each.when <= self.now]:
+            self._alarms.remove(alarm)
+            if not alarm.is_off:
+                alarm.ring()
+
+
+class Wait:
+    """Waits for an answer as a reader does: chunk by chunk, or with ``poured`` all the time."""
+
+    def __init__(self, *, poured: bool, line: bytes | None = b"") -> None:
+        self.clock = Clock()
+        self.timer = ReadTimer(cast(asyncio.AbstractEventLoop, self.clock))
+        self.timer.line = line
+        self._poured = poured
+        self._waiter = self.timer.start(LIMIT)
+
+    def comes(self, piece: bytes, after: float) -> bool:
+        """Have a piece come after so many seconds; False where the wait had ended before."""
+        self.clock.goes_on(after)
+        if self._waiter.done():
+            return False
+        if not self._poured:
+            self.timer.wake()
+        self.timer.hear(piece)
+        if not self._poured:
+            self._waiter = self.timer.start(LIMIT)
+        return True
+
+    def seconds(self, pieces: Iterable[bytes], apart: float) -> float:
+        """Seconds until the wait ended, or all had come."""
+        for piece in pieces:
+            if not self.comes(piece, apart):
+                break
+        return self.clock.now
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("poured", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+@pytest.mark.parametrize("said", KEEP_ALIVES)
+async def test_what_has_no_data_ends_no_silence(said: bytes, size: int, poured: bool) -> None:
+    """Comments, blank lines, ids and times to come back in are no message, however they are cut."""
+    wait = Wait(poured=poured)
+    pieces = cut(said * 100, size)
+    assert wait.seconds(pieces, 0.9 * LIMIT / len(pieces)) == pytest.approx(0.9 * LIMIT)
+    assert not wait.comes(said, 0.2 * LIMIT)
+
+
+@pytest.mark.parametrize("poured", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+@pytest.mark.parametrize("said", MESSAGES)
+async def test_a_message_ends_the_silence(said: bytes, size: int, poured: bool) -> None:
+    """Each message gives its server the whole time again, however it is cut."""
+    wait = Wait(poured=poured)
+    for _ in range(3 * SLOW):
+        assert wait.comes(b": ping\n\n", 0.9 * LIMIT)
+        for piece in cut(said, size):
+            assert wait.comes(piece, 0.0)
+    assert not wait.comes(said, LIMIT)
+
+
+@pytest.mark.parametrize("poured", [False, True])
+async def test_a_large_event_in_pieces_may_take_long(poured: bool) -> None:
+    """Each piece of an event is a sign of life, as long as it goes on at a pace that will end."""
+    wait = Wait(poured=poured)
+    assert wait.comes(b"data: {", 0.0)
+    for _ in range(10 * SLOW):
+        assert wait.comes(b"x" * SLOW_BYTES, 0.9 * LIMIT)
+
+
+@pytest.mark.parametrize("poured", [False, True])
+@pytest.mark.parametrize(("line", "begins"), [(b"", b"data: {"), (None, b"{")])
+async def test_a_message_that_drips_comes_to_an_end(line: bytes | None, begins: bytes, poured: bool) -> None:
+    """A byte now and then does not hold a call for ever: neither in an event nor in a JSON answer."""
+    wait = Wait(poured=poured, line=line)
+    assert wait.comes(begins, 0.0)
+    ended = wait.seconds([b"x"] * 1000, 0.9 * LIMIT)
+    assert SLOW * LIMIT <= ended <= (SLOW + 3) * LIMIT
+
+
+@pytest.mark.parametrize("poured", [False, True])
+async def test_a_slow_reader_is_no_silence(poured: bool) -> None:
+    """Only the time in which somebody waits counts, also behind a comment."""
+    wait = Wait(poured=poured)
+    assert wait.comes(b": ping\n\n", 0.6 * LIMIT)
+    wait.timer.wake()
+    wait.clock.goes_on(5 * LIMIT)
+    wait.timer.hear(b": ping\n\n")
+    waiter = wait.timer.start(LIMIT)
+    wait.clock.goes_on(0.3 * LIMIT)
+    assert not waiter.done()
+    wait.clock.goes_on(0.2 * LIMIT)
+    assert waiter.done() and not waiter.result()
+
+
+async def test_a_flood_of_blank_lines_is_looked_through_quickly() -> None:
+    """A piece of the largest size that is read at once holds the loop for a few milliseconds at most."""
+    wait = Wait(poured=True)
+    loop = asyncio.get_running_loop()
+    for piece in (
+        b"\n" * (1 << 18),
+        b":data:" * (1 << 15),
+        b"\rdata:" * (1 << 15),
+        b"data:" + b" " * (1 << 18),
+    ):
+        began = loop.time()
+        wait.timer.hear(piece)
+        assert loop.time() - began < 0.05
+        assert wait.timer.line is not None and len(wait.timer.line) < 100
