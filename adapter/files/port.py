@@ -173,8 +173,10 @@ class FileStore(Protocol):
     def roots(self) -> tuple[str, ...]:
         """The spellings of the store's root in a text, the longest first; to withhold it."""
 
-    async def remove(self, place: Place) -> None:
-        """Remove a file and the directories that this leaves empty. Harmless when it is not there."""
+    async def remove(self, *places: Place) -> None:
+        """Remove files and the directories that this leaves empty. Harmless for one that is not there. One that cannot
+        be removed keeps none of the others.
+        """
 
     async def remove_scope(self, scope: str) -> None:
         """Remove everything of a scope, allocated places too. Harmless when there is nothing."""

@@ -20,6 +20,8 @@ import contextlib
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from time import monotonic
 from typing import TypeAlias
@@ -264,11 +266,13 @@ class Shelf:
 
     # --- removing -------------------------------------------------------------------------------------------------
 
-    async def remove(self, place: Place) -> None:
-        """All that lies in the place's directory goes, since it is this file's alone."""
-        self._release(place)
-        self._lending.forget(areas.directory_of(place))
-        await self._disk.do(self._remove, areas.directory_of(place))
+    async def remove(self, *places: Place) -> None:
+        """All that lies in a place's directory goes, since it is this file's alone."""
+        directories = [areas.directory_of(place) for place in places]
+        for place, directory in zip(places, directories, strict=True):
+            self._release(place)
+            self._lending.forget(directory)
+        await self._disk.do(self._remove, directories)
 
     async def remove_scope(self, scope: str) -> None:
         areas.check_component(scope)
@@ -300,13 +304,22 @@ class Shelf:
             await self._disk.do(sweep.remove_if_bare, self._root.base, kind, scope, before)
         return count
 
-    def _remove(self, way: Way) -> None:
-        area, scope, file_id = way
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            with areas.entered(self._root.base, (area, scope)) as directory:
-                areas.remove_entry(directory, file_id)
-            with areas.entered(self._root.base, (area,)) as directory:
-                areas.remove_if_empty(directory, scope)
+    def _remove(self, ways: list[Way]) -> None:
+        failed: OSError | None = None
+        for (area, scope), some in groupby(ways, itemgetter(0, 1)):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                with areas.entered(self._root.base, (area, scope)) as directory:
+                    for _, _, file_id in some:
+                        try:
+                            areas.remove_entry(directory, file_id)
+                        except NotADirectoryError:
+                            continue
+                        except OSError as error:
+                            failed = error
+                with areas.entered(self._root.base, (area,)) as directory:
+                    areas.remove_if_empty(directory, scope)
+        if failed is not None:
+            raise failed
 
     def _remove_scope(self, scope: str) -> None:
         for area in AREAS.values():

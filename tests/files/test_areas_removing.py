@@ -21,6 +21,22 @@ async def test_removing_leaves_no_directories(shelf: Shelf, root: Path) -> None:
     assert not list((root / "uploads").iterdir())
 
 
+async def test_many_files_go_at_once(shelf: Shelf, root: Path, tmp_path: Path) -> None:
+    """Of all kinds and scopes; one that is not there, or lies behind a link, keeps none of the others."""
+    places = [
+        upload(file_id=str(number) * 32, scope=scope) for scope in ("b", "c", "d") for number in range(3)
+    ]
+    places.append(artifact())
+    for place in places:
+        await put(shelf, place, b"x")
+    (root / "uploads" / "c").rename(tmp_path / "c")
+    (root / "uploads" / "c").symlink_to(tmp_path / "c")
+    await shelf.remove(upload(file_id="9" * 32, scope="b"), *places)
+    assert [entry.name for entry in (root / "uploads").iterdir()] == ["c"]
+    assert not list((root / "artifacts").iterdir())
+    assert len(list((tmp_path / "c").iterdir())) == 3
+
+
 async def test_a_scope_goes_with_all_that_tools_made(shelf: Shelf, root: Path, tmp_path: Path) -> None:
     """Trees deeper than any stack and links to elsewhere go; where links lead stays."""
     (tmp_path / "outside").mkdir()

@@ -211,9 +211,10 @@ class MemoryFiles:
         inner = () if copy is None else (copy,)
         return "/".join(("/store", place.kind.value, *place[1:3], *inner, place.name))
 
-    async def remove(self, place: Place) -> None:
+    async def remove(self, *places: Place) -> None:
         await self.steps.take("remove")
-        self.placed.pop(place, None)
+        for place in places:
+            self.placed.pop(place, None)
 
     async def remove_scope(self, scope: str) -> None:
         for place in [place for place in self.placed if place.scope == scope]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from adapter.relay.background import TURN, SingleFlight, in_turns, own_turn
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.wire.piecewise import Apart, Piecewise
+from tests.relay.turns import longest_wait
 
 PIECE = 0.0002
 
@@ -28,23 +28,6 @@ def work(pieces: int, outcome: str = "done") -> Piecewise[str]:
         spin(PIECE)
         yield None
     return outcome
-
-
-async def longest_wait(task: asyncio.Future[Any]) -> float:
-    """The longest time for which the loop did not come round, until the task is done; in CPU time of this thread,
-    so that what else runs on the machine does not count. The collector skips what earlier tests left, as it skips
-    what the adapter had before it began to serve.
-    """
-    longest = 0.0
-    gc.freeze()
-    try:
-        while not task.done():
-            began = time.thread_time()
-            await asyncio.sleep(0)
-            longest = max(longest, time.thread_time() - began)
-    finally:
-        gc.unfreeze()
-    return longest
 
 
 @pytest.mark.timed

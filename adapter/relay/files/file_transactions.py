@@ -34,6 +34,9 @@ TRIES = 20
 AT_ONCE = 50
 """Scopes that are looked after at the same time."""
 
+REMOVED_AT_ONCE = 100
+"""Files that are removed in one go."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.2
 """Seconds of a pause before a change is tried again, at most."""
 
@@ -108,8 +111,7 @@ class FileTransactions:
                 await self._places.put(staging, place)
             await self._in_turn(scope_id, partial(self._write_down, arrivals, staged))
         except BaseException:
-            for place in placed:
-                await self._places.remove(place)
+            await self._places.remove(*placed)
             await self._take_back(unspend)
             raise
         finally:
@@ -140,7 +142,7 @@ class FileTransactions:
                 self._gone(victim)
                 if self.on_evicted is not None:
                     self.on_evicted(victim)
-                await self._places.remove(victim.place)
+            await self._places.remove(*(victim.place for victim in victims))
         finally:
             forget()
 
@@ -331,8 +333,12 @@ class FileTransactions:
             raise
         finally:
             forget()
-        for record in records:
-            self._gone(record)
-            await self._places.remove(record.place)
-            self._index.ledger.remove(record.key)
-            self._index.ledger.settle(record.key)
+        # Some at a time: each change of threads costs more than the removal of a file, and the loop is others' too.
+        for first in range(0, len(records), REMOVED_AT_ONCE):
+            some = records[first : first + REMOVED_AT_ONCE]
+            for record in some:
+                self._gone(record)
+            await self._places.remove(*(record.place for record in some))
+            for record in some:
+                self._index.ledger.remove(record.key)
+                self._index.ledger.settle(record.key)

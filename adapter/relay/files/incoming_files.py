@@ -120,10 +120,12 @@ class FilePlaces:
         """Give a finished staging its name. Raises StorageFull, StorageFailed."""
         await self._files.place(staging, place)
 
-    async def remove(self, place: Place) -> None:
+    async def remove(self, *places: Place) -> None:
         """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""
+        if not places:
+            return
         try:
-            await self._files.remove(place)
+            await self._files.remove(*places)
         except StorageFailed as error:
             self._log.warning("a file could not be removed; the sweep will try again", why=str(error))
 

@@ -7,11 +7,13 @@ import asyncio
 import pytest
 
 from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
+from adapter.relay.files.file_transactions import REMOVED_AT_ONCE
 from adapter.relay.files.head_writer import TABLE
 from adapter.relay.files.incoming_files import NewFile
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from tests.relay.filing import ALICE, BOB, Filing, measured
+from tests.relay.turns import longest_wait
 
 # --- time ---
 
@@ -426,6 +428,18 @@ async def test_scope_that_ends_takes_its_files_along() -> None:
     await filing.registry.drop_scope(ALICE.id)
     assert await filing.held() == [] and await filing.held(BOB) == [other]
     assert list(filing.files.placed) == [other.place]
+    assert await filing.agrees()
+
+
+async def test_scope_of_thousands_of_files_ends_in_few_steps() -> None:
+    """A session that ends waits for as few changes of threads as its files fit into, and others have turns between."""
+    filing = Filing(scope_bytes=None, max_files=5000)
+    records = await filing.upload(*[b"1"] * 5000)
+    filing.clock.now += 1000
+    ending = asyncio.ensure_future(filing.registry.drop_scope(ALICE.id))
+    assert await longest_wait(ending) < 0.05
+    assert len(records) == 5000 and filing.files.placed == {}
+    assert filing.steps.taken["remove"] <= 5000 / REMOVED_AT_ONCE
     assert await filing.agrees()
 
 
