@@ -355,6 +355,13 @@ class UpstreamSilent(AdapterError):
     hint = "The upstream server was silent for too long."
 
 
+class CallTooLong(UpstreamSilent):
+    """The server may have said much: this limit is one of all the time that a call takes."""
+
+    code, rpc, http, legacy_http = "call_too_long", -32013, 504, 200
+    hint = "The call took longer than tool_call_total_seconds allows."
+
+
 # --- the adapter's own parts ----------------------------------------------------------------------------------
 
 

@@ -246,10 +246,17 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         start_cooldown=START_COOLDOWN,
     )
     made = UPSTREAMS[upstream.transport](settings, entry, parts)
+    reached = parts.authorized(settings, entry, made)
+    # A hosted tool has a deadline of its own.
+    if upstream.transport != "hosted" and (total := _limit(settings, entry, "tool_call_total_seconds")):
+        # Late: few limit that.
+        from adapter.upstream.call_limit import LimitedUpstream
+
+        reached = LimitedUpstream(reached, total)
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=parts.traced(entry, parts.authorized(settings, entry, made)),
+        upstream=parts.traced(entry, reached),
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=_limit(settings, entry, "tool_call_timeout_seconds"),

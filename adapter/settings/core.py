@@ -247,7 +247,8 @@ class Core(Section):
     )
     upstream_request_timeout_seconds: Seconds = Field(
         default=60,
-        description="Silence of an upstream after which a request fails; for tool calls see `core.defaults`.",
+        description="Silence of an upstream after which a request fails, as of a tool call; those have a limit of "
+        "their own in `core.defaults`.",
     )
     upstream_metadata_cache_ttl_seconds: SecondsOrZero = Field(
         default=300,

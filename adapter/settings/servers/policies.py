@@ -60,8 +60,13 @@ class ToolDefaults(Section):
 
     tool_call_timeout_seconds: Seconds | None = Field(
         default=60,
-        description="Silence of an upstream after which a tool call fails; progress restarts it. Null waits "
-        "without limit.",
+        description="Silence of an upstream after which a tool call fails; a message such as progress restarts it, "
+        "a comment of an event stream does not. Null waits without limit.",
+    )
+    tool_call_total_seconds: Seconds | None = Field(
+        default=None,
+        description="Time after which a call of an upstream's tool fails, whatever the upstream says meanwhile; null "
+        "sets no limit.",
     )
     allow_raw_output: bool = Field(
         default=False, description="Embed the content of a captured artifact in the tool's result too."
@@ -73,6 +78,9 @@ class ToolDefaultsOverride(Section):
 
     tool_call_timeout_seconds: Seconds | None = Field(
         default=None, description="Overrides `core.defaults.tool_call_timeout_seconds` here; null keeps it."
+    )
+    tool_call_total_seconds: Seconds | None = Field(
+        default=None, description="Overrides `core.defaults.tool_call_total_seconds` here; null keeps it."
     )
     allow_raw_output: bool | None = Field(
         default=None, description="Overrides `core.defaults.allow_raw_output` here; null keeps it."

@@ -238,6 +238,56 @@ async def test_comments_hold_no_list(upstream: StartUpstream, adapter: StartAdap
         assert error["code"] == -32013 and "core.upstream_request_timeout_seconds" in error["message"]
 
 
+async def chatting(exchange: Exchange) -> None:
+    """A tool that says again and again that it goes on."""
+    await exchange.begin_stream()
+    while True:
+        await exchange.chunk(event(PROGRESS))
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("script", [chatting, silent])
+@pytest.mark.parametrize("settings", [{}, STAGED])
+async def test_a_call_ends_at_its_total_limit(
+    upstream: StartUpstream, adapter: StartAdapter, settings: dict[str, Any], script: Script
+) -> None:
+    """Progress does not help there; the upstream is told, the place is free, and other requests know no such limit."""
+    core = {"defaults": {"tool_call_total_seconds": 0.3}}
+    settings = {**settings, "core": core, "sessions": {"max_in_flight_per_session": 1}}
+    async with upstream(script) as up, adapter(up, **settings) as front, front.client() as client:
+        await client.initialize()
+        for number in (7, 8):
+            _, body = await client.call(number=number)
+            told = event(PROGRESS)
+            error = error_of(body.removeprefix(told * body.count(told)).removeprefix(b"data: "))
+            assert error["code"] == -32013 and error["id"] == number
+            allowed = "the 0.3 s that core.defaults.tool_call_total_seconds allows"
+            assert error["message"] == f"The call took longer than {allowed}."
+        assert (await up.arrived("notifications/cancelled")).message["params"]["requestId"] == 7
+
+
+async def test_an_answer_in_time_passes_the_total_limit(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """What a stream brings before its end comes as it is."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.chunk(event(PROGRESS))
+        await exchange.chunk(event(result(1)))
+        await exchange.end_stream()
+
+    defaults = {"tool_call_total_seconds": 60}
+    async with (
+        upstream(script) as up,
+        adapter(up, server={"tool_defaults": defaults}) as front,
+        front.client() as client,
+    ):
+        await client.initialize()
+        _, body = await client.call()
+        assert body == event(PROGRESS) + event(result(1))
+
+
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_stream_that_falls_silent_ends_with_an_error_event(
     upstream: StartUpstream, adapter: StartAdapter, era: str
