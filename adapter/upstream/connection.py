@@ -140,6 +140,8 @@ class Connection(asyncio.Protocol):
             raise
         if answer.whole is None:
             answer.settle_whole()
+            if answer.whole is None:
+                self.read_timer.expect(self._tells_events)
         return answer
 
     def leaves_few(self, reserves: int) -> bool:
@@ -274,8 +276,6 @@ class Connection(asyncio.Protocol):
             self._read_fields()
         answer.headers = self._known.take(status, self._fields)
         answer.status = status
-        timer = self.read_timer
-        timer.line, timer.waited, timer.size = b"" if self._tells_events else None, 0.0, 0
 
     def _read_fields(self) -> None:
         """Read the fields that have come, where the head before had others."""

@@ -12,11 +12,19 @@ SLOW = 10
 SLOW_BYTES = 1024
 """Bytes of such a message that allow it one timeout more."""
 
+PERSON_SECONDS = 3600.0
+"""Seconds for which a server that has asked its client is waited for as long as it keeps the connection alive: a person
+may have to answer, or a model.
+"""
+
 _FIELD = 16
 """Bytes of a line's beginning that tell whether it has data."""
 
 # The line is one of an event stream. A comment, a blank line, an id and a time to come back in tell nothing.
 _TELLS = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])data:[ \t]*[^\s]")
+
+_QUESTIONS = (b'"elicitation/create"', b'"sampling/createMessage"')
+_LONGEST_QUESTION = max(map(len, _QUESTIONS))
 
 
 class ReadTimer:
@@ -25,14 +33,13 @@ class ReadTimer:
     The alarm outlives the waits: it is set when a wait could end before it rings, and looks at the latest
     deadline when it does. So a call on a warm connection needs no timer.
 
-    ``silent`` are the seconds that were waited since the last message or part of one. ``line`` is the beginning of the
-    event stream's line that is coming in; None for an answer that is no event stream or cannot be read as one, of
-    which all bytes count. Of a message in pieces, ``size`` bytes have come and ``waited`` seconds have passed.
+    ``silent`` are the seconds that were waited since the last message or part of one; whoever sends a request sets them
+    to 0.
     """
 
     __slots__ = (
-        "_alarm", "_alarm_at", "_deadline", "_loop", "_read_timeout", "_since", "_waiter", "line", "silent", "size",
-        "waited",
+        "_alarm", "_alarm_at", "_asked_until", "_deadline", "_line", "_loop", "_read_timeout", "_since", "_size",
+        "_tail", "_waited", "_waiter", "silent",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -43,9 +50,13 @@ class ReadTimer:
         self._deadline = inf
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
-        self.line: bytes | None = None
-        self.silent = self.waited = 0.0
-        self.size = 0
+        self.silent = self._waited = self._asked_until = 0.0
+        self._line: bytes | None = None
+        """The beginning of the event stream's line that comes in; None for an answer that is no event stream or cannot
+        be read as one, of which all bytes count.
+        """
+        self._tail = b""
+        self._size = 0
 
     def start(self, read_timeout: float | None) -> asyncio.Future[bool]:
         """Begin a wait, which ends with True when woken, with False after ``read_timeout`` seconds of silence, those of
@@ -63,6 +74,12 @@ class ReadTimer:
                 self._set_alarm()
         return waiter
 
+    def expect(self, is_event_stream: bool) -> None:
+        """Begin with another answer, whose head has come."""
+        self._line, self._tail = b"" if is_event_stream else None, b""
+        self._asked_until = self._waited = 0.0
+        self._size = 0
+
     def wake(self, arrived: bool = True) -> None:
         waiter = self._waiter
         if waiter is not None:
@@ -74,30 +91,39 @@ class ReadTimer:
 
     def hear(self, piece: bytes) -> None:
         """Count what came of an answer. A message, or a part of one, ends the silence; what only keeps the connection
-        alive does not, nor does a message that hardly goes on.
+        alive does not, unless the server waits for its client, nor does a message that hardly goes on.
         """
         read_timeout, is_waiting = self._read_timeout, self._waiter is not None
         if read_timeout is None:
             return
+        now = self._loop.time()
         if is_waiting:
-            now = self._loop.time()
             self.silent += now - self._since
             self._since = now
         is_whole = False
-        if self.line is not None:
-            text = self.line + piece if self.line else piece
+        if (line := self._line) is not None:
+            text = line + piece if line else piece
             told = _TELLS.search(text) if b"data:" in text else None
             end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-            self.line = text[end : end + _FIELD]
+            self._line = text[end : end + _FIELD]
             if told is None:
-                return
-            is_whole = end > told.end()
+                self._tail = b""
+                if now >= self._asked_until:
+                    return
+            else:
+                seen = self._tail + piece if self._tail else text
+                self._tail = seen[-_LONGEST_QUESTION:] if self._line else b""
+                if _QUESTIONS[0] in seen or _QUESTIONS[1] in seen:
+                    self._asked_until = now + PERSON_SECONDS
+                elif not line or told.start():
+                    self._asked_until = 0.0
+            is_whole = told is None or end > told.end()
         if is_whole:
-            self.waited, self.size = 0.0, 0
+            self._waited, self._size = 0.0, 0
         else:
-            self.waited += self.silent
-            self.size += len(piece)
-            if self.waited > read_timeout * (SLOW + self.size / SLOW_BYTES):
+            self._waited += self.silent
+            self._size += len(piece)
+            if self._waited > read_timeout * (SLOW + self._size / SLOW_BYTES):
                 return
         self.silent = 0.0
         if is_waiting:

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from adapter.upstream.timeouts import SLOW, SLOW_BYTES, ReadTimer
+from adapter.upstream.timeouts import PERSON_SECONDS, SLOW, SLOW_BYTES, ReadTimer
 
 LIMIT = 10.0
 
@@ -79,10 +79,10 @@ class Clock:
 class Wait:
     """Waits for an answer as a reader does: chunk by chunk, or with ``poured`` all the time."""
 
-    def __init__(self, *, poured: bool, line: bytes | None = b"") -> None:
+    def __init__(self, *, poured: bool, is_event_stream: bool = True) -> None:
         self.clock = Clock()
         self.timer = ReadTimer(cast(asyncio.AbstractEventLoop, self.clock))
-        self.timer.line = line
+        self.timer.expect(is_event_stream)
         self._poured = poured
         self._waiter = self.timer.start(LIMIT)
 
@@ -144,13 +144,52 @@ async def test_a_large_event_in_pieces_may_take_long(poured: bool) -> None:
 
 
 @pytest.mark.parametrize("poured", [False, True])
-@pytest.mark.parametrize(("line", "begins"), [(b"", b"data: {"), (None, b"{")])
-async def test_a_message_that_drips_comes_to_an_end(line: bytes | None, begins: bytes, poured: bool) -> None:
+@pytest.mark.parametrize(("is_event_stream", "begins"), [(True, b"data: {"), (False, b"{")])
+async def test_a_message_that_drips_comes_to_an_end(
+    is_event_stream: bool, begins: bytes, poured: bool
+) -> None:
     """A byte now and then does not hold a call for ever: neither in an event nor in a JSON answer."""
-    wait = Wait(poured=poured, line=line)
+    wait = Wait(poured=poured, is_event_stream=is_event_stream)
     assert wait.comes(begins, 0.0)
     ended = wait.seconds([b"x"] * 1000, 0.9 * LIMIT)
     assert SLOW * LIMIT <= ended <= (SLOW + 3) * LIMIT
+
+
+@pytest.mark.parametrize("poured", [False, True])
+@pytest.mark.parametrize("size", [1, 7, 100, 1000])
+@pytest.mark.parametrize("method", [b"elicitation/create", b"sampling/createMessage"])
+async def test_a_question_is_given_time(method: bytes, size: int, poured: bool) -> None:
+    """While somebody is to answer, a server that keeps its stream alive is waited for; its next message ends that."""
+    padding = b"x" * 200
+    question = b'{"jsonrpc":"2.0","id":1,"x":"%s","method":"%s","params":{"m":"%s"}}' % (
+        padding,
+        method,
+        padding,
+    )
+    wait = Wait(poured=poured)
+    for piece in cut(b"event: message\r\ndata: " + question + b"\r\n\r\n", size):
+        assert wait.comes(piece, 0.0)
+    for piece in cut(b": ping\r\n\r\n" * 10, size):
+        assert wait.comes(piece, 0.9 * LIMIT)
+    assert wait.comes(b"data: {}\n\n", 0.9 * LIMIT)
+    assert wait.comes(b": ping\n\n", 0.9 * LIMIT)
+    assert not wait.comes(b": ping\n\n", 0.2 * LIMIT)
+
+
+async def test_a_question_is_not_given_all_time() -> None:
+    """A tool that hangs after its question was answered does not hold its call for ever."""
+    wait = Wait(poured=True)
+    assert wait.comes(b'data: {"method":"elicitation/create"}\n\n', 0.0)
+    ended = wait.seconds([b": ping\n\n"] * 1000, 0.9 * LIMIT)
+    assert PERSON_SECONDS <= ended <= PERSON_SECONDS + 3 * LIMIT
+
+
+async def test_a_question_that_is_only_told_of_is_none() -> None:
+    """The name of the method in a text is written in another way."""
+    wait = Wait(poured=True)
+    assert wait.comes(b'data: {"text":"{\\"method\\":\\"elicitation/create\\"}"}\n\n', 0.0)
+    assert wait.comes(b": ping\n\n", 0.9 * LIMIT)
+    assert not wait.comes(b": ping\n\n", 0.2 * LIMIT)
 
 
 @pytest.mark.parametrize("poured", [False, True])
@@ -181,4 +220,3 @@ async def test_a_flood_of_blank_lines_is_looked_through_quickly() -> None:
         began = loop.time()
         wait.timer.hear(piece)
         assert loop.time() - began < 0.05
-        assert wait.timer.line is not None and len(wait.timer.line) < 100
