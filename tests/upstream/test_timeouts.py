@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -210,13 +211,12 @@ async def test_a_slow_reader_is_no_silence(poured: bool) -> None:
 async def test_a_flood_of_blank_lines_is_looked_through_quickly() -> None:
     """A piece of the largest size that is read at once holds the loop for a few milliseconds at most."""
     wait = Wait(poured=True)
-    loop = asyncio.get_running_loop()
     for piece in (
         b"\n" * (1 << 18),
         b":data:" * (1 << 15),
         b"\rdata:" * (1 << 15),
         b"data:" + b" " * (1 << 18),
     ):
-        began = loop.time()
+        began = time.thread_time()
         wait.timer.hear(piece)
-        assert loop.time() - began < 0.05
+        assert time.thread_time() - began < 0.05
