@@ -24,7 +24,10 @@ _FIELD = 16
 _TELLS = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])data:[ \t]*[^\s]")
 
 _QUESTIONS = (b'"elicitation/create"', b'"sampling/createMessage"')
-_LONGEST_QUESTION = max(map(len, _QUESTIONS))
+_LONGEST_METHOD = max(map(len, _QUESTIONS))
+
+_LOOK = 1 << 16
+"""Bytes of a message behind which no question is looked for: the look would cost more than the rest of its way."""
 
 
 class ReadTimer:
@@ -112,8 +115,8 @@ class ReadTimer:
                     return
             else:
                 seen = self._tail + piece if self._tail else text
-                self._tail = seen[-_LONGEST_QUESTION:] if self._line else b""
-                if _QUESTIONS[0] in seen or _QUESTIONS[1] in seen:
+                self._tail = seen[-_LONGEST_METHOD:] if self._line else b""
+                if self._size < _LOOK and (_QUESTIONS[0] in seen or _QUESTIONS[1] in seen):
                     self._asked_until = now + PERSON_SECONDS
                 elif not line or told.start():
                     self._asked_until = 0.0
