@@ -19,11 +19,12 @@ from adapter.errors import (
     SessionMissing,
     SessionUnknown,
     UpstreamBroken,
+    UpstreamSilent,
     UpstreamUnanswered,
 )
 from adapter.relay.background import BackgroundTasks, breathe, slices
 from adapter.relay.call.dispatch import CLOSE_SECONDS, Relay
-from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse
+from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, requests_of, silence_of
 from adapter.relay.http_api.answer_reading import (
     StreamEnd,
     awaited_response,
@@ -54,7 +55,7 @@ from adapter.relay.sessions.own_session import (
     rpc_request,
 )
 from adapter.rules.access.sessions import session_key
-from adapter.upstream.port import header
+from adapter.upstream.port import header, silent
 from adapter.wire.eras import Era
 from adapter.wire.sse import SseReader
 
@@ -249,9 +250,15 @@ class Conversation:
 
         Raises SessionUnknown where the session ends meanwhile, and UpstreamBroken where no response can be had.
         """
-        last_id = b""
+        last_id, allowed = b"", None
         for _ in range(RESUMPTIONS):
-            end = await self._read_response(answer, who, number, tell, listed)
+            try:
+                end = await self._read_response(answer, who, number, tell, listed, allowed)
+            except UpstreamSilent:
+                if allowed is not None:
+                    why = "The adapter waited too long for an answer."
+                    self._background.run(self._say_cancelled(who, number, why))
+                raise
             if end.response is not None:
                 return end.response
             if answer.status != 200:
@@ -261,6 +268,8 @@ class Conversation:
             last_id = end.last_id
             await asyncio.sleep(min((end.retry or 0) / 1000, LONGEST_RETRY))
             answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
+            # Streams of a session have no limit; but here somebody waits for an answer.
+            allowed = silence_of(ask, requests_of(ask.envelope))
         await answer.close()
         raise UpstreamBroken(f"The upstream server deferred its answer on {RESUMPTIONS} streams in a row.")
 
@@ -271,8 +280,11 @@ class Conversation:
         number: int,
         tell: Tell | None = None,
         listed: str | None = None,
+        allowed: float | None = None,
     ) -> StreamEnd:
-        """Read an answer up to the response, then close it. Raises AdapterError."""
+        """Read an answer up to the response, then close it. ``allowed`` are the seconds for which a stream may bring no
+        message; None where that is seen to already, or nobody waits. Raises AdapterError.
+        """
         limit = self._asks.server.rules.answer_limit
         try:
             if (header(answer.headers, "content-encoding") or "identity").strip().lower() != "identity":
@@ -284,47 +296,57 @@ class Conversation:
                 body = await whole_body(answer, limit)
                 return StreamEnd(await awaited_response(body, number, listed))
             reader = SseReader(limit)
-            async for piece in pieces_of(answer):
-                for part in slices(piece):
-                    events = reader.feed(part)
-                    for event in events:
-                        if not event.data:
-                            continue
-                        response = await awaited_response(event.data, number, listed)
-                        if response is not None:
-                            return StreamEnd(response)
-                        await self._observe(event.data, who, number, tell)
-                        if isinstance(tell, Dialogue) and answer.wait_at_least is not None:
-                            answer.wait_at_least(tell.patience)
-                    await breathe(len(events))
+            async with asyncio.timeout(allowed) as silence:
+                async for piece in pieces_of(answer):
+                    for part in slices(piece):
+                        events = reader.feed(part)
+                        for event in events:
+                            if not event.data:
+                                continue
+                            response = await awaited_response(event.data, number, listed)
+                            if response is not None:
+                                return StreamEnd(response)
+                            await self._observe(event.data, who, number, tell)
+                            patience = tell.patience if isinstance(tell, Dialogue) else 0.0
+                            if answer.wait_at_least is not None:
+                                answer.wait_at_least(patience)
+                            if allowed is not None:
+                                now = asyncio.get_running_loop().time()
+                                silence.reschedule(now + max(allowed, patience))
+                        await breathe(len(events))
             return StreamEnd(None, reader.last_id, reader.retry)
+        except TimeoutError:
+            raise silent(allowed) from None
         except MessageTooLong:
             raise too_large(limit) from None
         finally:
             await answer.close()
 
-    async def listen(self, who: Who, dialogue: Dialogue, opened: asyncio.Event) -> None:
+    async def listen(self, who: Who, dialogue: Dialogue, opened: asyncio.Event) -> bool:
         """Pass on what the server says outside of answers, until it ends that; ``opened`` is set when it has begun.
+        Returns whether the server has a stream for it.
 
         Raises AdapterError, ToolRefused.
         """
-        number = next(self._ids)
         if self.era is Era.MODERN:
+            number = next(self._ids)
             meta = modern_meta(self._capabilities)
             message = rpc_request(number, "subscriptions/listen", {"notifications": _NEWS, "_meta": meta})
             answer = await self._relay.handle(self._asks.post(who, Era.MODERN, message))
             opened.set()
             await self._read_response(answer, who, number, dialogue)
-            return
+            return True
         last_id = b""
         for _ in range(RESUMPTIONS):
             answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
             opened.set()
-            end = await self._read_response(answer, who, number, dialogue)
+            # No request of this conversation has the id 0.
+            end = await self._read_response(answer, who, 0, dialogue)
             if answer.status != 200 or end.response is not None:
-                return
+                return answer.status == 200
             last_id = end.last_id
             await asyncio.sleep(min(max(end.retry or 0, SHORTEST_RETRY) / 1000, LONGEST_RETRY))
+        return True
 
     async def answer(self, who: Who, address: ReplyAddress, result: Mapping[str, Any]) -> None:
         """Answer a question of the server, in whichever session it asked. Raises AdapterError."""
@@ -371,8 +393,10 @@ class Conversation:
         finally:
             self._replies.release()
 
-    async def _say_cancelled(self, who: Who, number: int) -> None:
-        params = {"requestId": number, "reason": "The caller has disconnected."}
+    async def _say_cancelled(
+        self, who: Who, number: int, reason: str = "The caller has disconnected."
+    ) -> None:
+        params = {"requestId": number, "reason": reason}
         await self._send_quietly(
             who, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
         )

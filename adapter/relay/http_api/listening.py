@@ -30,12 +30,14 @@ class _Hearer(NamedTuple):
 class Listens(Protocol):
     """The source of the stream."""
 
-    async def listen(self, who: Who, dialogue: Dialogue, opened: asyncio.Event) -> None:
-        """Pass on what the server says until it ends the stream; ``opened`` is set as soon as that is decided."""
+    async def listen(self, who: Who, dialogue: Dialogue, opened: asyncio.Event) -> bool:
+        """Pass on what the server says until it ends the stream; ``opened`` is set as soon as that is decided. Returns
+        whether the server has such a stream.
+        """
 
 
 class SharedListening:
-    """Keeps one stream of ``source`` open while anybody listens."""
+    """Keeps one stream of ``source`` open while anybody listens, or from ``keep`` to ``let_go``."""
 
     def __init__(self, source: Listens) -> None:
         self._source = source
@@ -43,6 +45,8 @@ class SharedListening:
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_slow = False
+        self._is_kept = False
+        self._is_offered = True
 
     def __repr__(self) -> str:
         return f"<SharedListening: {len(self._hearers)}>"
@@ -53,16 +57,31 @@ class SharedListening:
         hearer = _Hearer(hear, answers)
         self._hearers.append(hearer)
         try:
-            if self._task is None or self._task.done():
-                self._opened = asyncio.Event()
-                self._task = asyncio.create_task(self._listen(who, self._opened))
-            if not self._opened.is_set() and not self._is_slow:
-                await self._open_in_time()
+            await self._open(who)
             yield
         finally:
             self._hearers.remove(hearer)
-            if not self._hearers:
+            if not self._hearers and not self._is_kept:
                 await self._stop()
+
+    async def keep(self, who: Who) -> None:
+        """Have the stream open, where the server has one, so that what it asks there is refused at once."""
+        self._is_kept = True
+        if self._is_offered:
+            await self._open(who)
+
+    def let_go(self) -> None:
+        """End what ``keep`` began, unless somebody listens."""
+        self._is_kept = False
+        if self._task is not None and not self._hearers:
+            self._task.cancel()
+
+    async def _open(self, who: Who) -> None:
+        if self._task is None or self._task.done():
+            self._opened = asyncio.Event()
+            self._task = asyncio.create_task(self._listen(who, self._opened))
+        if not self._opened.is_set() and not self._is_slow:
+            await self._open_in_time()
 
     async def _open_in_time(self) -> None:
         """Wait until the stream is open; a server that keeps its head back is waited for once."""
@@ -80,7 +99,8 @@ class SharedListening:
     async def _listen(self, who: Who, opened: asyncio.Event) -> None:
         # A server that keeps no stream, or ends it, has nothing to say outside of answers.
         with contextlib.suppress(AdapterError, ToolRefused):
-            await self._source.listen(who, Dialogue(self._pass_on, is_open=self._is_answered), opened)
+            dialogue = Dialogue(self._pass_on, is_open=self._is_answered)
+            self._is_offered = await self._source.listen(who, dialogue, opened)
         opened.set()
 
     async def _pass_on(self, event: str, data: dict[str, Any]) -> None:

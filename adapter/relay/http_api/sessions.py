@@ -138,7 +138,11 @@ class HttpSessions:
                 definition = session.known(name) or await self.tool(who, name) or {}
                 mirrors = mirrored(definition.get("inputSchema"), dict(arguments))
             params = {"name": name, "arguments": dict(arguments), **continued}
-            if not isinstance(progress, Dialogue) or session.conversation.era is Era.MODERN:
+            is_legacy = session.conversation.era is not Era.MODERN
+            if is_legacy and not isinstance(progress, Dialogue):
+                # A tool that asks there would wait until its time is over.
+                await session.listening.keep(who)
+            if not isinstance(progress, Dialogue) or not is_legacy:
                 return await session.conversation.ask(
                     who, "tools/call", params, tell=progress, mirrors=mirrors
                 )
@@ -296,6 +300,7 @@ class HttpSessions:
 
     def _forget(self, key: CallerKey, session: CallerSession) -> None:
         """Let the next request begin anew; who uses the session last closes it."""
+        session.listening.let_go()
         if self._sessions.get(key) is session:
             del self._sessions[key]
 
@@ -328,6 +333,8 @@ class HttpSessions:
     async def close(self, within: float) -> None:
         """Close the sessions of this process alone, upstream as far as that takes no longer than ``within`` seconds."""
         sessions, self._sessions = self._sessions, OrderedDict()
+        for session in sessions.values():
+            session.listening.let_go()
         await _close(sessions.values(), within)
 
 

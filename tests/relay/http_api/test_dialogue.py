@@ -50,10 +50,10 @@ async def test_a_question_is_answered_from_another_process() -> None:
     stream: list[Any] = [
         request(7, "elicitation/create", FORM),
         finish,
-        data({"jsonrpc": "2.0", "id": 3, "result": DONE}),
+        data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
     ]
     serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
-    serving.upstream.then(*call(3, ScriptedAnswer(headers=SSE, chunks=stream)))
+    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
     running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
     await heard.came.wait()
     ((event, question),) = heard.events
@@ -78,10 +78,10 @@ async def test_only_its_owner_answers_in_a_session() -> None:
     stream: list[Any] = [
         request(7, "elicitation/create", FORM),
         finish,
-        data({"jsonrpc": "2.0", "id": 3, "result": DONE}),
+        data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
     ]
     serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
-    serving.upstream.then(*call(3, ScriptedAnswer(headers=SSE, chunks=stream)))
+    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
     running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
     await heard.came.wait()
     address = ReplyAddress.read(heard.events[0][1]["reply_to"])
@@ -108,10 +108,10 @@ async def test_sampling_is_refused_and_told() -> None:
         ),
         data({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}),
         finish,
-        data({"jsonrpc": "2.0", "id": 3, "result": DONE}),
+        data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
     ]
     serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
-    serving.upstream.then(*call(3, ScriptedAnswer(headers=SSE, chunks=stream)))
+    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
     serving.upstream.then(
         Expect("POST", lambda body: b'"s1"' in body and b"-32601" in body), ScriptedAnswer(202)
     )
@@ -199,9 +199,9 @@ async def test_answers_that_the_upstream_does_not_take_are_told() -> None:
     stream: list[Any] = [
         request(7, "elicitation/create", FORM),
         finish,
-        data({"jsonrpc": "2.0", "id": 3, "result": DONE}),
+        data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
     ]
-    serving.upstream.then(*call(3, ScriptedAnswer(headers=SSE, chunks=stream)))
+    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
     running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
     await heard.came.wait()
     serving.upstream.then(Expect("POST"), ScriptedAnswer(400))
@@ -216,10 +216,10 @@ async def test_a_person_may_take_longer_than_a_server() -> None:
     serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
     serving.relaying.server.timeouts = Timeouts(0.001, 60)
     finish, heard = asyncio.Event(), Heard()
-    progress = {"method": "notifications/progress", "params": {"progressToken": 3, "progress": 1}}
+    progress = {"method": "notifications/progress", "params": {"progressToken": 2, "progress": 1}}
     stream: list[Any] = [request(7, "elicitation/create", FORM), finish]
     stream += [data({"jsonrpc": "2.0", **progress}), asyncio.Event()]
-    serving.upstream.then(*call(3, ScriptedAnswer(headers=SSE, chunks=stream)))
+    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
     running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
     await heard.came.wait()
     await asyncio.sleep(0.01)  # many times what the server has otherwise

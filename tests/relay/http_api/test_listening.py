@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from adapter.relay.http_api.dialogue import Dialogue
 from adapter.relay.http_api.sessions import Who
 from adapter.upstream.scripted import Expect, ScriptedAnswer
 from tests.relay.http_api.test_dialogue import FORM, PERSON, Heard, request
-from tests.relay.http_api.test_sessions import DONE, SSE, Serving, call, data, opening
+from tests.relay.http_api.test_sessions import DONE, SSE, Serving, answer, call, data, opening
 
 CHANGED = data({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"})
 
@@ -18,12 +20,12 @@ async def test_a_question_beside_the_call_reaches_the_call() -> None:
     """Some servers ask on the stream of the session; who only follows the news does not get it."""
     finish, asking = asyncio.Event(), asyncio.Event()
     beside: list[Any] = [CHANGED, asking, request(7, "elicitation/create", FORM), asyncio.Event()]
-    ending: list[Any] = [finish, data({"jsonrpc": "2.0", "id": 3, "result": DONE})]
+    ending: list[Any] = [finish, data({"jsonrpc": "2.0", "id": 2, "result": DONE})]
     serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(headers=SSE, chunks=beside)))
     news, heard = Heard(), Heard()
     following = asyncio.create_task(serving.sessions.listen(PERSON, news))
     await news.came.wait()
-    serving.upstream.then(*call(3, ScriptedAnswer(headers=SSE, chunks=ending)))
+    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=ending)))
     running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
     await serving.played()
     asking.set()
@@ -50,10 +52,35 @@ async def test_a_question_that_nobody_waits_for_is_refused() -> None:
 
 
 async def test_a_server_without_such_a_stream_is_left_alone() -> None:
-    """Following it ends at once, and callers who answer nothing do not ask for one."""
+    """Following it ends at once, and it is asked for no more by calls."""
     serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
     await serving.sessions.listen(PERSON, Heard())
     assert [each.method for each in serving.upstream.requests] == ["POST", "POST", "GET"]
-    done = ScriptedAnswer(headers=SSE, chunks=[data({"jsonrpc": "2.0", "id": 2, "result": DONE})])
-    plain = Serving(*opening(), call(2, done))
-    assert await plain.sessions.call(Who("ann", "tab-1"), "save", {}) == DONE
+    for number in (2, 3):
+        serving.upstream.then(*call(number, answer(number, DONE)))
+        assert await serving.sessions.call(PERSON, "save", {}) == DONE
+    assert [each.method for each in serving.upstream.requests] == ["POST", "POST", "GET", "POST", "POST"]
+
+
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
+async def test_a_question_beside_the_call_of_somebody_who_answers_none_is_refused(method: str) -> None:
+    """A tool that asks on the stream of the session goes on at once; the stream serves all calls of the session."""
+    asking, refused = asyncio.Event(), asyncio.Event()
+    beside: list[Any] = [asking, request(7, method, {}), asyncio.Event()]
+    ending: list[Any] = [refused, data({"jsonrpc": "2.0", "id": 2, "result": DONE})]
+    serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(headers=SSE, chunks=beside)))
+    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=ending)))
+    ann = Who("ann", "tab-1")
+    running = asyncio.create_task(serving.sessions.call(ann, "save", {}))
+    await serving.played()
+    serving.upstream.then(Expect("POST", lambda body: b"-32601" in body), ScriptedAnswer(202))
+    asking.set()
+    await serving.played()
+    refused.set()
+    assert await running == DONE
+    serving.upstream.then(*call(3, answer(3, DONE)))
+    assert await serving.sessions.call(ann, "save", {}) == DONE
+    assert [each.method for each in serving.upstream.requests].count("GET") == 1
+    serving.upstream.then(Expect("DELETE"), ScriptedAnswer(200))
+    await serving.sessions.close(1.0)
+    assert serving.upstream.unplayed == []

@@ -9,7 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.errors import AdapterError, BadRequest, LimitReached, UpstreamBroken, UpstreamUnanswered
+from adapter.errors import (
+    AdapterError,
+    BadRequest,
+    LimitReached,
+    UpstreamBroken,
+    UpstreamSilent,
+    UpstreamUnanswered,
+)
 from adapter.relay.http_api.conversation import MOST_REPLIES
 from adapter.relay.http_api.sessions import HttpSessions, SessionBounds, ToolRefused, Who
 from adapter.relay.replies import RESUMPTIONS
@@ -17,7 +24,7 @@ from adapter.relay.server import Timeouts
 from adapter.relay.stages import Call, StageTable
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
-from adapter.upstream.port import UpstreamRequest, header
+from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream, Step
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying, of_tools
@@ -76,11 +83,25 @@ LISTED: Step = (Expect("POST", asks("tools/list")), answer(2, {"tools": TOOLS}))
 ENDED: Step = (Expect("DELETE"), ScriptedAnswer(200))
 
 
+class Streamless(ScriptedUpstream):
+    """One that refuses the stream of a session, unless its transcript has it."""
+
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        """See Upstream."""
+        if (
+            request.method == "GET"
+            and header(request.headers, "last-event-id") is None
+            and not any(each.fits(request) for each in self.unplayed)
+        ):
+            return WholeReply(405)
+        return await super().send(request, read_timeout)
+
+
 class Serving:
     """A relay in front of a scripted upstream, and the HTTP sessions of its one server."""
 
     def __init__(self, *steps: Step, stages: StageTable | None = None, **more: Any) -> None:
-        self.upstream = ScriptedUpstream(steps)
+        self.upstream = Streamless(steps)
         self.relaying = Relaying(self.upstream, stages or StageTable(), MemoryStore())
         self.relaying.server.rules.passthrough = frozenset({"x-team", "authorization"})
         self.sessions = HttpSessions(
@@ -323,13 +344,29 @@ async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> 
     assert await serving.sessions.tools(ANN) == TOOLS
 
 
+async def test_a_stream_that_an_answer_is_put_off_to_has_the_limit_of_the_call() -> None:
+    """A server that falls silent there holds no caller, and is told."""
+    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    quiet = ScriptedAnswer(headers=SSE, chunks=[b": ping\n\n", asyncio.Event()])
+    resumed = (Expect("GET", headers={"last-event-id": "7"}), quiet)
+    told = (Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
+    serving = Serving(*opening(), call(2, poll), resumed, told)
+    with pytest.raises(UpstreamSilent, match=r"no message for 0\.2 s"):
+        await serving.sessions.call(ANN, "save", {})
+    await serving.played()
+
+
 async def test_an_answer_that_is_put_off_for_ever_is_given_up() -> None:
     """A server that ends each stream with a new event id, and asks for no pause, never answers."""
     polls = [
         ScriptedAnswer(headers=SSE, chunks=[b"id: %d\nretry: 0\ndata:\n\n" % number])
         for number in range(1, 200)
     ]
-    serving = Serving(*opening(), call(2, polls[0]), *((Expect("GET"), poll) for poll in polls[1:]))
+    resumed = [
+        (Expect("GET", headers={"last-event-id": str(number)}), poll)
+        for number, poll in enumerate(polls[1:], 1)
+    ]
+    serving = Serving(*opening(), call(2, polls[0]), *resumed)
     with pytest.raises(UpstreamBroken, match=f"deferred its answer on {RESUMPTIONS} streams"):
         await serving.sessions.call(ANN, "save", {})
     assert serving.methods.count("GET") == RESUMPTIONS
