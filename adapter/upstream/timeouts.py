@@ -78,9 +78,9 @@ class ReadTimer:
         return waiter
 
     def expect(self, is_event_stream: bool) -> None:
-        """Begin with another answer, whose head has come."""
+        """Begin with another answer, whose head has come; that ends the silence too."""
         self._line, self._tail = b"" if is_event_stream else None, b""
-        self._asked_until = self._waited = 0.0
+        self.silent = self._asked_until = self._waited = 0.0
         self._size = 0
 
     def wake(self, arrived: bool = True) -> None:

@@ -213,7 +213,7 @@ OVERRIDDEN = {"server": {"tool_defaults": {"tool_call_timeout_seconds": 0.2}}}
     ],
 )
 async def test_comments_hold_no_call(
-    upstream: StartUpstream, adapter: StartAdapter, settings: dict[str, object], name: str
+    upstream: StartUpstream, adapter: StartAdapter, settings: dict[str, Any], name: str
 ) -> None:
     """Keep-alive comments are no message: a call that hangs ends after the timeout, and its place is free."""
     settings = {**settings, "sessions": {"max_in_flight_per_session": 1}}
@@ -225,7 +225,7 @@ async def test_comments_hold_no_call(
             error = error_of(body.removeprefix(PING * body.count(PING)).removeprefix(b"data: "))
             assert error["code"] == -32013 and error["id"] == number
             assert error["message"] == f"The upstream server sent no message for 0.2 s, the limit of {name}."
-        assert (await up.arrived("notifications/cancelled")).message["params"]["requestId"] == 7
+        assert orjson.loads((await up.arrived("notifications/cancelled")).body)["params"]["requestId"] == 7
 
 
 async def test_comments_hold_no_list(upstream: StartUpstream, adapter: StartAdapter) -> None:
@@ -263,7 +263,7 @@ async def test_a_call_ends_at_its_total_limit(
             assert error["code"] == -32013 and error["id"] == number
             allowed = "the 0.3 s that core.defaults.tool_call_total_seconds allows"
             assert error["message"] == f"The call took longer than {allowed}."
-        assert (await up.arrived("notifications/cancelled")).message["params"]["requestId"] == 7
+        assert orjson.loads((await up.arrived("notifications/cancelled")).body)["params"]["requestId"] == 7
 
 
 async def test_an_answer_in_time_passes_the_total_limit(
