@@ -98,10 +98,13 @@ class SharedListening:
 
     async def _listen(self, who: Who, opened: asyncio.Event) -> None:
         # A server that keeps no stream, or ends it, has nothing to say outside of answers.
-        with contextlib.suppress(AdapterError, ToolRefused):
+        try:
             dialogue = Dialogue(self._pass_on, is_open=self._is_answered)
             self._is_offered = await self._source.listen(who, dialogue, opened)
-        opened.set()
+        except (AdapterError, ToolRefused):
+            return
+        finally:
+            opened.set()
 
     async def _pass_on(self, event: str, data: dict[str, Any]) -> None:
         for hearer in tuple(self._hearers):

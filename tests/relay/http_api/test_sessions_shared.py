@@ -43,6 +43,8 @@ class LegacyServer:
         if request.method == "DELETE":
             self.ended.append(session)
             return WholeReply(200, [], b"")
+        if request.method == "GET":
+            return WholeReply(405)
         message: dict[str, Any] = orjson.loads(request.body)
         fields, result = [JSON], OPENED if message["method"] == "initialize" else DONE
         if message["method"] == "initialize":
