@@ -116,8 +116,9 @@ class Replicas:
 
     async def come_back(self) -> None:
         """Write the row again that the store has lost, if there was one. Raises StoreUnavailable."""
-        if self._version is not None:
-            await self.renew()
+        async with self._renewing:
+            if self._version is not None:
+                await self._renew()
 
     async def leave(self) -> None:
         """Tell the others that no more requests are taken; those under way go on. A failure of the store is ignored."""
@@ -131,13 +132,18 @@ class Replicas:
         if self._beat is not None:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)
-        if self._version is not None:
-            self._version = None
-            with contextlib.suppress(StoreUnavailable, Conflict):
-                row = await self._store.get(TABLE, self.id)
-                found = None if row is None else _read(row)
-                if row is not None and found is not None and found.incarnation == self._record.incarnation:
-                    await self._store.delete(TABLE, self.id, expected=row.version)
+        # One that is coming back would write the row again behind this.
+        async with self._renewing:
+            if self._version is not None:
+                self._version = None
+                await self._remove()
+
+    async def _remove(self) -> None:
+        with contextlib.suppress(StoreUnavailable, Conflict):
+            row = await self._store.get(TABLE, self.id)
+            found = None if row is None else _read(row)
+            if row is not None and found is not None and found.incarnation == self._record.incarnation:
+                await self._store.delete(TABLE, self.id, expected=row.version)
 
     async def _run(self) -> None:
         while True:
@@ -193,9 +199,12 @@ class Replicas:
                 # With the epoch of then.
                 self.epoch.lost(is_older=True)
             return await self._store.put(TABLE, self.id, encode_replica(record), expected=row.version)
+        if row is None and await self._has_lost():
+            self._version = ABSENT
+            return await self._store.put(TABLE, self.id, encode_replica(record))
+        # Also where this write fails, or only seems to: what it leaves is no older state of the store.
+        self._version = ABSENT
         if row is None:
-            if await self._has_lost():
-                return await self._store.put(TABLE, self.id, encode_replica(record))
             self._log.warning("the other replicas took this one for gone", replica=self.id)
         else:
             taken, self.id = self.id, f"{self.id[:55]}-{secrets.token_hex(4)}"

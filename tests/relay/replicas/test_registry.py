@@ -414,3 +414,63 @@ async def test_an_older_state_of_the_store_is_a_loss() -> None:
     await a.renew()
     assert a.epoch.losses == 1
     await a.close()
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+async def test_a_row_that_cannot_be_written_again_at_once_is_one_loss(is_done: bool) -> None:
+    """Neither does the next attempt take the replica for displaced, nor its own row for an older state."""
+    memory = SharedMemory()
+    a = registry(store := memory.replica(), "a")
+    displaced: list[str] = []
+    a.on_displaced.append(lambda: displaced.append("a"))
+    await a.join("http://10.0.0.1:1")
+    await a.renew()
+    await a.epoch.look()
+    memory.rows = MemoryStore()
+    await a.epoch.look()
+
+    async def fail(table: str, key: str) -> None:
+        if table == TABLE and store.calls["put"] == puts + 2:
+            store.swallows = int(is_done)
+            if not is_done:
+                raise StoreUnavailable
+
+    puts, store.before = store.calls["put"], fail
+    with pytest.raises(StoreUnavailable):
+        await a.renew()
+    store.before = None
+    await a.renew()
+    assert (displaced, a.epoch.losses) == ([], 1)
+    await memory.rows.delete(TABLE, "a")
+    await a.renew()
+    assert (displaced, a.epoch.losses) == (["a"], 1)
+    await a.close()
+
+
+async def test_a_replica_that_is_closed_while_it_comes_back_leaves_no_row() -> None:
+    """Nobody is to be told later that it has gone without a word."""
+    memory = SharedMemory()
+    a = registry(store := memory.replica(), "a")
+    await a.join("http://10.0.0.1:1")
+    await a.epoch.look()
+    memory.rows = MemoryStore()
+    await a.epoch.look()
+    held, closing = asyncio.Event(), asyncio.Event()
+    puts = store.calls["put"]
+
+    async def hold(table: str, key: str) -> None:
+        if table == TABLE and store.calls["put"] > puts + 1 and not held.is_set():
+            held.set()
+            await closing.wait()
+
+    store.before = hold
+    back = asyncio.create_task(a.come_back())
+    await held.wait()
+    leaving = asyncio.create_task(a.close())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    closing.set()
+    await asyncio.gather(back, leaving)
+    assert await memory.rows.scan(TABLE) == []
+    await a.come_back()
+    assert await memory.rows.scan(TABLE) == []
