@@ -28,7 +28,7 @@ from adapter.rules.access.sessions import (
     encode,
 )
 from adapter.rules.access.shared_sessions import membership
-from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
 
 LOST = "lost-"
 """How the keys of their rows begin; those of clients' sessions are hexadecimal."""
@@ -75,6 +75,8 @@ class LostSessions:
             self._background.run(self._search())
 
     async def _search(self) -> None:
+        # In the memory that stands in for a store that fails, rows are absent that are not lost.
+        STORE_ONLY.set(True)
         try:
             while self._asked:
                 self._asked = False

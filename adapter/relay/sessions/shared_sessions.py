@@ -87,6 +87,7 @@ class SharedSessions:
         self._stale: set[str] = set()
         # Those whose rows were found gone of late, or replaced.
         self._missed: list[SharedSession] = []
+        self._is_ending_lost = False
         self._opening = SingleFlight[str, SharedSession | _Unshared]()
         store.listeners.append(self)
 
@@ -316,7 +317,8 @@ class SharedSessions:
 
     async def write_used(self) -> None:
         """Write down when sessions were used, so that no other process takes them for idle. Raises StoreUnavailable."""
-        self._missed.clear()
+        if not self._is_ending_lost:
+            self._missed.clear()
         if self._idle_ttl is None:
             return
         now = self._clock()
@@ -336,11 +338,14 @@ class SharedSessions:
 
         Raises StoreUnavailable.
         """
+        # Until it is done, also where the store fails in between.
+        self._is_ending_lost = True
         for key in list(self._shared):
             await self._load(key)
         while self._missed:
             record = self._missed.pop().record
             await self._close_upstream(UpstreamSession(record.session, record.version))
+        self._is_ending_lost = False
 
     async def _close_idle(self, row: Row) -> None:
         if self._store.shared:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog import get_logger
 
 from adapter.errors import SessionUnknown
 from adapter.relay.sessions.lost_sessions import LostSessions
 from adapter.relay.sessions.session_map import TABLE
+from adapter.state.fallback import FallbackStore
 from adapter.state.memory import MemoryStore
 from tests.relay.replicating import RESULT, Replica, Replicas, settled
 from tests.relay.sharing import LiveUpstream, client, sharing
@@ -94,6 +96,52 @@ async def test_a_store_that_fails_is_asked_again() -> None:
     await searched(lost)
     await one.cleanup.run_once()
     assert replicas.upstream.alive == set()
+
+
+async def test_nothing_is_lost_for_a_replica_that_goes_on_in_memory() -> None:
+    """There rows are absent that it has not used of late, and their sessions must go on."""
+    replicas = Replicas()
+    view = replicas.memory.replica()
+    store = FallbackStore(view, get_logger(), retry=0.01)
+    await store.open()
+    one = replicas.start(store=store)
+    session = await one.initialize()
+    store.store_lost()
+    view.down = True
+    assert await store.get("any", "row") is None
+    lost = lost_sessions(one)
+    lost.store_lost()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    view.down = False
+    await settled(lambda: store.outage is None)
+    await one.background.close()
+    await one.cleanup.run_once()
+    assert len(replicas.upstream.alive) == 1
+    assert await one.call(session) == RESULT
+    await store.close()
+
+
+async def test_shared_sessions_are_closed_though_a_cleanup_comes_between() -> None:
+    """It forgets those whose rows were found gone, but not while they are being closed."""
+    upstream, memory = LiveUpstream(), SharedMemory()
+    one = sharing(upstream, view := memory.replica())
+    for name in ("ann", "ben", "cid"):
+        await client(one, name)
+    memory.rows = MemoryStore()
+    view.unsure()
+    assert len(upstream.alive) == 3
+
+    reads = view.calls["get"]
+
+    async def tidy(table: str, key: str) -> None:
+        if view.calls["get"] == reads + 3:
+            view.before = None
+            await one.shared.write_used()
+
+    view.before = tidy
+    await one.shared.end_lost()
+    assert upstream.alive == set()
 
 
 async def test_a_lost_session_that_many_share_is_closed() -> None:
