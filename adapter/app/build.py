@@ -273,16 +273,10 @@ def _when_rows_are_lost(
     # Late: most adapters are one process.
     from adapter.relay.sessions.lost_sessions import LostSessions
 
-    others = [shared.end_lost for shared in servers.shared]
+    others = [*(shared.end_lost for shared in servers.shared), replicas.end_lost]
     lost = LostSessions(sessions.sessions, store, others, runtime.background, runtime.clock)
     yield lambda: tell_all(store.listeners, methodcaller("rows_unknown"))
-    yield lambda: replicas.store_lost(_upstream_ids(sessions.sessions, servers))
+    yield replicas.store_lost
     yield lost.store_lost
     yield sessions.scopes.store_lost
     yield tools.store_lost
-
-
-def _upstream_ids(sessions: Sessions, servers: Servers) -> set[str]:
-    """The upstream sessions that this process knows."""
-    known = {session.upstream_id for session in sessions.opened() if session.upstream_id is not None}
-    return known.union(*(shared.upstream_ids for shared in servers.shared))

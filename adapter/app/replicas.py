@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,9 +17,13 @@ from adapter.relay.replicas.home import Home
 from adapter.relay.replicas.owned_upstream import OwnedUpstream, PortableUpstream
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTerms, replica_id
 from adapter.relay.replicas.session_words import SharedSessionWords
+from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.rules.access.replicas import owner_of
+from adapter.rules.access.sessions import decode
+from adapter.rules.access.shared_sessions import shared_record
 from adapter.settings.root import Settings
 from adapter.settings.settings_digest import settings_digest
+from adapter.state.paging import every_row
 from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.portable import PortableSessions
@@ -121,19 +125,34 @@ class ReplicaParts:
         """Read from the store the key by which replicas know each other, also again. Raises StoreUnavailable."""
         self._forwarding.key = self.home.key = await kept_secret(self._store, KEY, self.home.key or None)
 
-    def store_lost(self, known: Collection[str]) -> None:
-        """Be found by the others again, and end the sessions of processes that nothing leads to any more.
-
-        ``known`` are the upstream sessions of which others see to that. Of the others here no row is left, and those
-        that nobody uses for a while end; where an older state is back, any of them may have one.
-        """
+    def store_lost(self) -> None:
+        """Be found by the others again."""
         self._background.run(self._return())
-        if self.replicas.epoch.is_older:
+
+    async def end_lost(self) -> None:
+        """End the sessions of processes here to which no row leads any more, unless somebody uses them soon.
+
+        Those of which a row is there may be anybody's: not all rows are lost where an older state of the store is back,
+        or a part of it is. Raises StoreUnavailable.
+        """
+        alone = {
+            (server, session.id)
+            for server, upstream in self._local.items()
+            for session in upstream.server.sessions.all()
+            if owner_of(session.id) == self.replicas.id
+        }
+        if not alone:
             return
-        for server, upstream in self._local.items():
-            for session in upstream.server.sessions.all():
-                if owner_of(session.id) == self.replicas.id and session.id not in known:
-                    self.home.left.add(server, session.id)
+        async for row in every_row(self._store, SESSIONS):
+            with contextlib.suppress(ValueError):  # another version wrote it
+                record = decode(row.value)
+                alone.discard((record.server, record.upstream.id or ""))
+        for server in self._local:
+            async for row in every_row(self._store, f"shared:{server}"):
+                with contextlib.suppress(ValueError):
+                    alone.discard((server, shared_record(row.value).session))
+        for server, upstream_session in alone:
+            self.home.left.add(server, upstream_session)
 
     async def _return(self) -> None:
         # The next beat does it too.

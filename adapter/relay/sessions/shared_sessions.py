@@ -328,11 +328,6 @@ class SharedSessions:
         }
         await self._store.touch(self._table, dues)
 
-    @property
-    def upstream_ids(self) -> set[str]:
-        """The sessions at the server that are known here."""
-        return {shared.record.session for shared in self._shared.values()}
-
     async def end_lost(self) -> None:
         """Close the sessions that are known here alone, since the store has lost their rows, one after another.
 

@@ -18,6 +18,8 @@ import orjson
 import pytest
 
 from adapter.app import App, build, running
+from adapter.relay.replicas.store_epoch import KEY
+from adapter.relay.replicas.store_epoch import TABLE as EPOCH
 from adapter.relay.sessions.session_cache import KEPT
 from adapter.settings.root import Settings
 from adapter.state.memory import MemoryStore
@@ -242,5 +244,24 @@ async def test_processes_that_no_replica_remembers_are_left(tmp_path: Path) -> N
             parts = a.app.core.replicas
             assert parts is not None and a.processes == 2
             await a.registry.epoch.look()
-            assert (a.registry.epoch.losses, len(parts.home.left)) == (1, 1)
+            async with asyncio.timeout(PATIENCE):
+                while len(parts.home.left) != 1:
+                    await asyncio.sleep(0.01)
+            assert a.registry.epoch.losses == 1
             assert "result" in await call(second, "who")
+
+
+async def test_processes_whose_rows_are_there_go_on(tmp_path: Path) -> None:
+    """A node of a cluster may lose the epoch alone: whoever was silent for long still has a session."""
+    async with two_replicas(tmp_path) as (found, a, _, first):
+        await call(first, "who")
+        await a.app.core.relay.sessions.last_seen.write()
+        await a.app.sessions.cache.forget_unused(time.time() + 2 * KEPT)
+        await found.memory.rows.delete(EPOCH, KEY)
+        await a.registry.epoch.look()
+        parts = a.app.core.replicas
+        assert parts is not None
+        async with asyncio.timeout(PATIENCE):
+            while repr(a.app.runtime.background) != "<BackgroundTasks: 0 running>":
+                await asyncio.sleep(0.01)
+        assert (a.registry.epoch.losses, len(parts.home.left)) == (1, 0)
