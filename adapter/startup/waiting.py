@@ -90,6 +90,9 @@ def _is_on_this_machine(request: Request) -> bool:
     return request.peer is not None and is_loopback(request.peer) and is_local(request.headers)
 
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
 async def waited(failed: FailedStart, place: tuple[str, int], wait: float, log: FilteringBoundLogger) -> bool:
     """Answer requests at ``place`` for ``wait`` seconds, or until SIGHUP asks for the next start.
 
@@ -97,12 +100,17 @@ async def waited(failed: FailedStart, place: tuple[str, int], wait: float, log: 
     """
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[bool] = loop.create_future()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOPPING:
         loop.add_signal_handler(number, _settle, asked, False)
     loop.add_signal_handler(signal.SIGHUP, _settle, asked, True)
-    async with _answering(failed, place, log):
-        loop.call_later(wait, _settle, asked, True)
-        return await asked
+    try:
+        async with _answering(failed, place, log):
+            loop.call_later(wait, _settle, asked, True)
+            return await asked
+    finally:
+        # A closed loop of uvloop keeps its handlers, which would swallow these until the next start has its own.
+        for number in _STOPPING:
+            loop.remove_signal_handler(number)
 
 
 def _settle(asked: asyncio.Future[bool], again: bool) -> None:

@@ -107,6 +107,22 @@ async def test_ctrl_c_leaves_no_process(node: Path, server_packages: Path, tmp_p
     assert children(["server-everything.js"], tmp_path) == []
 
 
+async def test_a_stop_behind_the_report_ends_it(tmp_path: Path) -> None:
+    """A signal that comes after the look at the server, and before it is served, is not swallowed."""
+    process = await asyncio.create_subprocess_exec(
+        *(ADAPTER, "wrap", "--port", "0", *HERE, "--", *FILES),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        await process.stdout.readline()
+        process.terminate()
+        await process.communicate()
+    assert process.returncode in (0, -signal.SIGTERM)
+
+
 async def test_a_file_goes_up_and_an_artifact_comes_down(tmp_path: Path) -> None:
     """With --auto, through the SDK's client; --save writes settings with which serve does the same."""
     sent = tmp_path / "sent.bin"

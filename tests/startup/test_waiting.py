@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 import structlog
+import uvloop
 
 from adapter.startup.failure import Obstacle
 from adapter.startup.waiting import FailedStart, wait_after, waited
@@ -104,3 +105,17 @@ async def test_a_path_that_is_no_text_is_told() -> None:
         assert told["obstacles"][0]["why"] == "/data/? is full"
         os.kill(os.getpid(), signal.SIGTERM)
         assert await waiting is False
+
+
+def test_a_stop_between_two_starts_is_not_swallowed() -> None:
+    """When the wait is over, signals mean again what they meant before, until the next start has its own handlers."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    log = structlog.get_logger("test")
+    try:
+        assert uvloop.run(waited(FailedStart([FULL], 1, 30.0), ("127.0.0.1", free_port()), 0.0, log)) is True
+        after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        assert after == [signal.default_int_handler, signal.SIG_DFL]
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
