@@ -31,7 +31,6 @@ class StoreEpoch:
 
     ``shared`` are awaited with each look, to have what all processes hold in common be what the store says; what it has
     lost, whoever holds it writes again. ``on_loss`` are called when the store has lost rows; they return at once.
-    ``is_older``: those were not all rows, for an older state of the store is back.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float], log: FilteringBoundLogger) -> None:
@@ -39,7 +38,6 @@ class StoreEpoch:
         self.on_loss: list[Callable[[], None]] = []
         self.losses = 0
         self.last_loss = 0.0
-        self.is_older = False
         self._store = store
         self._clock = clock
         self._log = log
@@ -90,14 +88,17 @@ class StoreEpoch:
         return row.value
 
     def lost(self, *, is_older: bool = False) -> None:
-        """Have everybody forget what they know of the store."""
+        """Have everybody forget what they know of the store. ``is_older``: an older state of it is back."""
         self.losses += 1
         self.last_loss = self._clock()
-        self.is_older = is_older
         why = "an older state of it is back" if is_older else "another one is there, or an empty one"
         self._log.warning("the state store has lost its data", why=why, setting="state_persistence")
         for listener in self.on_loss:
-            listener()
+            try:
+                listener()
+            except Exception:
+                # The others must hear of it all the same: nobody looks again at this epoch.
+                self._log.exception("rows that are gone could not be forgotten")
 
     # --- words of the store -----------------------------------------------------------------------------------
 

@@ -105,6 +105,22 @@ async def test_a_loss_is_told_when_all_is_read() -> None:
     assert one.epoch.losses == 1
 
 
+async def test_who_cannot_forget_keeps_nobody_from_it() -> None:
+    """A listener that fails is logged, and the others hear of the loss all the same."""
+    memory = SharedMemory()
+    one = Process(memory)
+    heard: list[bool] = []
+
+    def fail() -> None:
+        raise KeyError
+
+    one.epoch.on_loss += [fail, lambda: heard.append(True)]
+    await one.epoch.look()
+    memory.rows = MemoryStore()
+    await one.epoch.look()
+    assert (heard, one.epoch.losses) == ([True], 1)
+
+
 async def test_words_that_were_missed_are_a_reason_to_look() -> None:
     """A connection that broke may lead to another store: nobody waits for the next round."""
     memory = SharedMemory()
