@@ -265,8 +265,7 @@ class FileRegistry:
             raise await self._unfit(record)
 
     async def lend(self, record: FileRecord, copy: str) -> None:
-        """Copy a file that was just found, for a tool to work on. Raises as ``read`` does, and StorageFull."""
-        await self._check_known(record)
+        """Copy a file that was just held, for a tool to work on. Raises as ``read`` does, and StorageFull."""
         if not await self._files.lend(
             record.place, copy, size=record.content.size, modified=record.content.modified
         ):
