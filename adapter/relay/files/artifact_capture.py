@@ -11,13 +11,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from adapter.errors import BadJson, StorageFailed
+from adapter.errors import AdapterError, BadJson, StorageFailed
 from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile
 from adapter.relay.files.round_index import COPIES
+from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import default_name, names_a_file, stored_name
@@ -104,31 +106,44 @@ class Capturing:
 
     async def edited(self, call: Call) -> AsyncGenerator[Captured, None]:
         """Each copy of a file that the tool has changed, when it is kept under that file's name. Raises as ``written``
-        does, and StorageFailed in the end where one is gone."""
-        lost = False
+        does, but in the end: what is kept of one file does not hang on the others."""
+        failure: AdapterError | None = None
         for key, copy in call.notes.get(COPIES, {}).items():
-            scope_id, kind, file_id = key.split("/")
-            given = await self.registry.find(scope_id, FileKind(kind), file_id)
-            taken = None if given is None else await self.files.take_copy(given.place, copy, self.limit)
-            if given is None or taken is None:
-                lost = True
+            try:
+                captured = await self._edited(call, key, copy)
+            except AdapterError as error:
+                failure = failure or error
                 continue
-            staging, measure = taken
-            if measure.sha256 == given.content.sha256:
-                await staging.discard()
-                continue
-            name, said = ArtifactName(given.filename, given=True), given.content.media_type
-            record = await self._keep(call, name, measure, staging=staging, said=said)
-            yield Captured(record, self.files.path_of(given.place, copy))
-        if lost:
+            if captured is not None:
+                yield captured
+        if failure is not None:
+            raise failure
+
+    async def _edited(self, call: Call, key: str, copy: str) -> Captured | None:
+        """The copy of one file, None where it is as it was."""
+        scope_id, kind, file_id = key.split("/")
+        given = await self.registry.find(scope_id, FileKind(kind), file_id)
+        taken = None if given is None else await self.files.take_copy(given.place, copy, self.limit)
+        if given is None or taken is None:
             raise StorageFailed("A file is no longer where the tool was given it.")
+        staging, measure = taken
+        if measure.sha256 == given.content.sha256:
+            await staging.discard()
+            return None
+        name, said = ArtifactName(given.filename, given=True), given.content.media_type
+        record = await self._keep(call, name, measure, staging=staging, said=said)
+        return Captured(record, self.files.path_of(given.place, copy))
 
     async def _located(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         if length(result) <= AT_ONCE:
             paths = self.locator.located(result)
         else:
             paths = await asyncio.to_thread(self.locator.located, result)
+        # A copy that the tool was given is as new as what it produced, and may lie where that does.
+        own = {PurePosixPath(path).parts[-2:] for path in call.notes.get(HANDLES, {})}
         for path in paths:
+            if own and PurePosixPath(path).parts[-2:] in own:
+                continue
             taken = await self.files.take(path, call.scope.id, began, self.limit)
             if taken is not None:
                 staging, measure = taken

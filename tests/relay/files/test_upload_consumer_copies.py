@@ -379,6 +379,16 @@ async def test_a_copy_that_has_grown_too_large_is_not_kept(tmp_path: Path) -> No
         assert await one.artifacts() == [] and await bytes_of(one, record) == b"hello"
 
 
+async def test_a_copy_that_has_grown_too_large_costs_no_other_its_changes(tmp_path: Path) -> None:
+    """The first file is above the limit, the second one is kept, and the result says what is missing and why."""
+    limit = CaptureLimit(12, "artifacts.max_file_bytes")
+    async with tools(tmp_path, changing(more), producing=replace(EDITS, capture_limit=limit)) as one:
+        records = [await one.uploaded(content, f"{len(content)}.txt") for content in (b"hello", b"h")]
+        meta = (await one.call("read", calling(*records)))["result"]["_meta"]
+        assert meta["artifact"]["filename"] == "1.txt"
+        assert "not all of its files could be captured. The tool's file is larger" in meta["artifact_error"]
+
+
 async def test_a_tool_may_edit_one_file_and_write_another(tmp_path: Path) -> None:
     """Both are kept, and the text names each by its URI."""
 
@@ -402,6 +412,26 @@ async def test_a_locator_does_not_take_a_copy(tmp_path: Path) -> None:
     async with tools(tmp_path, act, producing=producing("regex", argument=None)) as one:
         await one.call("convert", f'{{"path":"{await one.handle(b"hello")}"}}')
         assert await one.artifacts() == []
+
+
+@pytest.mark.parametrize(("edits", "kept"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize("spelled", ["{0}/{1}", "{0}//./{1}"])
+async def test_a_copy_of_an_artifact_is_not_taken_for_a_product(
+    tmp_path: Path, edits: bool, kept: int, spelled: str
+) -> None:
+    """It lies where products lie and is as new as they are; where edits are kept, it is kept once."""
+    act = writing(b"created")
+    async with tools(tmp_path, lambda request: act(request)) as one:
+        await one.call("write", '{"filename":"report.docx"}')
+        [record] = await one.artifacts()
+        store, scope = one.store, one.session
+    act = changing(more, lambda path: said(f"read {spelled.format(path.parent, path.name)}"))
+    rule = producing("regex", argument=None, edits=edits, regexes=[r"read (\S+)"])
+    async with tools(
+        tmp_path, lambda request: act(request), producing=rule, store=store, session=scope
+    ) as one:
+        await one.call("read" if edits else "convert", f'{{"path":"{uri_of(record)}"}}')
+        assert len(await one.artifacts()) == kept
 
 
 async def test_all_rounds_of_a_call_work_on_one_copy(tmp_path: Path) -> None:
