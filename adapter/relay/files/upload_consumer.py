@@ -200,10 +200,13 @@ class _Delivery:
         if self._rule.reads_only:
             await self._registry.confirm(record)
         else:
-            copy = (noted_earlier(call, COPIES) or {}).get(record.key) or secrets.token_hex(16)
-            await self._registry.lend(record, copy)
-            call.defer(partial(self._files.give_back, record.place, copy))
-            call.notes.setdefault(COPIES, {})[record.key] = copy
+            copies = call.notes.setdefault(COPIES, {})
+            copy = copies.get(record.key)  # the tool's other consumer may have been given the same file
+            if copy is None:
+                copy = (noted_earlier(call, COPIES) or {}).get(record.key) or secrets.token_hex(16)
+                await self._registry.lend(record, copy)
+                call.defer(partial(self._files.give_back, record.place, copy))
+                copies[record.key] = copy
         path = self._files.path_of(record.place, copy)
         call.notes.setdefault(HANDLES, {})[path] = handle
         return path

@@ -328,3 +328,28 @@ async def test_list_of_resources_goes_on_behind_the_upstreams(
         assert [len(page) for page in pages] == [1, 101, 5]
         assert pages[0] == ["note://1"] and pages[1][0] == "note://2"
         assert len({uri for page in pages for uri in page}) == 107
+
+
+async def test_two_consumers_of_a_tool_give_it_one_copy_of_a_file(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Whichever of its arguments the tool goes by, what it makes of the file is kept, and once."""
+
+    def edit(arguments: dict[str, Any]) -> str:
+        assert arguments["path"] == arguments["other"]
+        Path(arguments["path"]).write_bytes(b"changed")
+        return "done"
+
+    both = {
+        "adapters": [
+            {**consumer(edits=True)["adapters"][0], "file_path_argument": name} for name in ("path", "other")
+        ]
+    }
+    async with upstream(playing(edit)) as up, adapter(up, server=both) as front, front.client() as client:
+        await client.initialize()
+        _, answer = await upload(client, b"hello")
+        handle = answer["upload_handle"]
+        given = await call(client, "read", {"path": handle, "other": handle})
+        [link] = [block for block in given["content"] if block["type"] == "resource_link"]
+        read = await rpc(client, "resources/read", {"uri": link["uri"]})
+        assert read["contents"][0]["text"] == "changed"
