@@ -97,6 +97,7 @@ def build_shelf(settings: Settings) -> Shelf:
         private=(settings.state_path,),
         atomic=storage.atomic_writes,
         lock=lock,
+        copies=storage.max_size,
     )
 
 

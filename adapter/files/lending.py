@@ -4,7 +4,8 @@
     {root}/{area}/{scope}/{id}/{copy}/{name}    a copy of it, beside it, so that it goes when the stored file goes
 
 A browser or a task may read its copy long after its call was answered. So the copies of the last calls stay, and an
-older one is removed when the next is made. What a killed process leaves is the sweep's.
+older one is removed when the next is made. What a killed process leaves is the sweep's. A copy that is not whole yet
+has another name, which no tool is told.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from adapter.errors import AdapterError, StorageFailed
+from adapter.errors import StorageFailed, StorageFull
 from adapter.files import areas
 from adapter.files.disk import Descriptor, Disk
 from adapter.files.root import Root
@@ -46,11 +48,15 @@ _Copies = Sequence[tuple[_Way, Sequence[str]]]
 
 
 class Lending:
-    """Makes copies and removes old ones. Belongs to the event loop; what begins with an underscore runs in threads."""
+    """Makes copies of at most ``most`` bytes together, and removes old ones. Belongs to the event loop; ``_begin``,
+    ``_remove`` and what they call run in threads."""
 
-    def __init__(self, root: Root, disk: Disk) -> None:
+    def __init__(self, root: Root, disk: Disk, most: int | None) -> None:
         self._root = root
         self._disk = disk
+        self._most = most
+        self._sizes: dict[str, int] = {}
+        self._total = 0
         self._over: OrderedDict[_Way, list[str]] = OrderedDict()
         self._surplus: list[tuple[_Way, list[str]]] = []
         self._under_way = 0
@@ -61,22 +67,30 @@ class Lending:
     async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
         """See FileStore."""
         way = areas.directory_of(place)
-        if copy in (over := self._over.get(way, [])):
-            over.remove(copy)
+        if copy in self._sizes:
+            if copy in (over := self._over.get(way, [])):
+                over.remove(copy)
+        else:
+            if self._most is not None and self._total + size > self._most:
+                self._make_room(size, self._most)
+            self._sizes[copy] = size
+            self._total += size
         surplus, self._surplus = self._surplus, []
+        part = secrets.token_hex(16)
         self._under_way += 1
         try:
-            made = await self._disk.do(self._begin, way, place.name, copy, (size, modified), surplus)
+            made = await self._disk.do(self._begin, way, place.name, (part, copy), (size, modified), surplus)
             while isinstance(made, _Copying):
                 made = await self._disk.do(made.go_on, max(_LEAST_TURN, _TURNS // self._under_way))
-        except AdapterError:
-            await self._disk.do(self._remove, [(way, [copy])])
-            raise
         except BaseException:
+            # What an earlier round of the call has left under the copy's own name stays.
             self.give_back(place, copy)
+            await self._disk.do(self._remove, [(way, [part])])
             raise
         finally:
             self._under_way -= 1
+        if not made:
+            self.give_back(place, copy)
         return made
 
     def give_back(self, place: Place, copy: str) -> None:
@@ -85,35 +99,62 @@ class Lending:
         over = self._over.setdefault(way, [])
         over.append(copy)
         if len(over) > KEPT:
-            self._surplus.append((way, [over.pop(0)]))
+            oldest = over.pop(0)
+            self._total -= self._sizes.pop(oldest, 0)
+            self._surplus.append((way, [oldest]))
         self._over.move_to_end(way)
         if len(self._over) > MOST_FILES:
-            self._surplus.append(self._over.popitem(last=False))
+            way = next(iter(self._over))
+            self._surplus.append((way, self._uncounted(way)))
 
     def forget(self, way: _Way) -> None:
         """The file goes, and its copies with it."""
-        self._over.pop(way, None)
+        self._uncounted(way)
 
     def forget_scope(self, scope: str) -> None:
         for way in [way for way in self._over if way[1] == scope]:
-            del self._over[way]
+            self._uncounted(way)
+
+    def _uncounted(self, way: _Way) -> list[str]:
+        """Count the copies of a file that stay after their calls no more; their names."""
+        copies = self._over.pop(way, [])
+        self._total -= sum(self._sizes.pop(copy, 0) for copy in copies)
+        return copies
+
+    def _make_room(self, size: int, most: int) -> None:
+        """Let copies go whose calls are over, those of the files that were lent longest ago first. Raises StorageFull
+        where calls that go on need the rest."""
+        while self._total + size > most:
+            if not self._over:
+                raise StorageFull(
+                    f"There is no space for a copy of the file: the files that tools work on have up to {most} bytes "
+                    "together (storage.max_size). Try again when other calls have ended."
+                )
+            way = next(iter(self._over))
+            self._surplus.append((way, self._uncounted(way)))
 
     def _begin(
-        self, way: _Way, name: str, copy: str, recorded: tuple[int, int], surplus: _Copies
+        self, way: _Way, name: str, copy: tuple[str, str], recorded: tuple[int, int], surplus: _Copies
     ) -> _Copying | bool:
-        """Begin to copy, and end where the file is small. False where it is not the one that was recorded."""
+        """Begin to copy, and end where the file is small. False where it is not the one that was recorded.
+
+        ``copy`` are its names: while it is made, and when it is whole.
+        """
         self._remove(surplus)
         found = areas.open_at(self._root.base, way, name)
         if found is None or (found.status.st_size, found.status.st_mtime_ns) != recorded:
             return False
-        with areas.entered(self._root.base, way) as directory:
-            try:
-                os.mkdir(copy, dir_fd=directory)
-            except FileExistsError:
+        part, whole = copy
+        directory = Descriptor(areas.walk(self._root.base, way))
+        with directory as number:
+            if _is_there(number, whole):
+                directory.close()
                 return True  # made for an earlier round of the same call, and its tool's since
-            with areas.entered(directory, (copy,)) as inner:
+            os.mkdir(part, dir_fd=number)
+            with areas.entered(number, (part,)) as inner:
                 target = Descriptor(os.open(name, _CREATE, 0o666, dir_fd=inner))
-        return _Copying(found, target).go_on(max(_LEAST_TURN, _TURNS // self._under_way))
+        copying = _Copying(found, target, directory, copy)
+        return copying.go_on(max(_LEAST_TURN, _TURNS // self._under_way))
 
     def _remove(self, copies: _Copies) -> None:
         """Remove what can be removed; the rest goes with its file."""
@@ -126,9 +167,13 @@ class Lending:
 class _Copying:
     """A file that is copied, in a thread, so many bytes at a time."""
 
-    def __init__(self, source: areas.FoundFile, target: Descriptor) -> None:
+    def __init__(
+        self, source: areas.FoundFile, target: Descriptor, directory: Descriptor, names: tuple[str, str]
+    ) -> None:
         self._source, self._status = source
         self._target = target
+        self._directory = directory
+        self._part, self._whole = names
         self._done = 0
         with target as number:
             _make_alike(number, self._status)
@@ -141,9 +186,19 @@ class _Copying:
                 self._done += _copied(source, target, self._done, end - self._done)
         if end < self._status.st_size:
             return self
-        self._source.close()
-        self._target.close()
+        with self._directory as number:
+            os.rename(self._part, self._whole, src_dir_fd=number, dst_dir_fd=number)
+        for descriptor in (self._source, self._target, self._directory):
+            descriptor.close()
         return True
+
+
+def _is_there(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _make_alike(number: int, original: os.stat_result) -> None:
@@ -152,12 +207,13 @@ def _make_alike(number: int, original: os.stat_result) -> None:
     if (now.st_uid, now.st_gid) != (original.st_uid, original.st_gid):
         try:
             os.fchown(number, original.st_uid, original.st_gid)
-        except PermissionError:
-            with contextlib.suppress(PermissionError):  # a group of which this process is none
+        except OSError:  # no right to, or an owner that this user namespace does not know
+            with contextlib.suppress(OSError):
                 os.fchown(number, -1, original.st_gid)
     mode = stat.S_IMODE(original.st_mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR
     if mode != stat.S_IMODE(now.st_mode):
-        os.fchmod(number, mode)
+        with contextlib.suppress(PermissionError):  # a file system without modes
+            os.fchmod(number, mode)
 
 
 def _copied(source: int, target: int, offset: int, size: int) -> int:

@@ -48,7 +48,7 @@ class Shelf:
     store allows nothing. ``private`` are files that ``take`` never copies, wherever they lie. Without ``atomic``
     nothing is synced: files are still whole or not there after a kill, but not after the machine's crash. With an
     exclusive ``lock`` a second Shelf on the root waits ``lock_wait`` seconds and then refuses; with a shared one a
-    second one that shares it too is let in.
+    second one that shares it too is let in. The copies that tools are given have at most ``copies`` bytes together.
 
     Modes are left to the process's umask, since a tool under another user may have to read or write here.
     """
@@ -62,6 +62,7 @@ class Shelf:
         atomic: bool = True,
         lock: RootLock | None = "exclusive",
         lock_wait: float = 10.0,
+        copies: int | None = None,
     ) -> None:
         self._disk = Disk()
         self._root = Root(root, self._disk, lock=lock, lock_wait=lock_wait)
@@ -69,7 +70,7 @@ class Shelf:
         self._outskirts = capture.Outskirts(self._root.spellings, allowed_roots, private)
         self._buffers = Buffers()
         self._allocated: dict[Way, Descriptor] = {}
-        self._lending = Lending(self._root, self._disk)
+        self._lending = Lending(self._root, self._disk, copies)
         self.lend, self.give_back = self._lending.lend, self._lending.give_back
 
     def __repr__(self) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.errors import StorageFull
-from adapter.files.lending import KEPT, MOST_FILES
+from adapter.errors import StorageFailed, StorageFull
+from adapter.files.lending import MOST_FILES
 from adapter.files.port import Measure
 from adapter.files.shelf import Shelf
 from adapter.files.sweep import COPY_LASTS
@@ -107,20 +107,79 @@ async def test_a_full_disk_leaves_no_part_of_a_copy(shelf: Shelf, root: Path) ->
     assert await got(shelf, upload(), measure) == content
 
 
-async def test_a_cancelled_call_stops_copying(shelf: Shelf) -> None:
-    """What there is of the copy goes when other copies have come."""
-    measure = await put(shelf, upload(), bytes(96 * MIB))
+async def test_a_copy_that_was_broken_off_is_never_given(shelf: Shelf, root: Path) -> None:
+    """While it is made it does not have its name, so neither a kill nor a cancelled call leaves a half one there for
+    the next try of the same round."""
+    content = os.urandom(96 * MIB)
+    measure = await put(shelf, upload(), content)
+    before = files_below(root)
+    path = Path(shelf.path_of(upload(), COPY))
     copying = asyncio.create_task(lent(shelf, upload(), measure))
-    while not (path := Path(shelf.path_of(upload(), COPY))).exists():
+    while files_below(root) == before:
         await asyncio.sleep(0)
+    assert not path.exists()
     copying.cancel()
     with pytest.raises(asyncio.CancelledError):
         await copying
-    assert path.stat().st_size < 96 * MIB
-    for number in range(KEPT + 1):
-        shelf.give_back(upload(), f"{number:032}")
-    await lent(shelf, upload(), measure, "d" * 32)
-    assert not path.exists()
+    assert files_below(root) == before
+    assert (await lent(shelf, upload(), measure)).read_bytes() == content
+
+
+async def test_a_failure_leaves_what_an_earlier_round_made(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool that has changed its copy and asks its user goes on with it when the next try succeeds."""
+    measure = await put(shelf, upload(), b"x")
+    path = await lent(shelf, upload(), measure)
+    path.write_bytes(b"changed")
+    shelf.give_back(upload(), COPY)
+    dup = os.dup
+
+    def refuse_once(_: int) -> int:
+        monkeypatch.setattr(os, "dup", dup)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "dup", refuse_once)
+    with pytest.raises(StorageFailed):
+        await lent(shelf, upload(), measure)
+    assert (await lent(shelf, upload(), measure)).read_bytes() == b"changed"
+
+
+async def test_copies_have_a_limit_together(root: Path) -> None:
+    """Those whose calls are over make room; where calls that go on have all of it, the next one is told so."""
+    shelf = Shelf(root, copies=25)
+    await shelf.open()
+    try:
+        measure = await put(shelf, upload(), b"0123456789")
+        first, second = [await lent(shelf, upload(), measure, digit * 32) for digit in "12"]
+        with pytest.raises(StorageFull, match=r"up to 25 bytes together \(storage.max_size\)"):
+            await lent(shelf, upload(), measure, "3" * 32)
+        shelf.give_back(upload(), "1" * 32)
+        third = await lent(shelf, upload(), measure, "3" * 32)
+        assert (first.exists(), second.exists(), third.exists()) == (False, True, True)
+        await shelf.remove(upload())
+        for digit in "23":
+            shelf.give_back(upload(), digit * 32)
+        measure = await put(shelf, artifact(), bytes(25))
+        assert (await lent(shelf, artifact(), measure)).exists()
+    finally:
+        await shelf.close()
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EINVAL])
+async def test_an_owner_that_cannot_be_set_hinders_no_copy(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A user namespace does not know every owner, and some file systems know none."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    measure = await put(shelf, artifact(), b"x")
+    if os.geteuid() == 0:
+        os.chown(shelf.path_of(artifact()), 12345, 54321)
+    monkeypatch.setattr(os, "fchown", refuse)
+    assert (await lent(shelf, artifact(), measure)).read_bytes() == b"x"
 
 
 async def test_copies_of_many_files_do_not_pile_up(shelf: Shelf) -> None:
