@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import socket
 import threading
 from collections import Counter
@@ -87,7 +88,7 @@ def directory_of_another(path: Path, treasure: Path) -> None:
 
 
 def pipe_for_a_directory(path: Path, _: Path) -> None:
-    path.parent.rmdir()
+    shutil.rmtree(path.parent)
     os.mkfifo(path.parent)
 
 
@@ -160,7 +161,7 @@ async def test_what_is_planted_where_a_file_was_kept(
     hostilities: StartScene,
     plant: Plant,
 ) -> None:
-    """A file that is no longer the one that was kept is gone: for downloads, for reads and as a handle."""
+    """A file that is no longer the one that was kept is given to nobody: to no download, no read and no tool."""
     async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
         for treasure in treasures(scene, victim):
@@ -171,7 +172,9 @@ async def test_what_is_planted_where_a_file_was_kept(
             artifact = written["result"]["_meta"]["artifact"]
             kept = Path(arguments_of(scene.up.calls("tools/call")[-1])["filename"])
             await scene.call(client, "read", {"path": handle})
-            for path in (kept, Path(arguments_of(scene.up.calls("tools/call")[-1])["path"])):
+            # The tool was given a copy, in a folder beside the stored file.
+            copy = Path(arguments_of(scene.up.calls("tools/call")[-1])["path"])
+            for path in (kept, copy.parents[1] / copy.name):
                 path.unlink()
                 plant(path, treasure)
             called = len(scene.up.calls("tools/call"))
@@ -182,7 +185,8 @@ async def test_what_is_planted_where_a_file_was_kept(
             read = await scene.rpc(client, "resources/read", {"uri": artifact["artifact_uri"]})
             assert "error" in read
             link = "/artifacts/" + artifact["download_url"].partition("/artifacts/")[2]
-            assert (await scene.ask(client, "GET", b"", link))[0].status == 404
+            is_gone = not os.path.lexists(kept)
+            assert (await scene.ask(client, "GET", b"", link))[0].status == (404 if is_gone else 409)
             await client.request("DELETE")
             assert await scene.swept() == Counter()
 
@@ -260,7 +264,7 @@ async def test_what_changes_while_it_is_captured(
             if "artifact" in meta:
                 url = "/artifacts/" + meta["artifact"]["download_url"].partition("/artifacts/")[2]
                 head, content = await scene.ask(client, "GET", b"", url)
-                assert head.status == 404 or content.replace(b"honest", b"") == b"", content
+                assert head.status in (404, 409) or content.replace(b"honest", b"") == b"", content
             else:
                 assert "could not be captured" in meta["artifact_error"]
         await client.request("DELETE")
