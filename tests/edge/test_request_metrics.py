@@ -11,9 +11,9 @@ ON = {"prometheus": {"enabled": True}}
 Numbers = dict[tuple[str, ...], float]
 
 
-async def numbers(client: RawClient) -> Numbers:
+async def numbers(client: RawClient, **fields: str) -> Numbers:
     """The samples by name and the values of their labels, in the order of the labels' names."""
-    head, body = await client.request("GET", path="/metrics")
+    head, body = await client.request("GET", path="/metrics", **fields)
     assert head.status == 200, body
     return {
         (each.name, *(value for _, value in sorted(each.labels.items()))): each.value
@@ -58,7 +58,7 @@ async def test_refusals_are_counted_by_the_code_of_their_error(
         await client.request("POST", call_body(), origin="https://elsewhere.example")
         await client.request("POST", b"{}", "/mcp", **fields)
         await client.request("GET", path="/nowhere")
-        found = await numbers(client)
+        found = await numbers(client, **fields)
     assert found["adapter_auth_rejections_total", "unauthorized", "mcp", "raw"] == 1
     assert found["adapter_auth_rejections_total", "origin_refused", "mcp", "raw"] == 1
     assert found["adapter_request_rejections_total", "bad_request", "mcp", "raw"] == 1

@@ -185,4 +185,4 @@ def _seen_by_the_collector() -> Counter[str]:
     """The objects of the adapter's own classes."""
     gc.collect()
     kinds = map(type, gc.get_objects())
-    return Counter(kind.__name__ for kind in kinds if kind.__module__.startswith("adapter."))
+    return Counter(kind.__name__ for kind in kinds if str(kind.__module__).startswith("adapter."))
