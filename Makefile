@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint faults soak bench bench-record bench-compare conformance reference site screenshots vendor \
+.PHONY: run test test-deep lint faults soak bench bench-record bench-compare conformance reference site screenshots vendor \
   dist sbom constraints image clean
 
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -23,8 +23,11 @@ run: $(VENV)/.ready  ## the adapter in front of a demo upstream, until stopped
 
 # Most tests wait more than they compute. Those that measure time, all attacks among them, must not crowd the machine.
 # A few that fail beside others run once more alone, and are named: such a test is unsteady, and is to be mended.
-test: $(VENV)/.dev  ## every test that this machine can run
-	$(BIN)/python -m tests.suite -n $$((2 * $(CORES))) -m 'not timed' $(ARGS)
+test: $(VENV)/.dev  ## what a contributor needs, in minutes
+	$(BIN)/python -m tests.suite -n $$((2 * $(CORES))) -m 'not deep' $(ARGS)
+
+test-deep: $(VENV)/.dev  ## the rest: whole processes, other people's clients, attacks, faults, a browser
+	$(BIN)/python -m tests.suite -n $$((2 * $(CORES))) -m 'deep and not timed' $(ARGS)
 	$(BIN)/python -m tests.suite -n $$(($(CORES) + 1)) -m timed $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests

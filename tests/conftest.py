@@ -43,6 +43,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(run.close)
 
 
+DEEP = frozenset(("attacks", "bench", "e2e", "faults", "soak"))
+"""Folders of tests that take minutes: whole processes, other people's clients, attacks, faults, a browser."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark ``deep`` for what ``make test-deep`` runs; tests that measure time are among them."""
+    for item in items:
+        folders = item.path.relative_to(ROOT / "tests").parts
+        if not DEEP.isdisjoint(folders) or any(map(item.get_closest_marker, ("e2e", "timed"))):
+            item.add_marker(pytest.mark.deep)
+
+
 def pytest_collection_finish() -> None:
     """Exclude the million objects of collected tests from garbage collection, which tests trigger often."""
     gc.collect()

@@ -1,4 +1,4 @@
-"""Mark ``timed`` for all attacks, because their bystander measures time. ``make test`` runs few of them at once."""
+"""Mark ``timed`` for all attacks, because their bystander measures time: few of them run at once."""
 
 from __future__ import annotations
 
