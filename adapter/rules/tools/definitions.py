@@ -89,6 +89,11 @@ def pinned(tool: Tool) -> PinnedTool:
     return PinnedTool(tool.known, tool.unknown, tool.form)
 
 
+def is_of_one_entry(tool: PinnedTool) -> bool:
+    """Tell whether the definition is all that the fingerprint is of: a tool that a list names twice has two."""
+    return tool.known == _digest(tool.definition)
+
+
 def _has_duplicates(raw: bytes, value: dict[str, Any]) -> bool:
     # Most definitions are spelled as orjson spells them, and then no key stands twice.
     try:

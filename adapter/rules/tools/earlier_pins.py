@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from adapter.rules.tools.definitions import PinnedTool
+from adapter.rules.tools.definitions import PinnedTool, is_of_one_entry
 from adapter.wire.piecewise import Piecewise, one_piece
 
 EarlierForms = Callable[[str, PinnedTool], Iterable[str]]
@@ -40,4 +40,5 @@ def restated(
 
 
 def _forms(name: str, tool: PinnedTool, earlier: EarlierForms) -> frozenset[str]:
-    return frozenset(earlier(name, tool))
+    # Of a tool that stands twice only the second definition is kept, which says nothing of the first.
+    return frozenset(earlier(name, tool)) if is_of_one_entry(tool) else frozenset()
