@@ -63,7 +63,7 @@ class ClientRequest:
     AdapterError. ``judged`` are the calls in it that the guard judged, and will then judge again.
     ``sent``, where there is one, is called once the message is on its way for good, as is ``let_go``.
     ``scope`` is that of the pins by which the guard judges its calls, None where it judges none. ``listens``: see
-    UpstreamRequest.
+    UpstreamRequest. ``renews``: a 404 says that the upstream has lost the session, and not that it lacks the stream.
     """
 
     server: Server
@@ -79,6 +79,7 @@ class ClientRequest:
     scope: Scope | None = field(default=None, init=False)
     sent: Callable[[], None] | None = field(default=None, init=False)
     listens: bool = field(default=True, init=False)
+    renews: bool = field(default=True, init=False)
 
     def with_message(
         self, envelope: Envelope | Batch, body: bytes, headers: list[tuple[str, str]]

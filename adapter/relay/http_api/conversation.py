@@ -104,6 +104,7 @@ class Conversation:
         self._background = background
         self._ids = itertools.count(first_id)
         self._replies = asyncio.Semaphore(MOST_REPLIES)
+        self._has_streams = False
         self.era = era
         self.is_open = False
 
@@ -291,8 +292,7 @@ class Conversation:
                 raise UpstreamBroken(
                     "The upstream server compressed an answer although no compression was requested."
                 )
-            kind = (header(answer.headers, "content-type") or "").partition(";")[0].strip().lower()
-            if kind != "text/event-stream":
+            if not _is_event_stream(answer):
                 body = await whole_body(answer, limit)
                 return StreamEnd(await awaited_response(body, number, listed))
             reader = SseReader(limit)
@@ -338,12 +338,19 @@ class Conversation:
             return True
         last_id = b""
         for _ in range(RESUMPTIONS):
-            answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
+            ask = self._asks.listen(who, last_id.decode("latin-1"))
+            # Many servers say 404 where they have no such stream; the session that calls use is not given up for that.
+            ask.renews = self._has_streams
+            answer = await self._relay.handle(ask)
             opened.set()
+            self._has_streams = answer.status == 200 and _is_event_stream(answer)
+            if not self._has_streams:
+                await answer.close()
+                return False
             # No request of this conversation has the id 0.
             end = await self._read_response(answer, who, 0, dialogue)
-            if answer.status != 200 or end.response is not None:
-                return answer.status == 200
+            if end.response is not None:
+                return True
             last_id = end.last_id
             await asyncio.sleep(min(max(end.retry or 0, SHORTEST_RETRY) / 1000, LONGEST_RETRY))
         return True
@@ -406,3 +413,8 @@ class Conversation:
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()
+
+
+def _is_event_stream(answer: ClientResponse) -> bool:
+    kind = (header(answer.headers, "content-type") or "").partition(";")[0]
+    return kind.strip().lower() == "text/event-stream"

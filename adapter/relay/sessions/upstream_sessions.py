@@ -70,7 +70,7 @@ class UpstreamSessions:
         while True:
             generation = session.generation if session else 0
             reply = await ask.server.upstream.send(self._request(ask, session, body), read_timeout)
-            if reply.status != 404 or session is None or session.upstream_id is None:
+            if reply.status != 404 or session is None or session.upstream_id is None or not ask.renews:
                 return reply
             if attempts == 0:
                 if reply.whole == b"" and self._renewals:

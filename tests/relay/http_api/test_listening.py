@@ -62,6 +62,24 @@ async def test_a_server_without_such_a_stream_is_left_alone() -> None:
     assert [each.method for each in serving.upstream.requests] == ["POST", "POST", "GET", "POST", "POST"]
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ScriptedAnswer(404),
+        ScriptedAnswer(404, [("Content-Type", "text/plain")], [b"Cannot GET /mcp"]),
+        ScriptedAnswer(200, [("Content-Type", "text/html")], [b"<p>Hello</p>"]),
+        ScriptedAnswer(200, [("Content-Type", "application/json")], [b"{}"]),
+    ],
+)
+async def test_a_server_that_knows_no_such_request_keeps_its_session(refusal: ScriptedAnswer) -> None:
+    """Its 404 is no word on the session, which would be opened anew with each call, and is asked for once."""
+    serving = Serving(*opening(), (Expect("GET"), refusal))
+    for number in (2, 3):
+        serving.upstream.then(*call(number, answer(number, DONE)))
+        assert await serving.sessions.call(PERSON, "save", {}) == DONE
+    assert [each.method for each in serving.upstream.requests] == ["POST", "POST", "GET", "POST", "POST"]
+
+
 @pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
 async def test_a_question_beside_the_call_of_somebody_who_answers_none_is_refused(method: str) -> None:
     """A tool that asks on the stream of the session goes on at once; the stream serves all calls of the session."""

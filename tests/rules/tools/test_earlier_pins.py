@@ -33,6 +33,6 @@ def test_each_earlier_form_is_no_drift(words: int) -> None:
 
 def test_a_tool_that_stands_twice_is_in_no_earlier_form() -> None:
     """Another definition before the one that was pinned is drift: some clients take the first."""
-    before = catalogue(list(once_pinned(SEND, RULE))[0])
+    before = catalogue(next(iter(once_pinned(SEND, RULE))))
     verdict = at_once(judge(PINNING, before, CatalogueSnapshot(catalogue(EVIL, SEND))))
     assert verdict.drift is not None and verdict.bars("send")
