@@ -58,8 +58,9 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_known",
-        "_lines", "_lines_read", "_lost", "_parser", "_paused", "_readable", "_released", "_surplus", "_tells_events",
-        "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at", "taken_at",
+        "_lines", "_lines_read", "_lost", "_packs_events", "_parser", "_paused", "_readable", "_released", "_surplus",
+        "_tells_events", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
+        "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -90,8 +91,10 @@ class Connection(asyncio.Protocol):
         self._fed = self._barren = 0
         self._headed = self._keep = self._surplus = self._paused = False
         self._close_delimited = True
-        self._tells_events = False
-        """Whether the fields that were read last are those of an event stream without a content coding."""
+        self._tells_events = self._packs_events = False
+        """Whether the fields that were read last are those of an event stream that can be looked into, and whether its
+        content coding is one of zlib's.
+        """
 
     @property
     def streams(self) -> bool:
@@ -141,7 +144,7 @@ class Connection(asyncio.Protocol):
         if answer.whole is None:
             answer.settle_whole()
             if answer.whole is None:
-                self.read_timer.expect(self._tells_events)
+                self.read_timer.expect(self._tells_events, is_packed=self._packs_events)
         return answer
 
     def leaves_few(self, reserves: int) -> bool:
@@ -280,7 +283,7 @@ class Connection(asyncio.Protocol):
     def _read_fields(self) -> None:
         """Read the fields that have come, where the head before had others."""
         self._lines_read, self._fields, self._close_delimited = self._lines, [], True
-        is_stream = is_encoded = False
+        is_stream, coding = False, b""
         for name, value in self._lines:
             self._fields.append((name.decode("latin-1"), value.decode("latin-1")))
             size = len(name)
@@ -297,8 +300,9 @@ class Connection(asyncio.Protocol):
             elif size == 12 and name.lower() == b"content-type":
                 is_stream = value.strip().lower().startswith(b"text/event-stream")
             elif size == 16 and name.lower() == b"content-encoding":
-                is_encoded = value.strip().lower() != b"identity"
-        self._tells_events = is_stream and not is_encoded
+                coding = value.strip().lower()
+        self._packs_events = is_stream and coding in (b"gzip", b"deflate")
+        self._tells_events = self._packs_events or (is_stream and coding in (b"", b"identity"))
 
     def on_body(self, chunk: bytes) -> None:
         if self._answer is not None:

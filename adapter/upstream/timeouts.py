@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import zlib
 from math import inf
 
 SLOW = 10
@@ -27,7 +28,11 @@ _QUESTIONS = (b'"elicitation/create"', b'"sampling/createMessage"')
 _LONGEST_METHOD = max(map(len, _QUESTIONS))
 
 _LOOK = 1 << 16
-"""Bytes of a message behind which no question is looked for: the look would cost more than the rest of its way."""
+"""Bytes of a message behind which no question is looked for: the look would cost more than the rest of its way. And
+bytes of a compressed piece above which no more of its stream is looked into.
+"""
+
+_ANY_HEADER = zlib.MAX_WBITS | 32
 
 
 class ReadTimer:
@@ -42,7 +47,7 @@ class ReadTimer:
 
     __slots__ = (
         "_alarm", "_alarm_at", "_asked_until", "_deadline", "_line", "_loop", "_read_timeout", "_since", "_size",
-        "_tail", "_waited", "_waiter", "silent",
+        "_tail", "_unpacker", "_waited", "_waiter", "silent",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -59,6 +64,7 @@ class ReadTimer:
         be read as one, of which all bytes count.
         """
         self._tail = b""
+        self._unpacker: zlib._Decompress | None = None
         self._size = 0
 
     def start(self, read_timeout: float | None) -> asyncio.Future[bool]:
@@ -77,8 +83,9 @@ class ReadTimer:
                 self._set_alarm()
         return waiter
 
-    def expect(self, is_event_stream: bool) -> None:
-        """Begin with another answer, whose head has come; that ends the silence too."""
+    def expect(self, is_event_stream: bool, *, is_packed: bool = False) -> None:
+        """Begin with another answer, whose head has come; that ends the silence too. ``is_packed``: zlib reads it."""
+        self._unpacker = zlib.decompressobj(_ANY_HEADER) if is_packed else None
         self._line, self._tail = b"" if is_event_stream else None, b""
         self.silent = self._asked_until = self._waited = 0.0
         self._size = 0
@@ -103,6 +110,8 @@ class ReadTimer:
         if is_waiting:
             self.silent += now - self._since
             self._since = now
+        if self._unpacker is not None and not (piece := self._unpacked(piece, self._unpacker)):
+            return
         is_whole = False
         if (line := self._line) is not None:
             text = line + piece if line else piece
@@ -131,6 +140,17 @@ class ReadTimer:
         self.silent = 0.0
         if is_waiting:
             self._deadline = self._since + read_timeout
+
+    def _unpacked(self, piece: bytes, unpacker: zlib._Decompress) -> bytes:
+        """The events in a compressed piece; the piece itself, and all that follow, where they cannot be had cheaply."""
+        try:
+            text = unpacker.decompress(piece, _LOOK)
+            if not unpacker.eof and not unpacker.unconsumed_tail:
+                return text
+        except zlib.error:
+            pass
+        self._unpacker = self._line = None
+        return piece
 
     def stop(self) -> None:
         """Cancel the alarm: no wait will follow."""

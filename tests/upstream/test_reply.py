@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import socket
 import struct
+import zlib
 
 import pytest
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
+from adapter.upstream.timeouts import SLOW
 from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Peer, Site, body_of
 
 RESET_ON_CLOSE = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -157,6 +159,36 @@ async def test_silence_in_the_body_leaves_the_answer_intact(upstream: HttpUpstre
             await reply.read(0.02)
     await peer.says(b"2\r\nhi\r\n0\r\n\r\n")
     assert await body_of(reply) == b"hi"
+
+
+@pytest.mark.parametrize(("coding", "wbits"), [(b"gzip", 31), (b"Deflate", 15)])
+async def test_compressed_comments_end_no_silence(
+    upstream: HttpUpstream, site: Site, coding: bytes, wbits: int
+) -> None:
+    """An event stream is looked into where its server compressed it, on a connection that is used again too."""
+    peer, sending = await begin(upstream, site)
+    await peer.says(OK)
+    await sending
+    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
+    await peer.request()
+    fields = b"Content-Type: text/event-stream\r\nContent-Encoding: " + coding
+    await peer.says(CHUNKED_HEAD.replace(b"\r\n\r\n", b"\r\n" + fields + b"\r\n\r\n"))
+    reply = await sending
+    packer = zlib.compressobj(wbits=wbits)
+    begun = asyncio.get_running_loop().time()
+
+    async def read_all() -> None:
+        while await reply.read(0.2):
+            pass
+
+    reading = asyncio.create_task(read_all())
+    while not reading.done() and asyncio.get_running_loop().time() - begun < 0.2 * SLOW / 2:
+        ping = packer.compress(b": ping\n\n") + packer.flush(zlib.Z_SYNC_FLUSH)
+        await peer.says(b"%x\r\n%b\r\n" % (len(ping), ping))
+        await asyncio.sleep(0.05)
+    assert reading.done()
+    with pytest.raises(UpstreamSilent):
+        await reading
 
 
 async def test_shorter_patience_is_kept_after_a_longer_one(upstream: HttpUpstream, site: Site) -> None:

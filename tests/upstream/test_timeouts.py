@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -80,10 +81,10 @@ class Clock:
 class Wait:
     """Waits for an answer as a reader does: chunk by chunk, or with ``poured`` all the time."""
 
-    def __init__(self, *, poured: bool, is_event_stream: bool = True) -> None:
+    def __init__(self, *, poured: bool, is_event_stream: bool = True, is_packed: bool = False) -> None:
         self.clock = Clock()
         self.timer = ReadTimer(cast(asyncio.AbstractEventLoop, self.clock))
-        self.timer.expect(is_event_stream)
+        self.timer.expect(is_event_stream, is_packed=is_packed)
         self._poured = poured
         self._waiter = self.timer.start(LIMIT)
 
@@ -133,6 +134,35 @@ async def test_a_message_ends_the_silence(said: bytes, size: int, poured: bool) 
         for piece in cut(said, size):
             assert wait.comes(piece, 0.0)
     assert not wait.comes(said, LIMIT)
+
+
+def packing(wbits: int) -> Callable[[bytes], bytes]:
+    """Return the function that compresses what a server sends at once."""
+    packer = zlib.compressobj(wbits=wbits)
+    return lambda data: packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+@pytest.mark.parametrize("poured", [False, True])
+@pytest.mark.parametrize("wbits", [15, 31])
+async def test_a_compressed_stream_is_looked_into(wbits: int, poured: bool) -> None:
+    """Progress in few bytes keeps a long call alive, and comments do not."""
+    wait, pack = Wait(poured=poured, is_packed=True), packing(wbits)
+    for step in range(5 * SLOW):
+        for piece in cut(pack(b'data: {"progress":%d}\n\n' % step), 7):
+            assert wait.comes(piece, 0.0)
+        assert wait.comes(pack(b": ping - %d\n\n" % step), 0.9 * LIMIT)
+    assert not wait.comes(pack(b": ping\n\n"), 0.2 * LIMIT)
+
+
+@pytest.mark.parametrize("damage", [b"no gzip", packing(31)(b"\n" * (1 << 20))])
+async def test_a_compressed_stream_that_cannot_be_looked_into_comes_to_an_end(damage: bytes) -> None:
+    """Of what is damaged, or is far larger than it looks, all bytes count, and the look at it is short."""
+    wait = Wait(poured=True, is_packed=True)
+    began = time.thread_time()
+    assert wait.comes(damage, 0.0)
+    assert time.thread_time() - began < 0.05
+    ended = wait.seconds([b"x"] * 1000, 0.9 * LIMIT)
+    assert SLOW * LIMIT <= ended <= (SLOW + 3 + len(damage) / SLOW_BYTES) * LIMIT
 
 
 @pytest.mark.parametrize("poured", [False, True])
