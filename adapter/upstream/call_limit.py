@@ -68,10 +68,14 @@ class LimitedReply(ReplyAround):
 
 @asynccontextmanager
 async def _until(deadline: float, limit: ReadLimit) -> AsyncIterator[None]:
+    time = asyncio.timeout_at(deadline)
     try:
-        async with asyncio.timeout_at(deadline):
+        async with time:
             yield
     except TimeoutError:
+        # The system calls a client's lost connection so too.
+        if not time.expired():
+            raise
         raise CallTooLong(f"The call took longer than the {limit:g} s that {limit.setting} allows.") from None
 
 
