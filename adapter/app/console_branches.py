@@ -35,7 +35,7 @@ from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.relay.http_api.caller_session import IDLE, TOLD
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.session_rows import SessionRows
-from adapter.relay.http_api.sessions import HttpSessions
+from adapter.relay.http_api.sessions import HttpSessions, SessionBounds
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.resources import CONSOLE
@@ -102,6 +102,7 @@ def _sessions(
     monitors = relay.servers.monitors
     # Of a call that runs the others are told by the cleanup.
     told = IDLE * TOLD + (settings.core.cleanup_interval_seconds or 0)
+    bounds = SessionBounds(streams=settings.core.upstream.max_streams // 2)
     return {
         server.id: HttpSessions(
             relay.relay,
@@ -110,6 +111,7 @@ def _sessions(
             time.monotonic,
             era=_era_of(monitors.get(server.id)),
             rows=None if sealed is None else SessionRows(sealed, server.id, IDLE, told, runtime.clock),
+            bounds=bounds,
         )
         for server in relay.servers.by_id.values()
     }

@@ -45,7 +45,8 @@ class SharedListening:
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_slow = False
-        self._is_kept = False
+        self.is_kept = False
+        """Whether the stream is open for calls of people who listen to nothing."""
         self._is_offered = True
 
     def __repr__(self) -> str:
@@ -61,18 +62,18 @@ class SharedListening:
             yield
         finally:
             self._hearers.remove(hearer)
-            if not self._hearers and not self._is_kept:
+            if not self._hearers and not self.is_kept:
                 await self._stop()
 
     async def keep(self, who: Who) -> None:
         """Have the stream open, where the server has one, so that what it asks there is refused at once."""
-        self._is_kept = True
+        self.is_kept = True
         if self._is_offered:
             await self._open(who)
 
     def let_go(self) -> None:
         """End what ``keep`` began, unless somebody listens."""
-        self._is_kept = False
+        self.is_kept = False
         if self._task is not None and not self._hearers:
             self._task.cancel()
 

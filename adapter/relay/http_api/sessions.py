@@ -42,11 +42,12 @@ T = TypeVar("T")
 
 class SessionBounds(NamedTuple):
     """The seconds after which a session that nobody used is closed, and the number of sessions of one server that are
-    open at once: the one used longest ago makes room for another.
+    open at once: the one used longest ago makes room for another. ``streams`` of them have a stream open between calls.
     """
 
     idle: float = IDLE
     most: int = 1000
+    streams: int = 1000
 
 
 BOUNDS = SessionBounds()
@@ -139,7 +140,7 @@ class HttpSessions:
                 mirrors = mirrored(definition.get("inputSchema"), dict(arguments))
             params = {"name": name, "arguments": dict(arguments), **continued}
             is_legacy = session.conversation.era is not Era.MODERN
-            if is_legacy and not isinstance(progress, Dialogue):
+            if is_legacy and not isinstance(progress, Dialogue) and self._may_keep_stream(session):
                 # A tool that asks there would wait until its time is over.
                 await session.listening.keep(who)
             if not isinstance(progress, Dialogue) or not is_legacy:
@@ -283,6 +284,11 @@ class HttpSessions:
     def _may_be_over(self, session: CallerSession) -> bool:
         """Tell whether another process may be ending a session, because it was not used here for so long."""
         return session.is_shared and not session.busy and self._clock() - session.used >= self._bounds.idle
+
+    def _may_keep_stream(self, session: CallerSession) -> bool:
+        """Tell whether there is a stream for this session: MCP clients need some of those that the server allows."""
+        kept = (each.listening.is_kept for each in self._sessions.values())
+        return session.listening.is_kept or sum(kept) < self._bounds.streams
 
     def _make_room(self) -> None:
         """Close the session used longest ago where there are too many. Raises LimitReached if all are in use."""

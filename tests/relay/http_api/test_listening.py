@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.relay.http_api.dialogue import Dialogue
-from adapter.relay.http_api.sessions import Who
+from adapter.relay.http_api.sessions import SessionBounds, Who
 from adapter.upstream.scripted import Expect, ScriptedAnswer
 from tests.relay.http_api.test_dialogue import FORM, PERSON, Heard, request
 from tests.relay.http_api.test_sessions import DONE, SSE, Serving, answer, call, data, opening
@@ -100,5 +100,20 @@ async def test_a_question_beside_the_call_of_somebody_who_answers_none_is_refuse
     assert await serving.sessions.call(ann, "save", {}) == DONE
     assert [each.method for each in serving.upstream.requests].count("GET") == 1
     serving.upstream.then(Expect("DELETE"), ScriptedAnswer(200))
+    await serving.sessions.close(1.0)
+    assert serving.upstream.unplayed == []
+
+
+async def test_calls_over_http_leave_streams_to_others() -> None:
+    """Only so many sessions keep a stream that nobody asked for; the calls of others go on without."""
+    beside = ScriptedAnswer(headers=SSE, chunks=[asyncio.Event()])
+    serving = Serving(*opening("a"), (Expect("GET"), beside), bounds=SessionBounds(streams=1))
+    for step in (call(2, answer(2, DONE)), *opening("b"), call(2, answer(2, DONE)), call(3, answer(3, DONE))):
+        serving.upstream.then(*step)
+    for tab in ("one", "two", "one"):
+        assert await serving.sessions.call(Who("ann", tab), "save", {}) == DONE
+    assert [each.method for each in serving.upstream.requests].count("GET") == 1
+    for _ in range(2):
+        serving.upstream.then(Expect("DELETE"), ScriptedAnswer(200))
     await serving.sessions.close(1.0)
     assert serving.upstream.unplayed == []
