@@ -137,8 +137,15 @@ class ChildConversation:
             self.was_left = True
             self.finish(stopped(self.terms.server))
 
+    def start_again(self) -> None:
+        """Have the child open sessions, which it has to prove as one does that was started just now."""
+        self.answered = False
+        self._alarm.cancel()
+        self._alarm = self._loop.call_later(self.terms.start_timeout, self._late)
+
     def serve_one(self) -> None:
         """Belong to one client from now on. Nothing may be under way."""
+        self.start_again()
         self.correlation.close()
         self.correlation = Correlation(self)
 

@@ -56,6 +56,11 @@ class SharedHandshake:
         self._agreement: _Agreement | None = None
         self._waiting: list[tuple[LocalRequest, PendingReply]] = []
 
+    @property
+    def is_open(self) -> bool:
+        """True when the child has opened. Until then, one may take any request for a violation and end."""
+        return self._agreement is not None
+
     def open(self, request: LocalRequest) -> LocalAnswer | PendingReply:
         """Answer an ``initialize``, at once or when the child has agreed. Raises what ChildConversation.ask raises."""
         if self._agreement is not None:

@@ -155,7 +155,11 @@ class StdioServer:
         handshake = self._handshakes.get(key)
         if handshake is None:
             modern = self._modern.get(key)
-            conversation = modern.conversation if modern is not None and modern.is_left else self._begun(key)
+            if modern is not None and modern.is_left:
+                conversation = modern.conversation
+                conversation.start_again()
+            else:
+                conversation = self._begun("legacy", key)
             strangers = self._mode is ProcessMode.SHARED
             audience = conversation.audience = ManySessions(conversation, strangers=strangers)
             refused = partial(self._legacy_refused, key)
@@ -171,9 +175,9 @@ class StdioServer:
         else:
             handshake.conversation.leave()
 
-    def _begun(self, key: str) -> ChildConversation:
-        """A process for several clients."""
-        return self._processes.begin(f"shared {key}", self._over, shared=True)
+    def _begun(self, era: str, key: str) -> ChildConversation:
+        """A process for several clients. One that does not survive the question for the era may open sessions."""
+        return self._processes.begin(f"{era} {key}", self._over, shared=True)
 
     def _join(self, conversation: ChildConversation, version: str, request: LocalRequest) -> LocalSession:
         session = self.sessions.open(version, declared_capabilities(request))
@@ -190,8 +194,8 @@ class StdioServer:
             audience = None
         if audience is None:
             # Where sessions share a process, that one is asked which eras it speaks.
-            asks = handshake if method == DISCOVER else None
-            conversation = self._begun(key) if asks is None else asks.conversation
+            asks = handshake is not None and handshake.is_open and method == DISCOVER
+            conversation = handshake.conversation if handshake and asks else self._begun("modern", key)
             audience = NoSession(conversation, strangers=self._mode is ProcessMode.SHARED)
             conversation.audience = conversation.audience or audience
             self._modern[key] = audience

@@ -447,3 +447,61 @@ async def test_a_process_of_the_modern_era_survives_a_refused_session(supervisor
         async with asyncio.timeout(PATIENCE):
             while upstream.server.use.running > 1:
                 await asyncio.sleep(0.01)
+
+
+STRICT = LEGACY.replace(
+    'method == "server/discover":', 'method == "server/discover": sys.exit(1)\n    elif method == "never":'
+)
+"""One that ends at any request ahead of ``initialize``, as some kits for servers do."""
+
+NEVER_OPEN = LEGACY.replace('"crash" in params["capabilities"]', "True")
+"""One that refuses the modern era, and ends at ``initialize``."""
+
+
+@pytest.mark.parametrize("mode", ProcessMode)
+async def test_a_program_that_does_not_survive_the_question_still_opens_sessions(
+    supervisor: Supervisor, mode: ProcessMode
+) -> None:
+    """At once: what failed for the modern era says nothing of the other one."""
+    async with running(supervisor, Setup(mode, program=STRICT)) as upstream:
+        client = Client(upstream)
+        with pytest.raises(UpstreamUnreachable, match="exit code 1"):
+            await asked_for_the_era(client)
+        await client.initialize()
+        assert (await client.result("who"))["seen"] == {}
+
+
+@pytest.mark.parametrize("mode", [ProcessMode.PER_PRINCIPAL, ProcessMode.SHARED])
+async def test_a_process_that_opens_is_asked_nothing_else(supervisor: Supervisor, mode: ProcessMode) -> None:
+    """Who asks for the era meanwhile does no harm to the session."""
+    async with running(supervisor, Setup(mode, program=STRICT)) as upstream:
+        client = Client(upstream)
+        await asyncio.gather(client.initialize(), asked_for_the_era(Client(upstream)), return_exceptions=True)
+        assert (await client.result("who"))["seen"] == {}
+
+
+@pytest.mark.parametrize("mode", ProcessMode)
+async def test_a_program_that_opens_no_session_is_not_started_for_every_client(
+    supervisor: Supervisor, tmp_path: Path, mode: ProcessMode
+) -> None:
+    """That it refused the modern era before is no start that succeeded: it has one for each era."""
+    program = f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n" + NEVER_OPEN
+    limits = ProcessLimits(first_pause=PATIENCE, longest_pause=PATIENCE)
+    async with running(supervisor, Setup(mode, limits, program=program)) as upstream:
+        for _ in range(5):
+            await asyncio.gather(asked_for_the_era(Client(upstream)), return_exceptions=True)
+            with pytest.raises(UpstreamUnreachable):
+                await Client(upstream).initialize()
+        assert (tmp_path / "starts").read_text() == "xx"
+
+
+@pytest.mark.parametrize("mode", ProcessMode)
+async def test_a_program_that_never_opens_its_session_is_stopped(
+    supervisor: Supervisor, mode: ProcessMode
+) -> None:
+    """As one is that was started for it, although it refused the modern era in time."""
+    setup = Setup(mode, program=LEGACY, start_timeout=1.0, arguments=("--mute",))
+    async with running(supervisor, setup) as upstream:
+        assert "error" in await asked_for_the_era(Client(upstream))
+        with pytest.raises(UpstreamSilent, match="within 1 s of its start"):
+            await Client(upstream).initialize()
