@@ -69,6 +69,8 @@ def run(server: WrappedServer, options: WrapOptions) -> int:
     except asyncio.CancelledError:
         return TERMINATED
     finally:
+        # What uvloop leaves behind would swallow a signal until the adapter that serves listens for it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _remove_empty(made)
     proposals = propose(found.tools)
     applied = named_arguments(found.tools, options.consume, options.produce)
