@@ -14,6 +14,10 @@ from adapter.wire.scan import CLOSE_OBJECT, OPEN_OBJECT, Member, byte, end_of_va
 _COMMENT = re.compile(rb'("(?:[^"\\]++|\\.)*+"?+)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _LAST_COMMA = re.compile(rb'("(?:[^"\\]++|\\.)*+"?+)|,(?=\s*+[}\]])', re.DOTALL)
 _INDENT = re.compile(rb"^([ \t]+)[^\s]", re.MULTILINE)
+_REST_OF_LINE = re.compile(rb"[ \t]*+(?:\r?\n|//)")
+
+MOST_OF_A_NAME = 20
+"""Members of one name that are taken out: each takes a look at the whole text."""
 
 
 def without_comments(text: bytes) -> bytes:
@@ -49,8 +53,8 @@ def with_member(text: bytes, keys: Sequence[str], value: Any) -> bytes:
 
 
 def without_member(text: bytes, keys: Sequence[str]) -> bytes:
-    """Return the text without the member at ``keys``, nor a second one of that name beside it."""
-    while True:
+    """Return the text without the member at ``keys``, nor others of that name beside it, MOST_OF_A_NAME at most."""
+    for _ in range(MOST_OF_A_NAME):
         seen = without_comments(text)
         start = skip_space(seen, 0)
         for key in keys[:-1]:
@@ -63,6 +67,7 @@ def without_member(text: bytes, keys: Sequence[str]) -> bytes:
         if place is None:
             return text
         text = _taken_out(text, found, place)
+    return text
 
 
 def _last(seen: bytes, start: int, key: str) -> Member | None:
@@ -112,16 +117,17 @@ def _joined(text: bytes, found: list[Member], end: int, written: bytes, rest: by
 
 
 def _taken_out(text: bytes, found: list[Member], place: int) -> bytes:
-    """Cut a member with its line break, and the comma that is one too many: its own, or that before the last one.
+    """Cut a member with the line break ahead of it, and the comma that is one too many: its own, or that before the
+    last one.
 
-    Comments stay, whomever they are about.
+    Comments stay, whomever they are about. So does the line break where more follows: it may end a comment.
     """
     start, end = found[place].key_start, found[place].value_end
     own = _comma_behind(text, end)
     comma = own if own is not None or not place else _comma_behind(text, found[place - 1].value_end)
     commas = (len(text), len(text)) if comma is None else (comma, comma + 1)
     line = text[: start - len(_indent_of_line(text, start))]
-    if line.endswith(b"\n"):
+    if line.endswith(b"\n") and _REST_OF_LINE.match(text, end if own is None else own + 1):
         start = len(line.removesuffix(b"\n").removesuffix(b"\r"))
     elif own is None:
         start = len(text[:start].rstrip(b" \t"))

@@ -128,6 +128,9 @@ def test_nothing_but_the_entry_changes(kind: Format, text: str) -> None:
             '{\n "servers": {\n  "one": 1,\n  // b\n  "b": 2\n }\n}',
             '{\n "servers": {\n  // b\n  "b": 2\n }\n}',
         ),
+        ("json", '{"servers": {\n // b\n "one": 1 }}', '{"servers": {\n // b\n }}'),
+        ("json", '{"servers": {\n // b\n "one": 1, "b": 2\n}}', '{"servers": {\n // b\n "b": 2\n}}'),
+        ("json", '{"servers": {"b": 1, // b\n "one": 1 /* x */ }}', '{"servers": {"b": 1 // b\n /* x */ }}'),
         ("toml", '[servers.one]\nurl = "x"\n[servers.one.env]\nA = "b"\n\n# b\n[b]\n', "\n# b\n[b]\n"),
         ("yaml", "servers:  # all\n  one:\n    a: 1\nb: 2\n", "servers: {}  # all\nb: 2\n"),
         ("yaml", "servers:\n  one: 1\n  # c\n  c: 2\n", "servers:\n  # c\n  c: 2\n"),
@@ -146,12 +149,51 @@ def test_an_entry_is_taken_out(kind: Format, text: str, rest: str) -> None:
         ("yaml", "servers: {one: 1}\n"),
         ("yaml", "servers: &all\n  b: 1\n  one: &one {x: 1}\nz: *one\n"),
         ("json", '{"servers": [\n]}'),
+        ("json", '{"servers": {' + '"one": 1, ' * 20_000 + '"b": 2}}'),
     ],
 )
 def test_an_entry_that_cannot_be_taken_out_stays(kind: Format, text: str) -> None:
     """Nothing is guessed."""
     with pytest.raises(CannotEdit):
         without_entry(text, kind, ["servers"], "one")
+
+
+BLANKS = st.lists(st.sampled_from([" ", "\n", "\r\n\t", '/* "a" , } */', '// "b"{,\n', "//\r\n"]), max_size=3)
+
+
+@st.composite
+def objects(draw: st.DrawFn, depth: int = 2) -> str:
+    """An object as people may write it, with ``servers`` in it and in that perhaps ``one``."""
+
+    def blank() -> str:
+        return "".join(draw(BLANKS))
+
+    keys = draw(st.lists(st.sampled_from(["a", "servers"] if depth == 2 else ["a", "b", "one"]), max_size=3))
+    written = []
+    for key in dict.fromkeys(keys) if depth == 2 else keys:
+        simple = draw(st.sampled_from(["1", '"//"', '"\\\\"', "[]", '"a,}"', '["/*",1e999]']))
+        value = draw(objects(depth - 1)) if key == "servers" else simple
+        written.append(f'{blank()}"{key}"{blank()}:{blank()}{value}{blank()}')
+    comma = "," if written and draw(st.booleans()) else ""
+    return "{" + ",".join(written) + comma + blank() + "}"
+
+
+def inside(part: str, whole: str) -> bool:
+    """Tell whether all letters of ``part`` are in ``whole``, in their order."""
+    rest = iter(whole)
+    return all(letter in rest for letter in part)
+
+
+@given(objects(), st.sampled_from(["", "\ufeff"]))
+def test_json_of_any_layout_is_edited(written: str, mark: str) -> None:
+    """Only spaces ahead of a brace may go for an entry that comes, and nothing comes for one that goes."""
+    text = mark + written
+    less = without_entry(text, "json", ["servers"], "one")
+    assert inside(less, text)
+    more = with_entry(text, "json", ["servers"], "new", ENTRY)
+    assert inside("".join(text.split()), more)
+    assert with_entry(more, "json", ["servers"], "new", ENTRY) == more
+    assert "new" not in without_entry(more, "json", ["servers"], "new")
 
 
 @given(
