@@ -28,25 +28,23 @@ def write_new(path: Path, content: bytes, mode: int = _READABLE) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file in place of the one that may be there, with its permissions. Raises OSError.
+    """Write a file in place of the one that may be there, with its owner and permissions. Raises OSError.
 
     Dotfiles are often links into a repository: where ``path`` is one, its file is written, and the link stays.
     """
     target = path.resolve()
     try:
-        found = target.stat().st_mode
+        found = target.stat()
     except FileNotFoundError:
-        mode = None
-    else:
-        if not stat.S_ISREG(found):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        mode = stat.S_IMODE(found)
+        found = None
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
     # Nobody knows the name before it is there, and until it has its own permissions, only its owner reads it.
     draft = target.with_name(f".{secrets.token_hex(8)}.part")
-    write_new(draft, content, _READABLE if mode is None else _PRIVATE)
+    write_new(draft, content, _READABLE if found is None else _PRIVATE)
     try:
-        if mode is not None:
-            draft.chmod(mode)
+        if found is not None:
+            _make_alike(draft, found)
         draft.replace(target)
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -55,7 +53,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def back_up(path: Path) -> Path:
     """Copy a file beside itself under a name of its own, with its permissions; returns that path. Raises OSError."""
-    content, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
+    content, found = path.read_bytes(), path.stat()
     now = time.strftime("%Y%m%d-%H%M%S")
     for number in itertools.count(1):
         backup = path.with_name(f"{path.name}.{now}{'' if number == 1 else f'-{number}'}.bak")
@@ -63,6 +61,15 @@ def back_up(path: Path) -> Path:
             write_new(backup, content, _PRIVATE)
         except FileExistsError:
             continue
-        backup.chmod(mode)
+        _make_alike(backup, found)
         return backup
     raise AssertionError("numbers do not end")
+
+
+def _make_alike(path: Path, found: os.stat_result) -> None:
+    """Give a file the owner and the permissions of another."""
+    own = path.stat()
+    if os.geteuid() == 0 and (own.st_uid, own.st_gid) != (found.st_uid, found.st_gid):
+        # Under sudo the file would be root's, and its client could read it no more.
+        os.chown(path, found.st_uid, found.st_gid)
+    path.chmod(stat.S_IMODE(found.st_mode))

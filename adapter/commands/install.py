@@ -24,6 +24,9 @@ from adapter.settings.section import Problem, SettingsError
 
 OK, FAILED = 0, 1
 
+MOST_BYTES = 64 << 20
+"""Of a client's file. Some keep their conversations in it."""
+
 
 class InstallOptions(NamedTuple):
     """``file`` is used in place of the client's usual one. ``only_print``: nothing is written. ``remove``: the entries
@@ -76,8 +79,7 @@ def run(addresses: Sequence[ServerAddress], options: InstallOptions) -> int:
     # Dotfiles are often links into a repository: the file is edited, the link stays.
     file = (options.file or path_of(client.file)).resolve()
     try:
-        # As bytes, since reading text would change the ends of lines.
-        old = file.read_bytes().decode() if file.exists() else ""
+        old = _read(file)
         new = _edited(old, client, addresses, options)
     except (CannotEdit, OSError, UnicodeDecodeError) as failure:
         if options.remove:
@@ -93,10 +95,24 @@ def run(addresses: Sequence[ServerAddress], options: InstallOptions) -> int:
         return OK
     if not (options.yes or _agreed(file)):
         return FAILED
-    if not _written(file, new):
+    if not _written(file, old, new):
         return FAILED
     _tell(client, addresses, options)
     return OK
+
+
+def _read(file: Path) -> str:
+    """The text of a file, empty where there is none. Raises OSError, CannotEdit, and UnicodeDecodeError."""
+    if not file.exists():
+        return ""
+    if not file.is_file():
+        raise CannotEdit("it is no regular file")
+    # As bytes, since reading text would change the ends of lines.
+    with file.open("rb") as opened:
+        content = opened.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise CannotEdit(f"it has more than {MOST_BYTES} bytes")
+    return content.decode()
 
 
 def _edited(text: str, client: McpClient, addresses: Sequence[ServerAddress], options: InstallOptions) -> str:
@@ -120,14 +136,18 @@ def _agreed(file: Path) -> bool:
     return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _written(file: Path, text: str) -> bool:
+def _written(file: Path, old: str, text: str) -> bool:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists():
             print(f"The file as it was: {back_up(file)}")
+        # Clients write their files too, also while a person reads the question.
+        if _read(file) != old:
+            raise CannotEdit("it has just been changed. Try again")
         replace_file(file, text.encode())
-    except OSError as failure:
-        print(f"mcp-adapter: {file} cannot be written: {failure.strerror}", file=sys.stderr)
+    except (CannotEdit, OSError, UnicodeDecodeError) as failure:
+        why = failure.strerror if isinstance(failure, OSError) else failure
+        print(f"mcp-adapter: {file} cannot be written: {why}", file=sys.stderr)
         return False
     return True
 

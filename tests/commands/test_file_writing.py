@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -61,3 +62,31 @@ def test_copies_of_one_second_are_all_kept(tmp_path: Path) -> None:
         replace_file(file, str(number + 1).encode())
     assert [each.read_text() for each in backups] == ["0", "1", "2", "3", "4"]
     assert {mode(each) for each in backups} == {0o600}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_stays_that_of_its_owner(tmp_path: Path) -> None:
+    """Under sudo it is edited for the user, who could not read root's; so is its copy."""
+    file = tmp_path / "file"
+    file.write_text("old")
+    os.chown(file, 1234, 1235)
+    file.chmod(0o600)
+    backup = back_up(file)
+    replace_file(file, b"new")
+    assert [(each.stat().st_uid, each.stat().st_gid, mode(each)) for each in (file, backup)] == [
+        (1234, 1235, 0o600)
+    ] * 2
+
+
+def test_a_full_disk_leaves_the_file_whole(tmp_path: Path) -> None:
+    """And nothing beside it: the system refuses what is above the limit."""
+    file = tmp_path / "file"
+    file.write_text("old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            replace_file(file, b"x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert file.read_text() == "old" and list(tmp_path.iterdir()) == [file]

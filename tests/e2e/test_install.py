@@ -176,3 +176,35 @@ def test_a_person_is_asked(answer: str, tmp_path: Path) -> None:
     assert f'+      "httpUrl": "{URL}"' in output
     assert output.index("httpUrl") < output.index("[y/N]")
     assert (process.returncode == 0) == (tmp_path / ".gemini/settings.json").exists() == (answer == "y")
+
+
+def test_what_a_client_writes_meanwhile_stays(tmp_path: Path) -> None:
+    """It may do so while a person reads the question; nothing is written over it."""
+    file = tmp_path / ".mcp.json"
+    file.write_text('{"mine": 1}')
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "adapter", "install", "claude-code", "--url", URL]
+    streams = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment(tmp_path), **streams) as process:
+        assert process.stdout is not None
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += (letter := process.stdout.read(1))
+            assert letter, shown
+        file.write_text('{"mine": 2}')
+        os.write(ours, b"y\n")
+        _, said = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == 1 and b"has just been changed" in said
+    assert file.read_text() == '{"mine": 2}'
+
+
+def test_what_is_no_client_s_file_is_not_read(tmp_path: Path) -> None:
+    """A pipe would keep the command for ever, and an endless file take all memory."""
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(1 << 40)
+    for name, why in (("pipe", "no regular file"), ("large", "more than 67108864 bytes")):
+        refused = install(tmp_path, "claude-code", "--file", name, "--url", URL, "--yes")
+        assert refused.returncode == 1 and why in refused.stderr
