@@ -184,8 +184,14 @@ def test_what_a_client_writes_meanwhile_stays(tmp_path: Path) -> None:
     file.write_text('{"mine": 1}')
     ours, theirs = pty.openpty()
     argv = [sys.executable, "-m", "adapter", "install", "claude-code", "--url", URL]
-    streams = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(argv, cwd=tmp_path, env=environment(tmp_path), **streams) as process:
+    with subprocess.Popen(
+        argv,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         assert process.stdout is not None
         shown = b""
         while b"[y/N]" not in shown:

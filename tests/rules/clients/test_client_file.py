@@ -174,7 +174,7 @@ def objects(draw: st.DrawFn, depth: int = 2) -> str:
         simple = draw(st.sampled_from(["1", '"//"', '"\\\\"', "[]", '"a,}"', '["/*",1e999]']))
         value = draw(objects(depth - 1)) if key == "servers" else simple
         written.append(f'{blank()}"{key}"{blank()}:{blank()}{value}{blank()}')
-    comma = "," if written and draw(st.booleans()) else ""
+    comma = draw(st.sampled_from(["", ","])) if written else ""
     return "{" + ",".join(written) + comma + blank() + "}"
 
 
