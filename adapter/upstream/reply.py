@@ -6,10 +6,14 @@ from copy import copy
 from typing import Protocol
 
 from adapter.upstream.port import Headers, Pouring, Sink, silent
+from adapter.upstream.shares import share_of_this_loop
 from adapter.upstream.timeouts import ReadTimer
 
 PAUSE_ABOVE = 256 * 1024
 """Unread bytes above which the socket is left alone. A read takes them all, so it also resumes."""
+
+SMALL = 32 * 1024
+"""Unread bytes that are handed on without a look at what others hand on in the same turn."""
 
 
 class Carrier(Protocol):
@@ -74,6 +78,9 @@ class HttpReply(Pouring):
             while True:
                 if not self.push():
                     await sink.drained()
+                    if self.buffered > SMALL:
+                        # Many clients may take more at the same moment.
+                        await share_of_this_loop().take(self.buffered)
                     self._full = False
                 elif self.failure is not None:
                     raise again(self.failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -10,6 +11,8 @@ from adapter.errors import UpstreamBroken, UpstreamSilent
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, pour
 from adapter.upstream.reply import PAUSE_ABOVE, HttpReply
+from adapter.upstream.shares import PER_TURN, ByteShare
+from adapter.upstream.timeouts import ReadTimer
 from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Peer, Site
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -222,3 +225,60 @@ async def test_mistake_of_a_sink_is_its_owners(upstream: HttpUpstream, site: Sit
     with pytest.raises(ZeroDivisionError):
         await pouring
     await peer.left()
+
+
+class Line:
+    """The connection of an answer whose chunks the test adds itself."""
+
+    sends = False
+
+    def __init__(self) -> None:
+        self.read_timer = ReadTimer(asyncio.get_running_loop())
+
+    def resume(self) -> None:
+        """See Carrier."""
+
+    def abort(self) -> None:
+        """See Carrier."""
+
+
+async def test_many_sinks_that_take_more_at_once_share_each_turn() -> None:
+    """However many clients read on at the same moment, a turn of the loop moves few bytes; all of them arrive."""
+    piece, number = bytes(PAUSE_ABOVE), 64
+    replies = [HttpReply(Line()) for _ in range(number)]
+    glasses = [Glass(room=1) for _ in replies]
+    for reply in replies:
+        reply.add(piece)
+    pouring = asyncio.gather(
+        *(pour(reply, glass, None) for reply, glass in zip(replies, glasses, strict=True))
+    )
+    for glass in glasses:
+        await glass.is_full()
+    for reply in replies:
+        reply.add(piece)
+        reply.complete()
+    for glass in glasses:
+        glass.empty()
+        glass.room = MEBIBYTE
+    moved = [number * len(piece)]
+    while not pouring.done():
+        await asyncio.sleep(0)
+        moved.append(sum(len(each) for glass in glasses for each in glass.taken))
+    await pouring
+    assert moved[-1] == 2 * number * len(piece)
+    # The test's own turn may lie between those of two shares.
+    most = max(later - before for before, later in pairwise(moved))
+    assert most <= 2 * (PER_TURN + len(piece))
+
+
+async def test_who_gave_up_takes_no_share() -> None:
+    """One that left while it waited is passed over, and those behind it have the same turn."""
+    share = ByteShare(asyncio.get_running_loop())
+    first, gone, behind = (asyncio.ensure_future(share.take(size)) for size in (PER_TURN, PER_TURN, 1))
+    await asyncio.sleep(0)
+    assert first.done() and "2 pieces waiting" in repr(share)
+    gone.cancel()
+    await behind
+    assert gone.cancelled()
+    await asyncio.sleep(0)
+    assert repr(share) == "<ByteShare: 0 bytes in this turn, 0 pieces waiting>"

@@ -1,0 +1,57 @@
+"""The bytes of answers that move in one turn of the loop, shared among all that could move at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from weakref import WeakKeyDictionary
+
+PER_TURN = 2 << 20
+"""Bytes that move in one turn, but for the last piece; they take some milliseconds."""
+
+
+class ByteShare:
+    """Lets so many bytes move in each turn of one loop; who comes when these are spent waits for a later turn, in the
+    order of coming.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._taken = 0
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    def __repr__(self) -> str:
+        return f"<ByteShare: {self._taken} bytes in this turn, {len(self._waiting)} pieces waiting>"
+
+    async def take(self, size: int) -> None:
+        """Wait until ``size`` bytes, more than none, may move."""
+        if not self._taken:
+            self._loop.call_soon(self._next_turn)
+        if self._taken < PER_TURN:
+            self._taken += size
+            return
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((turn, size))
+        await turn
+
+    def _next_turn(self) -> None:
+        self._taken = 0
+        while self._waiting and self._taken < PER_TURN:
+            turn, size = self._waiting.popleft()
+            if not turn.done():
+                self._taken += size
+                turn.set_result(None)
+        if self._taken:
+            self._loop.call_soon(self._next_turn)
+
+
+_shares: WeakKeyDictionary[asyncio.AbstractEventLoop, ByteShare] = WeakKeyDictionary()
+
+
+def share_of_this_loop() -> ByteShare:
+    """Return the share of the running loop."""
+    loop = asyncio.get_running_loop()
+    share = _shares.get(loop)
+    if share is None:
+        share = _shares[loop] = ByteShare(loop)
+    return share
