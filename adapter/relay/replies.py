@@ -13,6 +13,7 @@ from adapter.rules.access.headers import SharedFields
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, header, pour
 from adapter.wire.envelope import answers, read_response
 from adapter.wire.outline import responds
+from adapter.wire.piecewise import one_piece
 from adapter.wire.spans import MessagePieces, items
 from adapter.wire.sse import SseEvent, SseReader, replace_data
 
@@ -27,6 +28,11 @@ async def is_response(data: bytes, request_id: str | int | float | None) -> bool
     if len(data) <= LARGE:
         return answers(data, request_id)
     return await in_turns(responds(data, request_id))
+
+
+async def edited(data: bytes, work: Callable[[], bytes]) -> bytes:
+    """Do ``work``, which looks through a message; beside the loop and in its turn where the message is large."""
+    return work() if len(data) <= LARGE else await in_turns(one_piece(work, len(data)))
 
 
 ANSWER_LIMIT = 64 << 20

@@ -255,3 +255,14 @@ def test_nesting_and_size_are_no_obstacle() -> None:
     doc = b'{"deep":' + deep + b',"text":' + text + b',"last":1}'
     assert find(doc, ("last",)) == (len(doc) - 2, len(doc) - 1)
     assert edit(doc, [Drop(("deep",)), Drop(("text",))]) == b'{"last":1}'
+
+
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_long_string_with_escapes(size: int) -> None:
+    """Its end is found wherever an escape stands, and a string without one ends in ValueError."""
+    for text in (b"z" * size + b'\\"', b"\\\\" * (size // 2), b"z" + b'\\"' * (size // 2)):
+        doc = b'["\\"' + text + b'",1]'
+        assert list(items(doc)) == [(1, len(doc) - 3), (len(doc) - 2, len(doc) - 1)]
+        for broken in (doc[:-4], doc[:-4] + b"\\"):
+            with pytest.raises(ValueError, match="does not end"):
+                end_of_value(broken, 1)

@@ -14,7 +14,6 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
 from adapter.files.port import CaptureLimit
-from adapter.relay.background import own_turn
 from adapter.relay.files.artifact_capture import Allocated, ArtifactName, Captured, Capturing, artifact_name
 from adapter.relay.files.artifact_view import ArtifactShowing, ArtifactView, FileAccess
 from adapter.relay.files.round_index import ARTIFACT
@@ -22,7 +21,7 @@ from adapter.relay.files.rounds import EARLIER, noted_earlier
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.replies import LARGE
+from adapter.relay.replies import edited
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, slot
 from adapter.rules.calls.rounds import STATE, asks_for_input
@@ -169,28 +168,29 @@ class Producer:
         result = message.get("result")
         if is_task(result):
             # It goes on to write after this; what it leaves is the sweep's.
-            return without_paths(response, self._withheld(call, {}))
+            return await edited(response, partial(without_paths, response, self._withheld(call, {})))
         if not succeeded(message):
             if not _goes_on(call, message, response):
                 await self._let_go(allocated.place)
-            return without_paths(response, self._withheld(call, {}))
+            return await edited(response, partial(without_paths, response, self._withheld(call, {})))
         capture = await self._capture(call, allocated, result)
         if not capture.written:
             await self._let_go(allocated.place)
         if capture.failure is not None and self._rule.required:
             await self._drop(capture)
-            return with_failure(response, capture.failure, self._withheld(call, {}))
+            return await edited(
+                response, partial(with_failure, response, capture.failure, self._withheld(call, {}))
+            )
         if capture.kept and self._rule.showing.exposed:
             self._notifications.resources_changed(call.scope)
         withheld = self._withheld(call, self._uris(capture.kept))
-        if len(response) > LARGE:
-            # Files of several calls may be kept at the same moment.
-            await own_turn()
         if capture.failure is not None:
-            response = with_artifact_error(response, capture.failure, withheld)
+            response = await edited(
+                response, partial(with_artifact_error, response, capture.failure, withheld)
+            )
             if not capture.shown:
                 return response
-        return with_artifacts(response, capture.shown, withheld)
+        return await edited(response, partial(with_artifacts, response, capture.shown, withheld))
 
     def _allocated(self, call: Call) -> Allocated:
         note = call.notes[ARTIFACT]

@@ -18,6 +18,7 @@ from adapter.relay.files.artifact_view import FileAccess
 from adapter.relay.files.round_index import ARTIFACT, COPIES
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
 from adapter.relay.param_headers import ParamHeaders
+from adapter.relay.replies import edited
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, replaced, values
 from adapter.rules.files.file_records import FileKind, FileRecord
@@ -91,7 +92,7 @@ class Consumer:
         """The tool's own result; where it repeats a path that it was given, the handle stands there again."""
         if ARTIFACT in call.notes:
             return response  # its producer has done so, and has added what is to stay as it is
-        return without_paths(response, self._withheld(call))
+        return await edited(response, partial(without_paths, response, self._withheld(call)))
 
     def _withheld(self, call: Call) -> Redaction:
         return Redaction(self._files.roots, call.notes.get(HANDLES, {}))

@@ -28,6 +28,9 @@ from adapter.rules.files.filenames import (
 
 WITHHELD = "[withheld path]"
 
+LOOK = 1 << 20
+"""Bytes that are searched at once."""
+
 _AREA = "|".join(AREAS.values())
 _ID = "[0-9a-f]{32}"
 _PLACE = re.compile(rf"(?:{_AREA})/({_ID}/{_ID})(?:/{_ID})?/[^/]+")
@@ -86,7 +89,13 @@ class Redaction:
 
         The search is for letters that are the same in every spelling; JSON can hide them only in a ``\u00``.
         """
-        return b"\\u00" not in message and not any(needle in message for needle in self._needles)
+        size = len(message)
+        for needle in self._needles:
+            # Other threads wait for the end of each look.
+            for start in range(0, size, LOOK):
+                if message.find(needle, start, start + LOOK + len(needle)) >= 0:
+                    return False
+        return True
 
     def __call__(self, text: str) -> str:
         if not self._ready:
@@ -202,9 +211,9 @@ _BEGINS = re.compile(
 @lru_cache(64)
 def _sought(roots: tuple[str, ...]) -> tuple[tuple[str, ...], list[str], tuple[bytes, ...]]:
     """Roots without a slash at their ends, the longest first; ``_parts_with_gaps`` of them; and what stands in every
-    text that names a path of the store."""
+    JSON that names a path of the store, or may stand for it."""
     own = tuple(sorted({root.rstrip("/\\") for root in roots} - {""}, key=len, reverse=True))
-    needles = (*(plainest_part(root) for root in own), *AREAS.values())
+    needles = ("\\u00", *(plainest_part(root) for root in own), *AREAS.values())
     return own, _parts_with_gaps(own), tuple(needle.encode() for needle in needles)
 
 

@@ -20,7 +20,10 @@ from adapter.wire.scan import byte, end_of_value, skip_space
 Withhold = Callable[[str], str]
 """A text, to what of it may be seen; the same text where that is all."""
 
-_OBJECT, _ARRAY, _COLON = b"{[:"
+LONG_TEXT = 1 << 16
+"""Bytes of a string that is seen in parts: other threads wait for the end of a search."""
+
+_OBJECT, _ARRAY, _COLON, _BACKSLASH = b"{[:\\"
 _SPACE = b" \t\n\r"
 _BASE64 = (b'"data"', b'"blob"')
 
@@ -144,7 +147,8 @@ def without_paths(response: bytes, withheld: Withhold) -> bytes:
     """Return a message of any kind with every string value as ``withheld`` lets it be seen.
 
     Three things stay: keys, the base64 members of content blocks (a path could only appear there by chance), and the
-    ``requestState`` of a result that asks for input, because its server has to read it again.
+    ``requestState`` of a result that asks for input, because its server has to read it again. A long string is seen in
+    parts that end with a line.
     """
     # Late: only an adapter with files has any, and has loaded it by then.
     from adapter.rules.files.redaction import Redaction
@@ -304,12 +308,28 @@ def _seen(
             key = response[at:string_end]
         else:
             if key not in skip:
-                text: str = json.loads(response[at:string_end])
-                seen = withheld(text)
-                if seen != text:
-                    yield at, string_end, _json(seen)
+                for begin, stop in _parts_of_text(response, at + 1, string_end - 1):
+                    text: str = json.loads(b'"%b"' % response[begin:stop])
+                    seen = withheld(text)
+                    if seen != text:
+                        yield begin, stop, _json(seen)[1:-1]
             key = b""
         at = response.find(b'"', string_end, end)
+
+
+def _parts_of_text(response: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut what stands between the quotes of a string behind line ends, since no path goes on there."""
+    stop = at
+    while end - at > LONG_TEXT:
+        line_end = response.find(b"\\n", max(stop, at + LONG_TEXT), end)
+        if line_end < 0:
+            break
+        stop = line_end + 2
+        # Behind another backslash it may be an escaped backslash and the letter.
+        if response[line_end - 1] != _BACKSLASH:
+            yield at, stop
+            at = stop
+    yield at, end
 
 
 def _text(response: bytes, span: spans.Span | None) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -422,3 +423,18 @@ async def test_whole_answer_of_a_stream_is_changed_too(tmp_path: Path) -> None:
     async with tools(tmp_path, act) as one:
         left = await whole(await one.relaying.relay.handle(one.ask(CALL, one.session)))
         assert left.startswith(b"event: message\r\ndata: ") and b'"artifact_uri"' in left
+
+
+async def test_long_answer_is_looked_through_beside_the_loop(tmp_path: Path) -> None:
+    """The loop's thread does nothing of the search for paths in megabytes of lines; what it finds is the same."""
+    ran: set[str] = set()
+    text = 'a line with "quotes" of artifacts\n' * 20_000
+    async with tools(tmp_path, writing(b"made", said(text))) as one:
+        sys.setprofile(lambda frame, *_: ran.add(frame.f_code.co_name))
+        try:
+            answer = await one.call("write", "{}")
+        finally:
+            sys.setprofile(None)
+        assert answer["result"]["content"][0]["text"] == text and artifact_of(answer)
+        assert "edited" in ran
+        assert not ran & {"without_paths", "with_artifacts", "spares"}

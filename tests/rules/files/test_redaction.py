@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.redaction import WITHHELD, Redaction
+from adapter.rules.files.redaction import LOOK, WITHHELD, Redaction
 
 ROOTS = ["/srv/ad apter/data", "/srv/data"]
 OWN = "/srv/data/artifacts/5c/a1/my shot (1) 名.png"
@@ -274,3 +275,30 @@ def test_text_without_the_root_stays(before: str, behind: str) -> None:
     text = before + behind
     if "adapter-store" not in text:
         assert withhold(text, ["/var/adapter-store"], {}) == text
+
+
+class Watched(bytes):
+    """A message that notes how many bytes each search looked at."""
+
+    looked: list[int]
+
+    def find(self, *args: Any) -> int:
+        """See bytes."""
+        self.looked.append(args[2] - args[1])
+        return super().find(*args)
+
+    def __contains__(self, part: object) -> bool:
+        self.looked.append(len(self))
+        return super().__contains__(part)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("at", [0, LOOK - 8, LOOK - 7, LOOK - 1, LOOK, 3 * LOOK - 9])
+def test_a_long_message_is_searched_in_pieces(at: int) -> None:
+    """No search looks at megabytes at once, and none passes over what lies in two pieces."""
+    redaction = Redaction(ROOTS, {})
+    clean = Watched(b"z" * 3 * LOOK)
+    clean.looked = []
+    assert redaction.spares(clean)
+    assert max(clean.looked) < 2 * LOOK
+    for needle in (b"artifacts", b"uploads", b"\\u00"):
+        assert not redaction.spares(b"z" * at + needle + b"z" * (3 * LOOK - at))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.results.tool_results import (
+    LONG_TEXT,
     Shown,
     ShownFile,
     rpc_result,
@@ -206,6 +207,21 @@ def test_nesting_and_size_are_no_obstacle() -> None:
     added = with_artifacts(response, [SHOT], hide)
     assert b"/store" not in added
     assert added.count(b"artifact://x") == 100_001
+
+
+def test_a_long_text_is_seen_in_parts() -> None:
+    """A text of megabytes is never searched in one piece, and each path in it is withheld all the same."""
+    parts: list[int] = []
+
+    def watching(text: str) -> str:
+        parts.append(len(text))
+        return hide(text)
+
+    line = 'at /store/x.png "C:\\\\new" \\\n'
+    text = (line * 8 + "seen\n") * 10_000
+    response = json.dumps({"result": {"content": [{"text": text}]}}).encode()
+    assert json.loads(without_paths(response, watching)) == hidden(json.loads(response))
+    assert sum(parts) == len(text) and max(parts) < 2 * LONG_TEXT
 
 
 def test_a_result_of_our_own() -> None:
