@@ -11,8 +11,8 @@ PER_TURN = 2 << 20
 
 
 class ByteShare:
-    """Lets so many bytes move in each turn of one loop; who comes when these are spent waits for a later turn, in the
-    order of coming.
+    """Lets at most so many bytes move in each turn of one loop; who comes when these are spent waits for a later turn,
+    in the order of coming.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -21,15 +21,16 @@ class ByteShare:
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
 
     def __repr__(self) -> str:
-        return f"<ByteShare: {self._taken} bytes in this turn, {len(self._waiting)} pieces waiting>"
+        return f"<ByteShare: {self._taken} bytes taken, {len(self._waiting)} pieces waiting>"
 
     async def take(self, size: int) -> None:
         """Wait until ``size`` bytes, more than none, may move."""
-        if not self._taken:
-            self._loop.call_soon(self._next_turn)
         if self._taken < PER_TURN:
             self._taken += size
             return
+        if not self._waiting:
+            # Not before somebody waits: for a lone answer each turn more is time lost.
+            self._loop.call_soon(self._next_turn)
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((turn, size))
         await turn
@@ -41,7 +42,7 @@ class ByteShare:
             if not turn.done():
                 self._taken += size
                 turn.set_result(None)
-        if self._taken:
+        if self._waiting:
             self._loop.call_soon(self._next_turn)
 
 
