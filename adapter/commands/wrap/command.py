@@ -125,17 +125,8 @@ async def _looked_at(settings: Settings) -> FoundServer:
     task = asyncio.current_task()
     assert task is not None
     # Programs end with the adapter; Ctrl-C cancels this task by itself.
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     log.configure("critical")
-    try:
-        return await _in_a_folder(settings)
-    finally:
-        # A closed loop of uvloop keeps its handlers, so that SIGTERM would do nothing until the server is served.
-        loop.remove_signal_handler(signal.SIGTERM)
-
-
-async def _in_a_folder(settings: Settings) -> FoundServer:
     with tempfile.TemporaryDirectory(prefix="mcp-adapter-") as root:
         core = settings.core.model_copy(update={"port": 0, "shutdown_grace_seconds": 0})
         storage = settings.storage.model_copy(update={"root": Path(root)})
