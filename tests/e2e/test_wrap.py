@@ -110,7 +110,8 @@ async def test_ctrl_c_leaves_no_process(node: Path, server_packages: Path, tmp_p
 async def test_a_stop_behind_the_report_ends_it(tmp_path: Path) -> None:
     """A signal that comes after the look at the server, and before it is served, is not swallowed."""
     process = await asyncio.create_subprocess_exec(
-        *(ADAPTER, "wrap", "--port", "0", *HERE, "--", *FILES),
+        ADAPTER,
+        *("wrap", "--port", "0", *HERE, "--", *FILES),
         cwd=tmp_path,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

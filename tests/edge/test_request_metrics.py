@@ -13,7 +13,7 @@ Numbers = dict[tuple[str, ...], float]
 
 async def numbers(client: RawClient, **fields: str) -> Numbers:
     """The samples by name and the values of their labels, in the order of the labels' names."""
-    head, body = await client.request("GET", path="/metrics", **fields)
+    head, body = await client.request("GET", b"", "/metrics", **fields)
     assert head.status == 200, body
     return {
         (each.name, *(value for _, value in sorted(each.labels.items()))): each.value
