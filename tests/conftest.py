@@ -51,7 +51,7 @@ DEEP = frozenset(("attacks", "bench", "e2e", "faults", "soak"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark ``deep`` for what ``make test-deep`` runs; tests that measure time are among them."""
     for item in items:
-        folders = item.path.relative_to(ROOT / "tests").parts
+        folders = item.nodeid.partition("::")[0].split("/")
         if not DEEP.isdisjoint(folders) or any(map(item.get_closest_marker, ("e2e", "timed"))):
             item.add_marker(pytest.mark.deep)
 
