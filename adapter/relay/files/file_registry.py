@@ -343,8 +343,8 @@ class FileRegistry:
     ) -> FileRecord:
         """Keep a file that a tool produced. Evict only what it needs, and only when that helps.
 
-        ``staging`` None: the file is at ``place`` already. On any failure it is removed. Raises QuotaReached,
-        StorageFull, StorageFailed, StoreUnavailable.
+        ``staging`` None: the file is at ``place`` already. On any failure it is removed, unless the store failed too so
+        that its row stays. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
         """
         record = file.record(scope, place, self._clock())
         staged = Staged(self._ledger, scope.id)
@@ -359,7 +359,10 @@ class FileRegistry:
                 staged.grow(file.measure.size)
             await self._transactions.take_in([IncomingFile(record, staging)], staged)
         except BaseException:
-            await run_to_completion(self._places.remove(place) if staging is None else staging.discard())
+            if staging is not None:
+                await run_to_completion(staging.discard())
+            elif self._index.get(record.key) is None:
+                await run_to_completion(self._places.remove(place))
             raise
         finally:
             forget()

@@ -473,6 +473,23 @@ async def test_cancelled_tidying_leaves_no_file_half_gone() -> None:
     assert await filing.agrees()
 
 
+async def test_an_artifact_whose_row_stays_keeps_its_file() -> None:
+    """The caller leaves while the row is written, and the store fails when the row is taken back: both stay."""
+    filing = Filing()
+    there, go_on = filing.steps.gate("rows")
+    filing.steps.fail("rows", StoreUnavailable(), after=1)
+    keeping = asyncio.ensure_future(filing.artifact(b"a picture"))
+    await there.wait()
+    keeping.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await keeping
+    filing.steps.heal("rows")
+    [kept] = await filing.held()
+    assert kept.place in filing.files.placed
+    assert await filing.agrees()
+
+
 async def test_record_is_written_as_it_is_found() -> None:
     """The row holds the record, so the next process finds the same."""
     filing = Filing()
