@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -16,6 +17,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from adapter.relay.files.head_writer import TABLE as FILES
+from adapter.rules.files.file_records import AREAS, decode
 from tests.e2e.earlier_states.settings import OWN, TOOLS, settings
 from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
 
@@ -85,6 +88,11 @@ async def continued(
     (place / "data" / "state").mkdir()
     with sqlite3.connect(place / "data" / "state" / "adapter.sqlite3") as database:
         database.executescript((kept / "state.sql").read_text())
+        rows = database.execute("SELECT value FROM rows WHERE tbl = ?", (FILES,)).fetchall()
+    for record in (decode(value) for (value,) in rows):
+        # A checkout has changed this time, by which a file is known to be the recorded one.
+        file = place / "data" / AREAS[record.kind] / record.scope / record.id / record.filename
+        os.utime(file, ns=(record.content.modified, record.content.modified))
     shutil.copy(kept / "tools.lock", place / "tools.lock")
     (place / "tools.json").write_text(json.dumps(TOOLS))
     command = [sys.executable, "-m", "tests.e2e.earlier_server", "0", str(place / "tools.json")]
