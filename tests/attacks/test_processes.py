@@ -48,7 +48,7 @@ for line in sys.stdin:
         if name == "chatter":
             for _ in range(count // 1000): out.write("x\\n\\n" * 1000)
         if name == "blanks":
-            for _ in range(count): out.write(" " * (60 << 20) + "\\n")
+            for _ in range(count): out.write(" " * (40 << 20) + "\\n")
         if name == "words":
             for _ in range(count // 1000): sys.stderr.write(("x" * 50 + "\\n") * 1000)
         if name == "deaf":
