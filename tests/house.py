@@ -12,8 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from adapter.settings.json_schema import schema
 
 HOUSE = Path(__file__).parent.parent / "adapter"
+TESTS = Path(__file__).parent
 
 ODD_BEGINNINGS = frozenset({"what", "whether", "how", "who", "whose", "which", "where", "whom"})
 """First words after which a docstring says neither what is done nor what a thing is."""
@@ -71,6 +75,100 @@ def look(folder: Path = HOUSE) -> House:
     return house
 
 
+def code_lines(folder: Path) -> int:
+    """Count the lines below ``folder`` that are neither blank nor a comment nor a docstring."""
+    return sum(map(_code_lines_of, folder.rglob("*.py")))
+
+
+def _code_lines_of(path: Path) -> int:
+    text = path.read_text()
+    prose: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            prose.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#") and number not in prose
+        for number, line in enumerate(text.split("\n"), 1)
+    )
+
+
+def circles(folder: Path = HOUSE) -> list[set[str]]:
+    """Find the groups of modules that need each other, imports inside functions and for types alone counted too."""
+    needs = {path: _needs(path, folder.parent) for path in folder.rglob("*.py")}
+    needed = {path: {each for each in needs if path in needs[each]} for path in needs}
+    left, found = set(needs), []
+    while left:
+        start = left.pop()
+        circle = {start} | (_reached(start, needs) & _reached(start, needed))
+        left -= circle
+        if len(circle) > 1:
+            found.append({str(each.relative_to(folder.parent)) for each in circle})
+    return found
+
+
+def _reached(start: Path, needs: dict[Path, set[Path]]) -> set[Path]:
+    seen: set[Path] = set()
+    ahead = [start]
+    while ahead:
+        new = needs.get(ahead.pop(), set()) - seen
+        seen |= new
+        ahead.extend(new)
+    return seen
+
+
+def _needs(path: Path, top: Path) -> set[Path]:
+    found: set[Path | None] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(_module(top, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            around = ".".join(path.relative_to(top).parts[: -node.level]) if node.level else ""
+            module = ".".join(filter(None, (around, node.module)))
+            found.update(_module(top, f"{module}.{name.name}") or _module(top, module) for name in node.names)
+    return {each for each in found if each is not None} - {path}
+
+
+def _module(top: Path, name: str) -> Path | None:
+    place = top.joinpath(*name.split("."))
+    return next((each for each in (place.with_suffix(".py"), place / "__init__.py") if each.exists()), None)
+
+
+def setting_keys() -> set[str]:
+    """The keys that a settings file may hold, each by its way through the sections; a list's members count once."""
+    whole = schema()
+    return set(_keys(whole["properties"], whole["$defs"], ()))
+
+
+def _keys(properties: dict[str, Any], sections: dict[str, Any], way: tuple[str, ...]) -> Iterator[str]:
+    for key, value in properties.items():
+        names = {name for name in _sections(value) if name not in way and sections[name].get("properties")}
+        if not names:
+            yield key
+        for name in names:
+            yield from (
+                f"{key}.{each}" for each in _keys(sections[name]["properties"], sections, (*way, name))
+            )
+
+
+def _sections(value: dict[str, Any]) -> Iterator[str]:
+    """The names of the sections that a value may be, or be a list or a table of."""
+    if "$ref" in value:
+        yield value["$ref"].rpartition("/")[2]
+    inner = [
+        *value.get("anyOf", ()),
+        *value.get("oneOf", ()),
+        value.get("items"),
+        value.get("additionalProperties"),
+    ]
+    for each in inner:
+        if isinstance(each, dict):
+            yield from _sections(each)
+
+
 def _read(house: House, name: str, tree: ast.Module) -> None:
     for statement in tree.body:
         if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
@@ -126,6 +224,10 @@ def table(house: House) -> Iterator[str]:
     yield f"public class names of two meanings   {len(house.ambiguous):>7}"
     yield f"docstrings that begin with a question{odd:>7}   {odd / max(len(house.docstrings), 1):.1%}"
     yield f"constructors of more than 7 values   {len(house.constructors_above(7)):>7}"
+    yield f"lines with code                      {code_lines(HOUSE):>7}"
+    yield f"lines with code of the tests         {code_lines(TESTS):>7}"
+    yield f"settings                             {len(setting_keys()):>7}"
+    yield f"circles of imports                   {len(circles()):>7}"
     yield f"longest module                       {max(house.modules.values()):>7}"
     yield f"longest function                     {max(sizes):>7}   median {statistics.median(sizes):g}"
 
@@ -139,6 +241,8 @@ def places(house: House) -> Iterator[str]:
         yield f"{name}: {', '.join(where)}"
     for name, count in house.constructors_above(7).items():
         yield f"{name}: {count} values"
+    for circle in circles():
+        yield f"circle: {', '.join(sorted(circle))}"
     yield from house.odd_docstrings
 
 
