@@ -22,12 +22,12 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 70_422,
-    "modules": 628,
+    "lines with code in adapter/": 70_450,
+    "modules": 630,
     "lines with code in tests/": 103_650,
     "settings": 435,
     "constructors of more than 7 values": 18,
-    "circles of imports": 10,
+    "circles of imports": 4,
 }
 """What the house may measure at most. A commit lowers a ceiling; one that raises it names the feature it pays for."""
 

@@ -16,8 +16,8 @@ from adapter.app.shared_stages import SharedParts
 from adapter.app.user_code import Loading
 from adapter.app.validation import SharedChecks
 from adapter.errors import AdapterError
-from adapter.pipeline.auth_stage import AuthRefused, Plugins
-from adapter.pipeline.failures import CallRefused, StageFailed
+from adapter.pipeline.auth_stage import Plugins
+from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
 from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters
 from adapter.pipeline.tracing import Observing

@@ -15,8 +15,9 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.access import Guard
+from adapter.edge.http.bodies import ClientGone
 from adapter.edge.http.grace import Grace
-from adapter.edge.http.request import Branch, ClientGone, LateBranches, Names, Request
+from adapter.edge.http.request import Branch, LateBranches, Names, Request
 from adapter.edge.mcp.endpoint import LONGEST_NAME, Asker, Endpoint, InboundRequest, guarded, send_failure
 from adapter.edge.mcp.ingress import era_of_head
 from adapter.errors import (

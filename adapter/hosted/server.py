@@ -146,7 +146,7 @@ class HostedServer:
         version = wanted if wanted in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
         value = self.served.introduced({"protocolVersion": version, "serverInfo": self.served.info})
         session = self.sessions.open(version, capabilities if isinstance(capabilities, dict) else {})
-        return LocalAnswer(result(request.id_bytes, value), session=session)
+        return LocalAnswer(result(request.id_bytes, value), session_id=session.id)
 
     def _result(
         self, request: LocalRequest, value: dict[str, Any], *, cacheable: bool = False

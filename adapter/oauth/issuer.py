@@ -10,7 +10,7 @@ from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.token_cache import Verification
-from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.key_set import Fetch, KeyLife, KeySet, SigningKey
 from adapter.pipeline.signed_tokens import BadSignature, BadToken, Signatures, TokenHeader
 from adapter.rules.access.issuer_trust import TOKEN_TYPES, IssuerTrust

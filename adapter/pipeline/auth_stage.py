@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import AuthRequest, Context, Forward, Function, PlannedCall
-from adapter.pipeline.failures import Outcome, Reason, StageFailed
+from adapter.pipeline.failures import AuthRefused, Outcome, StageFailed
 from adapter.rules.access.auth_policies import AuthPolicy, refuse_placeholders
 from adapter.rules.results.outcomes import ToolUserError
 from adapter.rules.results.refusals import Expose, exposed
@@ -33,17 +33,6 @@ PATIENCE = 10.0
 """Seconds that a function of the user's has to decide about a call."""
 
 _PER_TOKEN = frozenset(("exp", "iat", "nbf", "jti"))
-
-
-class AuthRefused(Exception):
-    """A call that its caller may not make; ``str`` is the sentence for that caller. ``retry_after`` in seconds."""
-
-    def __init__(
-        self, sentence: str, reason: Reason | None = None, *, retry_after: float | None = None
-    ) -> None:
-        super().__init__(sentence)
-        self.reason = reason
-        self.retry_after = retry_after
 
 
 class Authenticator(Protocol):

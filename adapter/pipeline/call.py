@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from adapter.errors import BadJson
+from adapter.pipeline.failures import Outcome, Stage, StageFailed
 from adapter.rules.access.principals import NOBODY, Caller
 from adapter.rules.text.json_values import NotJson, compact
 from adapter.wire.envelope import parse
-
-if TYPE_CHECKING:
-    from adapter.pipeline.failures import Outcome, Stage, StageFailed
-import asyncio
 
 _BARRED = frozenset(("__proto__", "constructor", "prototype"))
 
@@ -221,7 +219,7 @@ class PlannedCall:
         self.given = context
 
 
-Forward = Callable[[PlannedCall], Awaitable["Outcome"]]
+Forward = Callable[[PlannedCall], Awaitable[Outcome]]
 """The rest of a plan, seen from one of its stages."""
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import Code, Context, Forward, Function, PlannedCall, shown
-from adapter.pipeline.failures import CodeFailures, CodeMistake, Outcome
+from adapter.pipeline.code_failures import CodeFailures, CodeMistake
+from adapter.pipeline.failures import Outcome
 from adapter.pipeline.order import Part
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 from adapter.rules.results.refusals import Expose

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from adapter.pipeline.auth_stage import AuthRefused
 from adapter.pipeline.call import AuthRequest
+from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
 from adapter.pipeline.signed_tokens import BadToken, Signatures
 from adapter.rules.access.auth_policies import LEEWAY, AuthPolicy, ClaimRules

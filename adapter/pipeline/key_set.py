@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.exceptions import InvalidKeyError, PyJWTError
 from structlog.typing import FilteringBoundLogger
 
-from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.failures import AuthRefused
 from adapter.rules.results.refusals import exposed
 
 OF_SECRETS = ("HS256", "HS384", "HS512")

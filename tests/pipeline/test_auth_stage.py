@@ -18,14 +18,13 @@ from adapter.pipeline.auth_stage import (
     ApiKey,
     Authenticating,
     Authenticator,
-    AuthRefused,
     Custom,
     Plugins,
     api_key,
     fingerprint,
 )
 from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
-from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.failures import AuthRefused, ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.rules.access.principals import Caller

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.jwt import LONGEST_REMEMBERED, Jwt
 from adapter.pipeline.key_set import Keys, OneKey, SigningKey
 from adapter.rules.access.auth_policies import ClaimRules

@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from adapter.errors import UpstreamUnreachable
-from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.jwt import Jwt
 from adapter.pipeline.key_set import (
     FRESH,

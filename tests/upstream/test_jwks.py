@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.pipeline.auth_stage import AuthRefused
+from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.jwt import Jwt
 from adapter.pipeline.key_set import KeySet
 from adapter.upstream.jwks import fetch_document

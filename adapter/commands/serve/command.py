@@ -6,11 +6,9 @@ import argparse
 import gc
 import os
 import signal
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from adapter.commands.serve.program import replace_program
 from adapter.commands.settings_flags import load_settings, settings_file
 from adapter.startup.failure import StartFailed, obstacles_of
 from adapter.startup.systemd import ServiceNotifier, notifier_from
@@ -91,16 +89,6 @@ def _become_supervisor(arguments: argparse.Namespace, service: ServiceNotifier) 
     # The supervisor takes it up; until then it would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     replace_program(argv, service)
-
-
-def replace_program(argv: Sequence[str], service: ServiceNotifier) -> NoReturn:
-    """Run ``mcp-adapter`` with other arguments in the place of this program."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # A program that was found by its path does not look for its modules in the working directory.
-    safe = [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
-    command = [sys.executable, *safe, "-m", "adapter", *argv]
-    os.execve(sys.executable, command, {**os.environ, **service.variables})  # noqa: S606 - ourselves
 
 
 def _supervise(arguments: argparse.Namespace, service: ServiceNotifier) -> int:

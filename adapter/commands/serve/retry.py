@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 
-from adapter.commands.serve.command import replace_program
+from adapter.commands.serve.program import replace_program
 from adapter.commands.settings_flags import overrides_of, settings_file
 from adapter.startup.failure import Obstacle, StartFailed, obstacles_of
 from adapter.startup.systemd import ServiceNotifier

@@ -17,8 +17,8 @@ from adapter.edge.api.routes import NAME, ROUTES, ToolRoute
 from adapter.edge.api.tool_api import ApiOptions, ApiResult, Tell, ToolApi
 from adapter.edge.console.page_files import PageFiles
 from adapter.edge.http.aiohttp_bridge import Act, HostRequest, answered
-from adapter.edge.http.bodies import TERMS, BodyTerms
-from adapter.edge.http.request import ClientGone, Request
+from adapter.edge.http.bodies import TERMS, BodyTerms, ClientGone
+from adapter.edge.http.request import Request
 from adapter.edge.http.response import send
 from adapter.errors import AdapterError
 from adapter.pipeline.schema_checks import SchemaChecks

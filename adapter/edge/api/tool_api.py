@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.api.auth_hook import AuthHook, HookRefused
-from adapter.edge.http.request import ClientGone, Request
+from adapter.edge.http.bodies import ClientGone
+from adapter.edge.http.request import Request
 from adapter.edge.http.response import CallStream, Extra, send, wants_stream
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, CatalogueDrifted, InsufficientScope, MessageTooLong, Unauthorized

@@ -11,8 +11,8 @@ from functools import partial
 from aiohttp import web
 from multidict import CIMultiDict
 
-from adapter.edge.http.bodies import RESUME_BELOW, TERMS, Body, BodyTerms
-from adapter.edge.http.request import ClientGone, Fields, Request, Sendable
+from adapter.edge.http.bodies import RESUME_BELOW, TERMS, Body, BodyTerms, ClientGone
+from adapter.edge.http.request import Fields, Request, Sendable
 
 LOOK_EVERY = 1.0
 """Seconds between two looks whether the client is still there: aiohttp tells nobody who only waits."""

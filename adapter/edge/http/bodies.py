@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers, give_up
 from adapter.errors import BodyTooSlow
 from adapter.rules.access.rate_limit import Floor, Pace
-
-if TYPE_CHECKING:
-    from adapter.edge.http.body_socket import BodySocket
 
 RESUME_BELOW = 64 * 1024
 """Bytes of a body that may wait unread before its sender is slowed down."""
@@ -39,6 +36,26 @@ class BodyTerms:
 
 TERMS = BodyTerms()
 """The default limits, for a host that embeds only its own tools and so has no settings."""
+
+
+class ClientGone(ConnectionError):
+    """The client closed its connection before the exchange was over."""
+
+
+class SocketReader(Protocol):
+    """The way for threads to read the rest of a large body; see ``body_socket``."""
+
+    @property
+    def left(self) -> int: ...
+
+    @property
+    def empty(self) -> bool: ...
+
+    def receive(self, block: memoryview) -> int: ...
+
+    async def wait(self, patience: float) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Body:
@@ -69,7 +86,7 @@ class Body:
         self.unwanted = False
         """Nobody will read it, so nothing is kept."""
         self.wanted: Callable[[], None] | None = None
-        self.open_socket: Callable[[Body], BodySocket | None] | None = None
+        self.open_socket: Callable[[Body], SocketReader | None] | None = None
         """Opens the way for threads to read the rest; set for a body that is announced to be large."""
         self.held: HeldBytes | None = None
         """Its bytes among those that are counted; None: it came whole and is small, so it is not counted."""
@@ -138,7 +155,7 @@ class Body:
                 self._waiter = None
             self.check_pace(loop.time() - began)
 
-    def socket(self) -> BodySocket | None:
+    def socket(self) -> SocketReader | None:
         """Return a way for threads to read the rest; None where that is not large, or has partly come already.
 
         To be closed before anything else is read.

@@ -14,14 +14,9 @@ import socket
 import struct
 import termios
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from adapter.edge.http.request import ClientGone
+from adapter.edge.http.bodies import Body, ClientGone
 from adapter.upstream.limits import scarce
-
-if TYPE_CHECKING:
-    from adapter.edge.http.bodies import Body
-
 
 LARGE = 512 * 1024
 """Bytes still to come from which on this is worth two hops between loop and thread."""

@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from adapter.edge.http.bodies import Body, BodyTerms
+from adapter.edge.http.bodies import Body, BodyTerms, ClientGone
 from adapter.edge.http.body_socket import LARGE, BodySocket
 from adapter.edge.http.heads import RequestHead
 from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience, has_arrived
 from adapter.edge.http.parser import Refusal, RequestStream
-from adapter.edge.http.request import ClientGone, Request, Sendable
+from adapter.edge.http.request import Request, Sendable
 from adapter.edge.http.response import HttpAnswer, send_file
 from adapter.edge.http.turns import AT_ONCE
 from adapter.errors import ConnectionsTaken

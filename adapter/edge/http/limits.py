@@ -7,17 +7,13 @@ import select
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.parser import RequestStream
 from adapter.edge.http.request import Request
 from adapter.edge.http.turns import Turns
-
-if TYPE_CHECKING:
-    from adapter.edge.http.connection import ClientConnection
-
 
 Handler = Callable[[Request], Awaitable[None]]
 
@@ -27,6 +23,33 @@ RESERVE = 64
 
 WARN_EVERY = 60.0
 """Seconds between two warnings of the same thing."""
+
+
+class LimitedConnection(Protocol):
+    """A client's connection, as far as its place and its deadlines are concerned."""
+
+    scarce: bool
+    """True where the system has few descriptors left."""
+    paused: bool
+    """True while nothing is read from it."""
+    task: asyncio.Task[None] | None
+    """The answer under way."""
+
+    @property
+    def silent(self) -> bool:
+        """True while no request of it is being answered."""
+
+    @property
+    def leaving(self) -> bool:
+        """True while the last answer may still be on its way."""
+
+    def retire(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def close_if_idle(self, since: float) -> None: ...
+
+    def refuse_slow_head(self) -> None: ...
 
 
 def _ignore(_: str) -> None:
@@ -55,8 +78,8 @@ class ConnectionLimit:
         self._reserved_handler = reserved or handler
         self._reserve = reserve
         self._on_full = on_full
-        self._regular: set[ClientConnection] = set()
-        self._reserved: dict[ClientConnection, None] = {}
+        self._regular: set[LimitedConnection] = set()
+        self._reserved: dict[LimitedConnection, None] = {}
         self.begins = Turns()
         """The turns in which requests begin."""
         self._ends = Turns()
@@ -72,10 +95,10 @@ class ConnectionLimit:
     def __len__(self) -> int:
         return len(self._regular) + len(self._reserved)
 
-    def __iter__(self) -> Iterator[ClientConnection]:
+    def __iter__(self) -> Iterator[LimitedConnection]:
         return iter([*self._regular, *self._reserved])
 
-    def take(self, connection: ClientConnection) -> tuple[Handler, bool] | None:
+    def take(self, connection: LimitedConnection) -> tuple[Handler, bool] | None:
         """Give a new connection its place: the handler that serves it, and True if only once; None if there is none."""
         if (self._limit is None or len(self._regular) < self._limit) and not connection.scarce:
             self._regular.add(connection)
@@ -93,7 +116,7 @@ class ConnectionLimit:
         for connection in self:
             connection.retire()
 
-    def leave(self, connection: ClientConnection) -> None:
+    def leave(self, connection: LimitedConnection) -> None:
         self._regular.discard(connection)
         self._reserved.pop(connection, None)
 
@@ -162,19 +185,6 @@ _LEFT = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 """Signs of a peer that has closed or reset its side. Where there is no POLLRDHUP, one that only closed is not seen."""
 
 
-class Waited(Protocol):
-    """A connection, as far as its deadlines are concerned."""
-
-    paused: bool
-    """True while nothing is read from it."""
-
-    @property
-    def silent(self) -> bool:
-        """True while no request of it is being answered."""
-
-    def refuse_slow_head(self) -> None: ...
-
-
 class ConnectionTimers:
     """The deadlines of one connection. ``quiet_since`` is when its last answer was given, in loop time."""
 
@@ -184,7 +194,11 @@ class ConnectionTimers:
     )  # fmt: skip
 
     def __init__(
-        self, connection: Waited, requests: RequestStream, transport: asyncio.Transport, patience: Patience
+        self,
+        connection: LimitedConnection,
+        requests: RequestStream,
+        transport: asyncio.Transport,
+        patience: Patience,
     ) -> None:
         self._connection = connection
         self._requests = requests

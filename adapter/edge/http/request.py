@@ -14,10 +14,6 @@ from adapter.errors import AdapterError
 from adapter.wire.signed_urls import parameters
 
 
-class ClientGone(ConnectionError):
-    """The client closed its connection before the exchange was over."""
-
-
 class Fields(Mapping[str, str]):
     """Header fields by name in any spelling; of several of one name the first. ``pairs`` has all, as they came.
 

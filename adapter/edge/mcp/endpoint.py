@@ -16,8 +16,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.access import MCP_METHODS, Guard
 from adapter.edge.http.bases import Bases
-from adapter.edge.http.bodies import Body
-from adapter.edge.http.request import ClientGone, Reply, Request
+from adapter.edge.http.bodies import Body, ClientGone
+from adapter.edge.http.request import Reply, Request
 from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
 from adapter.errors import (
     AdapterError,

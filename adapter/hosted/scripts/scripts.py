@@ -14,7 +14,8 @@ from adapter.hosted.scripts.inprocess import Contained, InProcessScript, Workers
 from adapter.hosted.scripts.references import LoadedFile, Modules, Reference, Script, ScriptInvalid, resolve
 from adapter.hosted.scripts.subprocesses import Confinement, SubprocessScript
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.failures import CodeFailures, Outcome
+from adapter.pipeline.code_failures import CodeFailures
+from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 from adapter.rules.results.refusals import Expose
 

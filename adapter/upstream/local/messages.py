@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.port import Headers
 from adapter.wire.envelope import dump, error_response
 from adapter.wire.eras import Era
-
-if TYPE_CHECKING:
-    from adapter.upstream.local.sessions import LocalSession
 
 JSON = SharedFields([("Content-Type", "application/json")])
 
@@ -46,11 +43,13 @@ _MODERN_STATUS = {
 # Not frozen: each call makes one, and a frozen one costs three times as much.
 @dataclass(slots=True)
 class LocalAnswer:
-    """A JSON-RPC response, the HTTP status and fields it leaves with (None: JSON), and the session that it opens."""
+    """A JSON-RPC response, the HTTP status and fields it leaves with (None: JSON), and the id of the session
+    that it opens.
+    """
 
     body: bytes
     status: int = 200
-    session: LocalSession | None = None
+    session_id: str | None = None
     headers: Headers | None = None
 
 

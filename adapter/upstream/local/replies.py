@@ -269,6 +269,6 @@ def _nothing() -> None:
 def whole(answer: LocalAnswer) -> WholeReply:
     """The reply with this answer as JSON."""
     headers: Headers = JSON if answer.headers is None else answer.headers
-    if answer.session is not None:
-        headers = (*headers, ("Mcp-Session-Id", answer.session.id))
+    if answer.session_id is not None:
+        headers = (*headers, ("Mcp-Session-Id", answer.session_id))
     return WholeReply(answer.status, headers, answer.body)

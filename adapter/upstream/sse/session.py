@@ -208,7 +208,7 @@ class SseSession:
             self.end()
             return
         self._local.version = version
-        opening.reply.answer(LocalAnswer(message.data, session=self._local))
+        opening.reply.answer(LocalAnswer(message.data, session_id=self._local.id))
         self._limit_post(opening)
 
     def _answered(self, way: RequestUnderWay, message: LineMessage) -> None:

@@ -107,7 +107,7 @@ class SharedHandshake:
         session = self._join(self.conversation, agreement.version, request)
         self._audience.join(session)
         body = b'{"jsonrpc":"2.0","id":' + request.id_bytes + b',"result":' + agreement.result + b"}"
-        return LocalAnswer(body, session=session)
+        return LocalAnswer(body, session_id=session.id)
 
     def _taken(self) -> list[tuple[LocalRequest, PendingReply]]:
         waiting, self._waiting = self._waiting, []

@@ -147,7 +147,7 @@ class StdioServer:
             session.end()
             return
         session.version = version
-        way.reply.answer(LocalAnswer(message.data, session=session))
+        way.reply.answer(LocalAnswer(message.data, session_id=session.id))
         way.close()
 
     def _handshake(self, key: str) -> SharedHandshake:

@@ -11,9 +11,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from adapter.edge.http.bodies import ClientGone
 from adapter.edge.http.limits import Handler, Patience
 from adapter.edge.http.listener import Listener
-from adapter.edge.http.request import ClientGone, Request
+from adapter.edge.http.request import Request
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.http.test_bodies import KIB, MIB, until
 from tests.edge.raw import Exchange, call_body, modern_body, modern_fields, read_chunk, result

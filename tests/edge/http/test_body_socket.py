@@ -7,11 +7,11 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 
-from adapter.edge.http.bodies import Body, BodyTerms
-from adapter.edge.http.body_socket import LARGE, LOW_WATER, BodySocket
+from adapter.edge.http.bodies import Body, BodyTerms, ClientGone, SocketReader
+from adapter.edge.http.body_socket import LARGE, LOW_WATER
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
-from adapter.edge.http.request import ClientGone, Request
+from adapter.edge.http.request import Request
 from adapter.errors import BodyTooSlow
 from adapter.rules.access.rate_limit import Floor
 from tests.edge.raw import read_head
@@ -20,7 +20,7 @@ SIZE = 4 * LARGE
 HEAD = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n"
 
 
-async def whole(source: BodySocket, patience: float = 5.0) -> bytes:
+async def whole(source: SocketReader, patience: float = 5.0) -> bytes:
     """All that is left, read in a thread."""
     content = b""
     block = memoryview(bytearray(100_000))

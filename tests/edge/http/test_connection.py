@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from adapter.edge.http.bodies import ClientGone
 from adapter.edge.http.connection import ClientConnection
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
-from adapter.edge.http.request import ClientGone, Request
+from adapter.edge.http.request import Request
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import RawClient, call_body, read_body, read_head
 
@@ -117,6 +118,7 @@ class Front:
     def connection(self) -> ClientConnection:
         """The only one that is open."""
         [connection] = self.listener._connections
+        assert isinstance(connection, ClientConnection)
         return connection
 
     @contextlib.asynccontextmanager

@@ -77,7 +77,7 @@ class Bridge:
             self.started.append(child)
             session = child.session = self.sessions.open("2025-11-25", {})
             self._children[session.id] = child
-            reply.answer(LocalAnswer(b'{"jsonrpc":"2.0","id":1,"result":{}}', session=session))
+            reply.answer(LocalAnswer(b'{"jsonrpc":"2.0","id":1,"result":{}}', session_id=session.id))
         elif self.ready is not None:
             reply.answer(LocalAnswer(self.ready))
         return reply
