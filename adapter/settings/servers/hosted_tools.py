@@ -7,7 +7,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from adapter.settings.section import (
     BlankIsNull,
@@ -17,8 +17,6 @@ from adapter.settings.section import (
     Seconds,
     Section,
     Spelled,
-    Text,
-    TextList,
 )
 from adapter.settings.servers.stages import (
     Mappers,
@@ -45,13 +43,19 @@ def _spelled_out(value: object) -> object:
     return value.isoformat() if isinstance(value, date) else value
 
 
-Number = Annotated[int | float, Spelled("number")]
-Length = Annotated[int, Field(ge=0), Spelled("whole number")]
-Schema = Annotated[dict[str, Any] | bool, Spelled("JSON Schema, with the same words for types")]
+KEYWORDS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minLength", "maxLength", "pattern", "format"),
+    *("items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems"),
+    *("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
+)
+"""The JSON Schema keywords that an argument may have."""
 
 
 class ToolInput(Section):
-    """One argument of a tool. It may also have the JSON Schema keywords for its type."""
+    """One argument of a tool. It may also have the JSON Schema keywords for its type, such as `minimum`."""
+
+    model_config = ConfigDict(extra="allow")
 
     type: InputKind = Field(
         description="Type of the value; `string`, `int`, `float`, `boolean` and `datetime` are converted from "
@@ -65,76 +69,23 @@ class ToolInput(Section):
     enum: Annotated[
         list[Any] | None, BeforeValidator(_spelled_out), Spelled("list of values of the type, or null")
     ] = Field(default=None, description="Allowed values; null allows all.")
-    minimum: Number | None = Field(default=None, description="Minimum number.")
-    maximum: Number | None = Field(default=None, description="Maximum number.")
-    exclusive_minimum: Number | None = Field(
-        default=None, alias="exclusiveMinimum", description="The number must be greater than this."
-    )
-    exclusive_maximum: Number | None = Field(
-        default=None, alias="exclusiveMaximum", description="The number must be less than this."
-    )
-    multiple_of: Annotated[int | float, Field(gt=0), Spelled("number above 0")] | None = Field(
-        default=None, alias="multipleOf", description="The number must be a multiple of this."
-    )
-    min_length: Length | None = Field(
-        default=None, alias="minLength", description="Minimum length of a `string`, in characters."
-    )
-    max_length: Length | None = Field(
-        default=None, alias="maxLength", description="Maximum length of a `string`, in characters."
-    )
-    pattern: Text | None = Field(
-        default=None,
-        description="Regular expression that must match in a `string`; write `^…$` to match all of it.",
-    )
-    format: Text | None = Field(
-        default=None,
-        description="Format of a `string`: `date`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, "
-        "`ipv6`, `time`, `uri` or `uuid`.",
-    )
-    items: Schema | None = Field(default=None, description="Schema of each item of an `array`.")
-    prefix_items: Annotated[list[Schema] | None, Spelled("list of JSON Schemas, or null")] = Field(
-        default=None,
-        alias="prefixItems",
-        description="Schemas of the first items of an `array`, in order.",
-    )
-    contains: Schema | None = Field(
-        default=None, description="Schema that at least one item of an `array` must match."
-    )
-    min_items: Length | None = Field(
-        default=None, alias="minItems", description="Minimum number of items of an `array`."
-    )
-    max_items: Length | None = Field(
-        default=None, alias="maxItems", description="Maximum number of items of an `array`."
-    )
-    unique_items: bool | None = Field(
-        default=None, alias="uniqueItems", description="Refuse an `array` with equal items."
-    )
-    properties: Annotated[dict[str, Schema] | None, Spelled("mapping of names to JSON Schemas, or null")] = (
-        Field(default=None, description="Members of an `object`; others are refused.")
-    )
-    required: TextList | None = Field(default=None, description="Required members of an `object`.")
-    additional_properties: Schema | None = Field(
-        default=None,
-        alias="additionalProperties",
-        description="Schema of other members of an `object`; the default is false if `properties` is set.",
-    )
-    min_properties: Length | None = Field(
-        default=None, alias="minProperties", description="Minimum number of members of an `object`."
-    )
-    max_properties: Length | None = Field(
-        default=None, alias="maxProperties", description="Maximum number of members of an `object`."
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _are_keywords(cls, data: Any) -> Any:
+        known = (*cls.model_fields, *KEYWORDS)
+        for name in data if isinstance(data, dict) else ():
+            if name not in known:
+                from difflib import get_close_matches  # late: only a wrong key asks for it
+
+                (nearest,) = get_close_matches(str(name), known, n=1, cutoff=0)
+                raise ValueError(f"{name} is not a known key; the nearest is {nearest}")
+        return data
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """The values of keys outside the short form, by their names in JSON Schema."""
-        fields = type(self).model_fields
-        return {
-            fields[name].alias or name: value for name, value in self.said.items() if name not in _SHORT_FORM
-        }
-
-
-_SHORT_FORM = frozenset(("type", "description", "optional", "default", "enum"))
+        """The JSON Schema keywords beside the named keys; the type decides which it may have."""
+        return {name: value for name, value in (self.model_extra or {}).items() if value is not None}
 
 
 class ToolSettings(Section):

@@ -170,7 +170,7 @@ async def test_w1_textual_substitution_pastes_numbers_and_words(tmp_path: Path) 
         ("most: {type: int, minimum: 1}", "most: {type: array}", "textual substitution refuses input 'most'"),
         ("format: email", "format: emial", "tools.define[0].inputs.email: format must be one of"),
         ("maxItems: 5", "maxLength: 5", "inputs.tags: maxLength does not apply to the type array"),
-        ("maxItems: 5", "max_items: 5", "inputs.tags.max_items: is not a known key; the nearest is maxItems"),
+        ("maxItems: 5", "max_items: 5", "inputs.tags: max_items is not a known key; the nearest is maxItems"),
         ("minimum: 0, maximum: 150", "minimum: 0, default: -1", "inputs: the default of age does not fit"),
         ("type: integer, default: 3", "type: intger", "tools.define[1].input_schema: The schema is invalid"),
         (

@@ -167,7 +167,7 @@ def test_h14_unknown_keys_are_refused_with_their_file(project: Project) -> None:
     with pytest.raises(SettingsError) as refusal:
         load(settings, environ={})
     assert set(map(str, refusal.value.problems)) == {
-        "app/tools/pay/config.yaml: inputs.n.typ: is not a known key; the nearest is type",
+        "app/tools/pay/config.yaml: inputs.n: typ is not a known key; the nearest is type",
         "app/tools/far.yaml: [5]: keys should be strings",
     }
     project.write("pay/config.yaml", "{use: main, statement: SELECT 1}")

@@ -104,7 +104,7 @@ DEFINE = "servers[0].tools.define"
         ),
         (
             hosting("{define: [{name: q, handler: x, inputs: {n: {typ: int, type: int}}}]}"),
-            f"{DEFINE}[0].inputs.n.typ: is not a known key; the nearest is type",
+            f"{DEFINE}[0].inputs.n: typ is not a known key; the nearest is type",
         ),
         (hosting("{define: [], dir: tools}"), "servers[0].tools.dir: is not a known key"),
         (
