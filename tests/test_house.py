@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 70_450,
-    "modules": 630,
-    "lines with code in tests/": 103_650,
-    "settings": 435,
+    "lines with code in adapter/": 70_400,
+    "modules": 631,
+    "lines with code in tests/": 103_640,
+    "settings": 412,
     "constructors of more than 7 values": 18,
     "circles of imports": 4,
 }

@@ -42,8 +42,6 @@ class StdioUpstreams:
             ProcessLimits(
                 upstream.max_processes,
                 upstream.idle_ttl_seconds,
-                upstream.restart.delay_seconds,
-                upstream.restart.max_delay_seconds,
             ),
             lambda owner: ChildProcess.start(self._supervisor, spec, owner, log),
             log,

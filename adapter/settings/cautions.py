@@ -14,6 +14,7 @@ from adapter.settings.state_consistency import state_cautions
 
 def cautions(settings: Settings) -> Iterator[Problem]:
     """A warning for each setting with an effect that is easy to overlook, or without any."""
+    yield from settings.retired
     yield from state_cautions(settings)
     for index, server in enumerate(settings.servers):
         yield from auth_cautions(server.upstream.auth, server.upstream.url, f"servers[{index}].upstream.auth")

@@ -265,7 +265,7 @@ def _upstream_auth(server: ServerSettings, path: str, settings: Settings) -> Ite
 _OF_HTTP = ("url", "insecure_tls", "static_headers", "client_headers", "server_headers")
 _OF_STDIO = (
     *("command", "args", "env", "inherit_env", "cwd", "process", "max_processes", "idle_ttl_seconds"),
-    *("start_timeout_seconds", "stop_grace_seconds", "restart"),
+    *("start_timeout_seconds", "stop_grace_seconds"),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -72,6 +72,7 @@ class Settings(BaseModel):
 
     _directory: Path = PrivateAttr(default=Path())
     _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _retired: Sequence[Problem] = PrivateAttr(default=())
     _for_worker: bool = PrivateAttr(default=False)
 
     @property
@@ -79,10 +80,19 @@ class Settings(BaseModel):
         """The directory of the settings file; paths of scripts and databases of hosted tools are relative to it."""
         return self._directory
 
-    def found_in(self, directory: Path, files: Mapping[str, str]) -> Settings:
-        """The same settings, as those of a file in ``directory``; ``files`` as ``problems.traced`` takes them."""
+    @property
+    def retired(self) -> Sequence[Problem]:
+        """A caution for each key of the file that sets nothing any more."""
+        return self._retired
+
+    def found_in(
+        self, directory: Path, files: Mapping[str, str], retired: Sequence[Problem] = ()
+    ) -> Settings:
+        """The same settings, as those of a file in ``directory`` with such keys; ``files`` as ``problems.traced`` takes
+        them.
+        """
         found = self.model_copy()
-        found._directory, found._files = directory, files
+        found._directory, found._files, found._retired = directory, files, retired
         return found
 
     def for_worker(self) -> Settings:

@@ -13,9 +13,6 @@ from adapter.settings.storage import RedisState, StatePersistence
 def state_problems(settings: Settings) -> Iterator[Problem]:
     """Find contradictions between the state store, the lock on files, and the processes that use them."""
     state = settings.state_persistence
-    legacy = state.reconciliation.legacy_server_id
-    if legacy is not None and legacy not in {server.id for server in settings.servers}:
-        yield Problem("state_persistence.reconciliation.legacy_server_id", f"no server has the id {legacy}")
     if state.type == "redis":
         yield from _redis_address(state.redis)
     if settings.core.workers != 1 and state.type == "memory":

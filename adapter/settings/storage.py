@@ -150,13 +150,10 @@ class RedisState(Section):
 class Reconciliation(Section):
     """Records for files without a record, at start."""
 
-    mode: Literal["disabled", "if_empty", "always"] = Field(
+    mode: Literal["disabled", "if_empty"] = Field(
         default="if_empty",
         description="Files without a record at start. An empty store cannot know whose they are: `if_empty` says "
-        "in the log that there are some, `disabled` nothing, and `always` is not supported.",
-    )
-    legacy_server_id: OptionalText = Field(
-        default=None, description="Owner server of files from an older directory layout without server names."
+        "in the log that there are some, `disabled` nothing.",
     )
 
 

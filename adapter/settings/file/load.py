@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from adapter.settings.consistency import inconsistencies
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
+from adapter.settings.file.retired import take_retired
 from adapter.settings.file.tool_folders import add_tools_of_folders
 from adapter.settings.file.yaml_text import as_value, interpolated, read_yaml, with_policies
 from adapter.settings.reference_page import nearest_key, without_tags
@@ -45,53 +46,6 @@ class LoadedSettings(BaseSettings, Settings):
         return Settings.model_construct(self.model_fields_set, **dict(self))
 
 
-class Missing(NamedTuple):
-    """An unsupported feature: a path (``[]`` stands for every entry of a list), the values that need it, and its
-    name.
-    """
-
-    path: str
-    asks: Callable[[Any], bool]
-    feature: str
-
-
-def _is(*words: str) -> Callable[[Any], bool]:
-    return lambda value: value in words
-
-
-MISSING = (
-    Missing("state_persistence.reconciliation.mode", _is("always"), "reconciling records with files"),
-    Missing("state_persistence.reconciliation.legacy_server_id", bool, "reconciling records with files"),
-)
-
-
-def missing_features(settings: Settings) -> Iterator[Problem]:
-    """Every explicit value that needs an unsupported feature. Defaults need none."""
-    written = settings.model_dump(exclude_unset=True)
-    for missing in MISSING:
-        for location, value in _values_at(written, missing.path.replace("[]", ".[]").split(".")):
-            if missing.asks(value):
-                word = value if isinstance(value, str) and value.isidentifier() else None
-                yield Problem(spelled(location), _refusal(word, missing.feature))
-
-
-def _refusal(word: str | None, feature: str) -> str:
-    cause = f"{word} asks for {feature}" if word else f"this asks for {feature}"
-    return f"{cause}, which this version of the adapter does not support yet; remove the key or choose another value"
-
-
-def _values_at(value: Any, steps: list[str]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    if not steps:
-        yield (), value
-    elif steps[0] == "[]":
-        for index, entry in enumerate(value):
-            for location, found in _values_at(entry, steps[1:]):
-                yield (index, *location), found
-    elif steps[0] in value:
-        for location, found in _values_at(value[steps[0]], steps[1:]):
-            yield (steps[0], *location), found
-
-
 __all__ = ["SettingsError", "load"]
 
 Location = tuple[str | int, ...]
@@ -119,14 +73,15 @@ def load(
     tree, gaps = with_policies(tree, environ)
     if gaps:
         raise SettingsError(traced(gap, files) for gap in gaps)
+    retired = take_retired(tree)
     try:
         given = {str(key): value for key, value in tree.items() if value is not None}
         settings = LoadedSettings(**given).settings()
     except ValidationError as refused:
         raise SettingsError([traced(_problem(error, origins), files) for error in refused.errors()]) from None
-    if problems := [*inconsistencies(settings), *missing_features(settings)]:
+    if problems := list(inconsistencies(settings)):
         raise SettingsError(traced(problem, files) for problem in problems)
-    return settings.found_in(base, files)
+    return settings.found_in(base, files, retired)
 
 
 def _read(path: Path) -> dict[str, Any]:

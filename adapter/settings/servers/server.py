@@ -71,15 +71,6 @@ class ServerHeaders(Section):
     )
 
 
-class RestartSettings(Section):
-    """Pauses between starts of a process that fails to start."""
-
-    delay_seconds: Seconds = Field(
-        default=1, description="Pause after the first failed start; it doubles with each further one."
-    )
-    max_delay_seconds: Seconds = Field(default=60, description="Longest pause between two starts.")
-
-
 class UpstreamSettings(Section):
     """Connection to the upstream."""
 
@@ -140,10 +131,6 @@ class UpstreamSettings(Section):
     )
     stop_grace_seconds: Seconds = Field(
         default=5, description="Time within which a process must end by itself; then it is killed."
-    )
-    restart: RestartSettings = Field(
-        default_factory=RestartSettings,
-        description="Pauses between starts of a process that fails to start.",
     )
     client_headers: ClientHeaders = Field(
         default_factory=ClientHeaders, description="Client headers that are forwarded to the upstream."

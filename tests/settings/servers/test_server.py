@@ -28,7 +28,6 @@ def test_a_command_is_all_that_is_needed(tmp_path: Path) -> None:
     assert (found.command, found.args, found.cwd) == ("npx", ["-y", "server"], None)
     assert (found.process, found.max_processes, found.idle_ttl_seconds) == ("per_session", 100, 1800)
     assert (found.start_timeout_seconds, found.stop_grace_seconds) == (60, 5)
-    assert (found.restart.delay_seconds, found.restart.max_delay_seconds) == (1, 60)
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A value that asks for what is not there yet is refused; a value that asks for nothing is not."""
+"""Values that ask for nothing special are accepted, and those that would do nothing are refused."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 
-from adapter.settings.file.load import MISSING, SettingsError, load
+from adapter.settings.file.load import SettingsError, load
 
 CONSUMER = {"type": "upload_consumer", "tools": ["t"], "file_path_argument": "p"}
 SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
 
-ASKING = [
-    ("state_persistence.reconciliation.mode", "always"),
-    ("state_persistence.reconciliation.legacy_server_id", "a"),
-]
-NOT_ASKING = [
+ACCEPTED = [
     ("servers.0.upstream.transport", "sse"),
     ("servers.0.adapters", [CONSUMER]),
     ("servers.0.code_mode_enabled", False),
@@ -39,18 +35,8 @@ def with_setting(key: str, value: object) -> None:
     )
 
 
-@pytest.mark.parametrize(("key", "value"), ASKING)
-def test_asking_is_refused_by_name(key: str, value: object) -> None:
-    """The sentence names the key and says that this cannot be done yet."""
-    with pytest.raises(SettingsError) as refused:
-        with_setting(key, value)
-    path = key.replace(".0", "[0]")
-    assert str(refused.value).startswith(f"{path}: ")
-    assert "this version of the adapter does not support yet" in str(refused.value)
-
-
-@pytest.mark.parametrize(("key", "value"), NOT_ASKING)
-def test_not_asking_is_fine(key: str, value: object) -> None:
+@pytest.mark.parametrize(("key", "value"), ACCEPTED)
+def test_a_value_is_accepted(key: str, value: object) -> None:
     """Off, none, null, empty and what is there are accepted."""
     with_setting(key, value)
 
@@ -81,9 +67,3 @@ def test_lock_of_a_store_that_is_not_used_is_refused() -> None:
         SettingsError, match=r"^storage\.lock_mode: redis needs state_persistence\.type redis"
     ):
         with_setting("storage.lock_mode", "redis")
-
-
-def test_each_missing_feature_is_tried_here() -> None:
-    """A line of the table that no test asks for would be a line that nobody knows to work."""
-    elsewhere = {"state_persistence.type", "storage.artifact_locator_policy"}
-    assert {missing.path for missing in MISSING} - elsewhere == {key.replace(".0", "[]") for key, _ in ASKING}
