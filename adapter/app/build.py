@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
+from structlog.typing import FilteringBoundLogger
+
 from adapter import log
 from adapter.app.console import ConsoleAccess, ConsoleParts, ConsoleSurroundings, build_console
 from adapter.app.edge import Observation, build_body_terms, build_door, build_front, build_observation
@@ -115,7 +117,9 @@ def build(
     and for telemetry that cannot be had.
     """
     observation = build_observation(settings)
-    runtime = Runtime(time.time, log.get_logger("adapter"), BackgroundTasks(), observation.recorder)
+    logger = log.get_logger("adapter")
+    metering = _metering(settings, observation, logger)
+    runtime = Runtime(time.time, logger, BackgroundTasks(), metering)
     store = _counted(store or build_store(settings), observation)
     fallback = with_fallback(settings, store, runtime.log)
     watched = WatchedStore(store) if fallback is None else WatchedStore(fallback, outage=fallback.reason)
@@ -129,10 +133,8 @@ def build(
     grants = build_grants(settings, watched, runtime)
     servers = build_servers(settings, watched, runtime, plans, replicas, tools.tables(tables or {}), grants)
     tools.servers.update(servers.by_id)
-    metering = _metering(settings, observation, servers.by_id, runtime)
     relay = build_relay(settings, watched, runtime, sessions, servers)
     if metering is not None:
-        relay = relay._replace(relay=metering.measured(relay.relay))
         metering.observe_files(files.parts, settings)
     files.parts.trail = relay.trail
     verifier = verifier or build_verifier(settings, runtime)
@@ -173,16 +175,14 @@ def _counted(store: Store, observation: Observation) -> Store:
     return MeasuredStore(store, observation.registry)
 
 
-def _metering(
-    settings: Settings, observation: Observation, servers: Mapping[str, Server], runtime: Runtime
-) -> Metering | None:
+def _metering(settings: Settings, observation: Observation, logger: FilteringBoundLogger) -> Metering | None:
     if observation.registry is None:
         return None
     # Late: it loads the library of metrics.
     from adapter.app.measuring.parts import Metering
 
-    trace = None if observation.telemetry is None else observation.telemetry.requests.exemplar
-    return Metering(settings, observation.registry, servers, runtime.log, trace)
+    spans = None if observation.telemetry is None else observation.telemetry.requests
+    return Metering(settings, observation.registry, logger, spans)
 
 
 def _branches(

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from adapter.relay.replicas.registry import Replicas
     from adapter.telemetry import Telemetry
     from adapter.telemetry.metric_registry import MetricRegistry
-    from adapter.upstream.tracing import SpanRecorder
 
 # --- records ----------------------------------------------------------------------------------------------------
 
@@ -68,11 +67,6 @@ class Observation(NamedTuple):
     def tracing(self) -> Tracing | None:
         """The spans of calls."""
         return None if self.telemetry is None else self.telemetry.tracing
-
-    @property
-    def recorder(self) -> SpanRecorder | None:
-        """The recorder of relayed requests."""
-        return None if self.telemetry is None else self.telemetry.requests
 
     def server_spans(self) -> ServerSpans | None:
         """Build the spans of what clients ask; None where none are recorded."""

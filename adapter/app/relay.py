@@ -16,6 +16,7 @@ from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
 from adapter.relay.cleanup import CleanupTask
+from adapter.relay.exchange import Exchanges
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.lease import Lease
 from adapter.relay.lease import tidy as tidy_leases
@@ -31,10 +32,10 @@ from adapter.settings.root import Settings
 from adapter.state.port import Store
 
 if TYPE_CHECKING:
+    from adapter.app.measuring.parts import Metering
     from adapter.files.audit_log import AuditLog
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.shared_notifications import SharedNotifications
-    from adapter.upstream.tracing import SpanRecorder
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""
@@ -43,13 +44,13 @@ PARKED_TTL = 3600.0
 class Runtime(NamedTuple):
     """The clock (Unix seconds), the log and the background tasks that all parts of the adapter share.
 
-    ``recorder`` records the spans of requests to upstreams; None where none are recorded.
+    ``metering`` counts; None where nothing is counted.
     """
 
     clock: Callable[[], float]
     log: FilteringBoundLogger
     background: BackgroundTasks
-    recorder: SpanRecorder | None = None
+    metering: Metering | None = None
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ def build_sessions(settings: Settings, store: Store, runtime: Runtime) -> Sessio
 class RelayParts(NamedTuple):
     """The relay with the parts that it stands on; ``audit`` and ``trail`` are None where no record is kept."""
 
-    relay: Relay
+    relay: Exchanges
     sessions: SessionParts
     servers: Servers
     deferred: DeferredAnswers
@@ -121,7 +122,11 @@ class RelayParts(NamedTuple):
 
 
 def build_relay(
-    settings: Settings, store: Store, runtime: Runtime, parts: SessionParts, servers: Servers
+    settings: Settings,
+    store: Store,
+    runtime: Runtime,
+    parts: SessionParts,
+    servers: Servers,
 ) -> RelayParts:
     """Build the relay over these sessions and servers."""
     sessions, upstream_sessions = parts.sessions, parts.upstream
@@ -141,12 +146,18 @@ def build_relay(
         StagedExchange(call_gate, upstream_sessions, deferred, runtime.background),
         GetStreams(call_gate, upstream_sessions, deferred, parts.notifications),
     )
+    lines, trail = None, None
     if settings.core.audit.enabled:
         # Late: most adapters keep no record.
-        from adapter.app.policies.audit import audited
+        from adapter.app.policies.audit import build_trail
 
-        audited_relay, lines, trail = audited(settings, relay, runtime.background, runtime.log)
-        return RelayParts(audited_relay, parts, servers, deferred, lines, trail)
+        lines, trail = build_trail(settings, runtime.background, runtime.log)
+    counts = None if runtime.metering is None else runtime.metering.operations
+    if counts is not None or trail is not None:
+        # Late: many adapters neither count nor keep a record.
+        from adapter.relay.call.observed import ObservedRelay
+
+        return RelayParts(ObservedRelay(relay, counts, trail), parts, servers, deferred, lines, trail)
     return RelayParts(relay, parts, servers, deferred)
 
 

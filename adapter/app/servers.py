@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
 from structlog.typing import FilteringBoundLogger
 
@@ -30,12 +29,12 @@ from adapter.upstream.port import ReadLimit, Upstream
 if TYPE_CHECKING:
     from adapter.app.access.grants import GrantParts
     from adapter.app.hosted import Hosting
+    from adapter.app.measuring.parts import Metering
     from adapter.app.relay import Runtime
     from adapter.app.replicas import ReplicaParts
     from adapter.app.stdio import StdioUpstreams
     from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
-    from adapter.upstream.tracing import SpanRecorder
 
 START_COOLDOWN = 1.0
 """Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
@@ -44,7 +43,7 @@ START_COOLDOWN = 1.0
 class LocalParts(NamedTuple):
     """The log, and the parts of upstreams that are no addresses; None where no server needs them.
 
-    ``recorder`` records the requests to them, None where nothing is recorded.
+    ``metering`` observes the requests to them, None where nothing is counted.
 
     ``replicas`` is None where no other process uses the state store, ``store`` where there is none.
     """
@@ -55,21 +54,7 @@ class LocalParts(NamedTuple):
     replicas: ReplicaParts | None = None
     store: Store | None = None
     grants: GrantParts | None = None
-    recorder: SpanRecorder | None = None
-
-    def traced(self, entry: ServerSettings, upstream: Upstream) -> Upstream:
-        """The upstream with a span for each request to it; tools that run here have spans of their own."""
-        if self.recorder is None or entry.upstream.transport == "hosted":
-            return upstream
-        # Late: few ask for traces.
-        from adapter.upstream.tracing import TracedUpstream
-
-        return TracedUpstream(
-            upstream,
-            self.recorder,
-            _address(entry),
-            over_http=entry.upstream.transport == "streamable_http",
-        )
+    metering: Metering | None = None
 
     def owned(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream with the sessions that live in other replicas."""
@@ -162,7 +147,7 @@ def build_servers(
     """Build the servers; ``stages_of`` gives the stages of each."""
     hosting = None if plans is None else plans.hosting
     parts = local_parts(settings, hosting, runtime.log, replicas, store, grants)
-    parts = parts._replace(recorder=runtime.recorder)
+    parts = parts._replace(metering=runtime.metering)
     servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
@@ -253,10 +238,12 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
         from adapter.upstream.call_limit import LimitedUpstream
 
         reached = LimitedUpstream(reached, total)
+    if parts.metering is not None:
+        reached = parts.metering.observed(entry, stages, reached)
     server = Server(
         id=entry.id,
         mount=entry.mount_path,
-        upstream=parts.traced(entry, reached),
+        upstream=reached,
         breaker=breaker if ping.enabled else None,
         timeouts=Timeouts(
             tool_call=_limit(settings, entry, "tool_call_timeout_seconds"),
@@ -282,17 +269,6 @@ def _limit(settings: Settings, entry: ServerSettings, name: str) -> ReadLimit | 
     seconds = getattr(settings.tool_defaults_for(entry), name)
     place = "core.defaults" if getattr(entry.tool_defaults, name) is None else "servers[].tool_defaults"
     return None if seconds is None else ReadLimit(seconds, f"{place}.{name}")
-
-
-def _address(entry: ServerSettings) -> dict[str, str | int]:
-    """The attributes of spans that tell where a server is; a command is none of them."""
-    found: dict[str, str | int] = {"server.id": entry.id}
-    if entry.upstream.url is None:
-        return {**found, "network.transport": "pipe"}
-    parts = urlsplit(entry.upstream.url)
-    found |= {"network.transport": "tcp", "network.protocol.name": "http"}
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return {**found, "server.address": parts.hostname or "", "server.port": port}
 
 
 def _transfer_rules(upstream: UpstreamSettings, answer_limit: int) -> TransferRules:

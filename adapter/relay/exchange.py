@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import AdapterError
 from adapter.relay.server import Server
 from adapter.rules.access.principals import NOBODY, Caller, Scope
+from adapter.rules.calls.request_outcomes import RequestOutcome
 from adapter.rules.calls.rounds import is_repeatable
 from adapter.upstream.port import Headers, Sink
 from adapter.wire.envelope import REQUEST, Batch, Envelope
@@ -153,6 +154,7 @@ class ClientResponse:
     that is raised out of ``pieces`` means: the head has left and the body cannot be completed, so break it off.
     ``last_words`` gives the bytes that complete a stream which is cut for that failure, None if no bytes can.
     ``wait_at_least`` allows the upstream to be silent for more seconds than its read timeout; None for no stream.
+    ``outcome`` is what the answer has told when it was complete, None where nobody looked or all was well.
     """
 
     status: int
@@ -162,6 +164,7 @@ class ClientResponse:
     release: Callable[[], None] = field(default=_nothing)
     last_words: Callable[[AdapterError], Awaitable[bytes]] | None = None
     wait_at_least: Callable[[float], None] | None = None
+    outcome: RequestOutcome | None = None
 
     @property
     def holds(self) -> bool:
@@ -174,6 +177,17 @@ class ClientResponse:
                 await self.body.aclose()
         finally:
             self.release()
+
+
+class Exchanges(Protocol):
+    """The entrance of the relay, be it the relay itself or the one that observes it."""
+
+    async def handle(self, ask: ClientRequest) -> ClientResponse:
+        """See Relay."""
+
+    @property
+    def end(self) -> Callable[[ClientRequest, float], Awaitable[ClientResponse]]:
+        """See Relay."""
 
 
 def requests_of(envelope: Envelope | Batch | None) -> list[Envelope]:

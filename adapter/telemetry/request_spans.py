@@ -72,8 +72,7 @@ class Extras:
 class RequestSpan:
     """A client's request. Times are nanoseconds of Unix time, ids hexadecimal digits.
 
-    ``parent_id`` is "" at the root of a trace. One that is not ``sampled`` is not recorded. ``seen`` is the last answer
-    to it that was looked into for errors, with what was found.
+    ``parent_id`` is "" at the root of a trace. One that is not ``sampled`` is not recorded.
     """
 
     __slots__ = (
@@ -83,7 +82,6 @@ class RequestSpan:
         "parent_id",
         "request_id",
         "sampled",
-        "seen",
         "sort",
         "span_id",
         "started",
@@ -105,7 +103,6 @@ class RequestSpan:
         self.sampled = bool(flags & SAMPLED)
         self.request_id = request_id
         self.extras: Extras | None = None
-        self.seen: tuple[bytes, str | None] | None = None
         self.ended = 0
         self.span_id = f"{random.getrandbits(64):016x}"
         self.started = time.time_ns()

@@ -11,20 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from adapter.errors import AdapterError, BadJson, BadRequest
+from adapter.errors import BadJson, BadRequest
 from adapter.rules.access.headers import SharedFields
+from adapter.rules.calls.request_outcomes import OK, RequestOutcome
 from adapter.rules.text.unicode import shown
-from adapter.upstream.port import (
-    Headers,
-    ReplyAround,
-    Sink,
-    Upstream,
-    UpstreamReply,
-    UpstreamRequest,
-    header,
-    pour,
-)
-from adapter.wire.answer_errors import LOOKED_INTO, error_in, error_in_events
+from adapter.upstream.port import Headers, UpstreamRequest
 from adapter.wire.envelope import RESPONSE, Batch, Envelope, read_envelope
 from adapter.wire.trace_context import LARGEST_EDITED, TRACEPARENT, with_traceparent
 
@@ -36,8 +27,8 @@ MOST_SORTS = 1024
 CUT = "cut"
 """The error of an exchange that ended before its answer was complete."""
 
-ERROR_SIGN = b'rror"'
-"""The end of the keys by which an answer tells an error; one without them is not looked into."""
+ODD = "_OTHER"
+"""An error whose code is no integer that JSON-RPC knows."""
 
 NAMED_BY = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 """The methods with a name that may be told, and the attribute for it. Other names are URIs."""
@@ -51,12 +42,10 @@ SortKey = tuple[str, str | None, str | None]
 class OpenSpan(Protocol):
     """A request that is under way; see adapter.telemetry.request_spans.
 
-    One that is not ``sampled`` is not recorded. ``seen`` is the last answer that was looked into for errors, with what
-    was found. ``ended`` is when it ended, in nanoseconds of Unix time.
+    One that is not ``sampled`` is not recorded. ``ended`` is when it ended, in nanoseconds of Unix time.
     """
 
     sampled: bool
-    seen: tuple[bytes, str | None] | None
     ended: int
 
     def link(self, span: tuple[str, str, int]) -> None:
@@ -135,121 +124,50 @@ class SpanSorts(dict[SortKey, Any]):
         )
 
 
-class AnswerEnd:
-    """The end of an answer that passes in pieces, as a Sink before ``sink`` or beside it."""
-
-    __slots__ = ("_kept", "_size", "sink")
-
-    def __init__(self, sink: Sink | None = None) -> None:
-        self.sink = sink
-        self._kept = b""
-        self._size = 0
-
-    def keep(self, chunk: bytes) -> None:
-        """See a piece pass."""
-        self._size += len(chunk)
-        self._kept = (self._kept + chunk if len(chunk) < LOOKED_INTO else chunk)[-LOOKED_INTO:]
-
-    def put(self, chunk: bytes, *, more: bool = False) -> bool:
-        """See Sink."""
-        self.keep(chunk)
-        assert self.sink is not None, "whoever pours gives it the sink"
-        return self.sink.put(chunk, more=more)
-
-    async def drained(self) -> None:
-        """See Sink."""
-        assert self.sink is not None, "whoever pours gives it the sink"
-        await self.sink.drained()
-
-    def note(self, span: OpenSpan, status: int, headers: Headers) -> None:
-        """Tell the span of the error that the answer ends with."""
-        if _streams(headers):
-            error = error_in_events(self._kept)
-        else:
-            error = error_in(self._kept) if self._size <= LOOKED_INTO else None
-        _note(span, status, error or None)
-
-    def note_cut(self, span: OpenSpan, status: int, headers: Headers) -> None:
-        """The same where nobody reads on: the error is CUT, unless the stream has had its response."""
-        error = error_in_events(self._kept) if _streams(headers) else None
-        _note(span, status, CUT if error is None else error or None)
+def error_of(outcome: RequestOutcome) -> str | None:
+    """The kind of error that a span is told; None for an answer without one."""
+    kind, code = outcome
+    if isinstance(code, type):
+        return code.code
+    if kind == "rpc_error":
+        return ODD if code is None else str(code)
+    return str(code) if kind == "http" else {"tool_error": kind, "client_gone": CUT}.get(kind)
 
 
-def _streams(headers: Headers) -> bool:
-    return (header(headers, "content-type") or "").lower().startswith("text/event-stream")
-
-
-def note_answer(span: OpenSpan, status: int, headers: Headers, body: bytes) -> None:
-    """Tell the span of the error in an answer that is whole."""
-    if span.seen is not None and span.seen[0] is body:
-        error = span.seen[1]
-    elif _streams(headers):
-        error = error_in_events(body) or None
-    else:
-        error = error_in(body)
-    span.seen = body, error
-    _note(span, status, error)
-
-
-def _note(span: OpenSpan, status: int, error: str | None) -> None:
-    if error is not None:
-        span.fail(error)
-    elif status >= 400:
-        span.fail(str(status))
-
-
-class TracedUpstream:
-    """Records each POST to ``upstream`` that belongs to a recorded request, and has its trace go on.
+class OutgoingSpans:
+    """Records each request to an upstream that belongs to a recorded one, and has its trace go on.
 
     ``address`` are the attributes that tell where the upstream is. ``over_http``: it sends requests on over HTTP as
-    they are; any other takes the envelope of a request for its message. A request that is not recorded is sent on
-    untouched.
+    they are; any other takes the envelope of a request for its message.
     """
 
-    def __init__(
-        self, upstream: Upstream, recorder: SpanRecorder, address: Attributes, *, over_http: bool = True
-    ) -> None:
-        self._upstream = upstream
+    def __init__(self, recorder: SpanRecorder, address: Attributes, *, over_http: bool = True) -> None:
         self._current = recorder.current
         self._child = recorder.child
         self._record = recorder.record
         self._sorts = SpanSorts(recorder, address, client=True)
         self._over_http = over_http
 
-    def __repr__(self) -> str:
-        return f"<TracedUpstream {self._upstream!r}>"
-
-    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        """See Upstream."""
+    def begin(self, request: UpstreamRequest) -> OutgoingSpan | None:
+        """Begin the span of a POST, whose ids are written into it; None for one that is not recorded, and untouched."""
         current = self._current()
-        if current is None or not current.sampled or request.method != "POST":
-            return await self._upstream.send(request, read_timeout)
+        if current is None or not current.sampled:
+            return None
         message = request.envelope
         if type(message) is not Envelope or message.body is not request.body:
             message = _read(request)
         if message is None or message.kind is RESPONSE:
-            return await self._upstream.send(request, read_timeout)
+            return None
         span = self._child(current, self._sorts[message.method, message.name, None], message.id)
         self._continue(request, message, span.traceparent)
-        try:
-            reply = await self._upstream.send(request, read_timeout)
-        except BaseException as error:
-            span.fail(error.code if isinstance(error, AdapterError) else CUT)
-            self._end(span)
-            raise
-        whole = reply.whole
-        if whole is None:
-            return TracedReply(reply, span, self._end)
-        if reply.status >= 400 or ERROR_SIGN in whole:
-            note_answer(span, reply.status, reply.headers, whole)
-            current.seen = span.seen
+        return span
+
+    def end(self, span: OutgoingSpan, outcome: RequestOutcome = OK) -> None:
+        """End and record a span."""
+        if outcome is not OK and (error := error_of(outcome)) is not None:
+            span.fail(error)
         span.ended = time.time_ns()
         self._record(span)
-        return reply
-
-    async def close(self) -> None:
-        """See Upstream."""
-        await self._upstream.close()
 
     def _continue(self, request: UpstreamRequest, message: Envelope, traceparent: str) -> None:
         """Write the ids of the span into its request."""
@@ -264,10 +182,6 @@ class TracedUpstream:
             request.body = with_traceparent(message.body, traceparent, message.trace)
             if not self._over_http:
                 request.envelope = message.with_body(request.body)
-
-    def _end(self, span: OpenSpan) -> None:
-        span.ended = time.time_ns()
-        self._record(span)
 
 
 def _read(request: UpstreamRequest) -> Envelope | None:
@@ -288,62 +202,3 @@ def _without_traceparent(headers: Headers) -> Headers:
         return others
     shared = headers.derived[_without_traceparent] = SharedFields(others)
     return shared
-
-
-class TracedReply(ReplyAround):
-    """The reply to a traced request, whose span ends with it."""
-
-    __slots__ = ("_end", "_ended", "_record", "_span")
-
-    def __init__(self, reply: UpstreamReply, span: OpenSpan, record: Callable[[OpenSpan], None]) -> None:
-        super().__init__(reply)
-        self._span = span
-        self._record = record
-        self._end = AnswerEnd()
-        self._ended = False
-
-    @property
-    def whole(self) -> bytes | None:
-        return None
-
-    async def read(self, read_timeout: float | None) -> bytes:
-        """See UpstreamReply."""
-        try:
-            chunk = await self._reply.read(read_timeout)
-        except AdapterError as error:
-            self._finish(error.code)
-            raise
-        if chunk:
-            self._end.keep(chunk)
-        else:
-            self._finish()
-        return chunk
-
-    async def pour(self, sink: Sink, read_timeout: float | None) -> None:
-        """See Pouring."""
-        self._end.sink = sink
-        try:
-            await pour(self._reply, self._end, read_timeout)
-        except AdapterError as error:
-            self._finish(error.code)
-            raise
-        self._finish()
-
-    def abort(self) -> None:
-        """See UpstreamReply."""
-        self._reply.abort()
-        if not self._ended:
-            self._ended = True
-            self._end.note_cut(self._span, self._reply.status, self._reply.headers)
-            self._record(self._span)
-
-    def _finish(self, error: str | None = None) -> None:
-        """End the span once, for this ``error`` unless the answer was complete."""
-        if self._ended:
-            return
-        self._ended = True
-        if error is not None:
-            self._span.fail(error)
-        else:
-            self._end.note(self._span, self._reply.status, self._reply.headers)
-        self._record(self._span)

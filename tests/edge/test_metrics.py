@@ -118,9 +118,8 @@ async def test_scrapers_that_leave_start_no_second_writing(
         yield from ()
 
     async with upstream(done) as up, adapter(up, telemetry=ON) as front:
-        servers = front.app.core.relay.servers.by_id
         log = front.app.runtime.log
-        metering = Metering(front.app.settings, MetricRegistry(gather=held), servers, log)
+        metering = Metering(front.app.settings, MetricRegistry(gather=held), log)
         first = asyncio.create_task(metering.scrape(""))
         assert await asyncio.to_thread(began.acquire, timeout=20)
         first.cancel()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from structlog.typing import FilteringBoundLogger
 
@@ -36,9 +37,8 @@ from adapter.edge.http.limits import ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.metrics import MetricsBranch, metrics_branch, metrics_handler
 from adapter.edge.request_metrics import RequestMetrics
-from adapter.relay.call.dispatch import Relay
-from adapter.relay.call.measured import MeasuredRelay, OperationCounts, ServerOperations, ToolLabels
-from adapter.relay.server import Server
+from adapter.relay.call.operation_counts import OperationCounts, ServerOperations, ToolLabels
+from adapter.relay.stages import StageTable
 from adapter.rules.access.principals import DEFAULT_TOKEN
 from adapter.rules.metrics.catalogue import (
     CALLS_IN_FLIGHT,
@@ -56,11 +56,14 @@ from adapter.state.fallback import FallbackStore
 from adapter.telemetry.exposition import Scrape, scraped
 from adapter.telemetry.metric_registry import MetricRegistry
 from adapter.telemetry.worker_values import values_of_this_process
-from adapter.upstream.measured import MeasuredUpstream
+from adapter.upstream.observed import ObservedUpstream, SentCounts
+from adapter.upstream.port import Upstream
+from adapter.upstream.tracing import OutgoingSpans
 
 if TYPE_CHECKING:
     # It imports this module, where metrics are on.
     from adapter.app.build import Core
+    from adapter.telemetry.spans import RequestSpans
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 TRANSPORTS = {"streamable_http": "tcp", "sse": "tcp", "stdio": "pipe", "hosted": ""}
@@ -92,24 +95,19 @@ class Metering:
         self,
         settings: Settings,
         registry: MetricRegistry,
-        servers: Mapping[str, Server],
         log: FilteringBoundLogger,
-        trace: Callable[[], str | None] | None = None,
+        spans: RequestSpans | None = None,
     ) -> None:
         self.registry = registry
-        self.requests = RequestMetrics(registry, route_groups(settings, servers))
-        counted = {
-            entry.id: ServerOperations(entry.id, ToolLabels(tool_names(entry, servers[entry.id])))
-            for entry in settings.servers
-        }
+        self.requests = RequestMetrics(registry, route_groups(settings))
+        self._spans = spans
         artifacts = f"{settings.artifacts.uri_scheme}sessions/"
-        self.operations = OperationCounts(registry, counted, artifacts, trace)
+        trace = None if spans is None else spans.exemplar
+        self.operations = OperationCounts(registry, {}, artifacts, trace)
         self.gauges = Gauges(registry, log)
         self.gauges.sources.append(self._in_flight)
         self.gauges.flushes += [self.requests.flush, self.operations.waiting.flush]
         self._places: list[ConnectionLimit] = []
-        for entry in settings.servers:
-            self._measure(entry, servers[entry.id])
         self._prometheus = settings.telemetry.prometheus
         self._writing = asyncio.Lock()
 
@@ -132,12 +130,18 @@ class Metering:
     def _written(self, _: asyncio.Task[Scrape]) -> None:
         self._writing.release()
 
-    def _measure(self, entry: ServerSettings, server: Server) -> None:
-        """Count what is sent to a server's upstream."""
-        tool, transport = self.operations.servers[entry.id].tools.label, TRANSPORTS[entry.upstream.transport]
-        measured = MeasuredUpstream(server.upstream, entry.id, self.registry, tool, transport)
-        server.upstream = measured
-        self.gauges.flushes.append(measured.waiting.flush)
+    def observed(self, entry: ServerSettings, stages: StageTable, upstream: Upstream) -> Upstream:
+        """A server's upstream, to which each operation is counted, and is a span where spans are recorded."""
+        operations = ServerOperations(entry.id, ToolLabels(tool_names(entry, stages)))
+        self.operations.servers[entry.id] = operations
+        kind = entry.upstream.transport
+        counts = SentCounts(entry.id, self.registry, operations.tools.label, TRANSPORTS[kind])
+        self.gauges.flushes.append(counts.waiting.flush)
+        spans = None
+        # Tools that run here have spans of their own.
+        if self._spans is not None and kind != "hosted":
+            spans = OutgoingSpans(self._spans, _address(entry), over_http=kind == "streamable_http")
+        return ObservedUpstream(upstream, counts, spans)
 
     def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
         """Have everything counted that the parts behind the edge do, and read their gauges."""
@@ -160,10 +164,6 @@ class Metering:
     def observe_files(self, files: FileParts, settings: Settings) -> None:
         """Have uploads and upload URLs counted; to be called before the routes of files are built."""
         observe_files(self.registry, files, settings.state_persistence.type)
-
-    def measured(self, relay: Relay) -> MeasuredRelay:
-        """The relay, with counts of its operations."""
-        return MeasuredRelay.around(relay, self.operations)
 
     def note_store(self, action: str) -> None:
         """Count that the state store failed, or works again."""
@@ -200,19 +200,30 @@ class Metering:
         return await Listener.open(places, host, port, patience, bodies, shared=shared)
 
 
-def tool_names(entry: ServerSettings, server: Server) -> ToolNames:
+def _address(entry: ServerSettings) -> dict[str, str | int]:
+    """The attributes of spans that tell where a server is; a command is none of them."""
+    found: dict[str, str | int] = {"server.id": entry.id}
+    if entry.upstream.url is None:
+        return {**found, "network.transport": "pipe"}
+    parts = urlsplit(entry.upstream.url)
+    found |= {"network.transport": "tcp", "network.protocol.name": "http"}
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return {**found, "server.address": parts.hostname or "", "server.port": port}
+
+
+def tool_names(entry: ServerSettings, stages: StageTable) -> ToolNames:
     """The names of tools that the settings of a server tell; names with wildcards are none."""
-    named = server.stages.named_tools | {tool.name for tool in entry.tools.define} | entry.stages.keys()
+    named = stages.named_tools | {tool.name for tool in entry.tools.define} | entry.stages.keys()
     return ToolNames(sorted(name for name in named if not set(name) & set("*?[")))
 
 
-def route_groups(settings: Settings, servers: Mapping[str, Server]) -> RouteGroups:
+def route_groups(settings: Settings) -> RouteGroups:
     """The groups of all routes that these settings open."""
-    exact = {server.mount.rstrip("/"): RouteGroup(MCP, server.id) for server in servers.values()}
+    exact = {entry.mount_path.rstrip("/"): RouteGroup(MCP, entry.id) for entry in settings.servers}
     exact |= dict.fromkeys(HEALTH, RouteGroup("health"))
     prefixes = {"/artifacts": "artifact", settings.core.upload_path: "upload", "/.well-known": "well_known"}
     if settings.console.enabled:
         prefixes[settings.console.path] = "console"
     if settings.telemetry.prometheus.enabled:
         exact[settings.telemetry.prometheus.path] = RouteGroup("metrics")
-    return RouteGroups(exact, prefixes, frozenset(servers))
+    return RouteGroups(exact, prefixes, frozenset(entry.id for entry in settings.servers))

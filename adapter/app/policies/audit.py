@@ -8,23 +8,21 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from dataclasses import fields
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AuditUnavailable
 from adapter.files.audit_log import AuditLog
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.call.audit_trail import AuditedRelay, AuditTerms, AuditTrail
-from adapter.relay.call.dispatch import Relay
+from adapter.relay.call.audit_trail import AuditTerms, AuditTrail
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 
 
-def audited(
-    settings: Settings, relay: Relay, background: BackgroundTasks, log: FilteringBoundLogger
-) -> tuple[AuditedRelay, AuditLog, AuditTrail]:
-    """The relay with a record of its calls, with the log and the trail of that.
+def build_trail(
+    settings: Settings, background: BackgroundTasks, log: FilteringBoundLogger
+) -> tuple[AuditLog, AuditTrail]:
+    """The log of calls, and the trail that writes it.
 
     Raises SettingsError if the log cannot be written.
     """
@@ -43,9 +41,7 @@ def audited(
         why = error.__cause__
         sentence = f"{audit.file} cannot be written: {getattr(why, 'strerror', None) or why}"
         raise SettingsError([Problem("core.audit.file", sentence)]) from None
-    recording = AuditedRelay(**{each.name: getattr(relay, each.name) for each in fields(relay)})
-    recording.trail = trail = AuditTrail(lines, terms, background, log)
-    return recording, lines, trail
+    return lines, AuditTrail(lines, terms, background, log)
 
 
 @contextlib.contextmanager

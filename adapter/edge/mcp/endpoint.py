@@ -29,8 +29,7 @@ from adapter.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from adapter.relay.call.dispatch import Relay
-from adapter.relay.exchange import ClientRequest, ClientResponse, Flow
+from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, Flow
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access import host_and_origin_check
@@ -100,7 +99,7 @@ class Endpoint:
     """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``; with ``spans`` every
     message is recorded. ``grants`` answers callers who have to authorize the adapter at an upstream first."""
 
-    relay: Relay
+    relay: Exchanges
     guard: Guard
     ingress: Ingress
     log: FilteringBoundLogger
@@ -124,8 +123,6 @@ class Endpoint:
             if spans is not None and visit.envelope is not None:
                 span = spans.begin(request.headers, server.id, visit.envelope)
             answer = await self.relay.handle(ask)
-            if spans is not None and span is not None and not isinstance(answer.body, bytes):
-                spans.watch(span, answer)
             fields = _fields_of(answer, extra)
             if isinstance(answer.body, bytes):
                 request.reply.send(answer.status, fields, answer.body)

@@ -6,21 +6,10 @@ The convention is OpenTelemetry's for MCP: the parent is the span that ``params.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 from adapter.edge.http.request import Fields
 from adapter.errors import AdapterError, AdapterStopping
-from adapter.relay.exchange import ClientResponse, Flow
-from adapter.upstream.port import Sink
-from adapter.upstream.tracing import (
-    CUT,
-    ERROR_SIGN,
-    AnswerEnd,
-    OpenSpan,
-    SpanRecorder,
-    SpanSorts,
-    note_answer,
-)
+from adapter.relay.exchange import ClientResponse
+from adapter.upstream.tracing import CUT, OpenSpan, SpanRecorder, SpanSorts, error_of
 from adapter.wire.envelope import RESPONSE, Batch, Envelope, Kind
 from adapter.wire.trace_context import TRACEPARENT, read_traceparent
 
@@ -68,14 +57,6 @@ class ServerSpans:
             sorts = self._made(server, "http")
         return self._recorder.begin(sorts["tools/call", tool, None], None, parent)
 
-    def watch(self, span: OpenSpan, answer: ClientResponse) -> None:
-        """Look along at an answer that comes in pieces, for the error that it tells."""
-        body = answer.body
-        if not span.sampled or isinstance(body, bytes):
-            return
-        pieces = _Watched(span, answer, AnswerEnd())
-        answer.body = pieces.flow(body) if isinstance(body, Flow) else pieces.of(body)
-
     def end(
         self,
         span: OpenSpan,
@@ -92,44 +73,16 @@ class ServerSpans:
             span.fail(CUT if outcome in _CUT_BY else error, outcome)
         elif (
             answer is not None
-            and isinstance(body := answer.body, bytes)
-            and (answer.status >= 400 or ERROR_SIGN in body)
+            and answer.outcome is not None
+            and (told := error_of(answer.outcome)) is not None
         ):
-            note_answer(span, answer.status, answer.headers, body)
+            span.fail(told)
         self._recorder.end(span)
 
     def _made(self, server: str, entrance: str) -> SpanSorts:
         facts = {"server.id": server, "entrance": entrance, **_HTTP}
         sorts = self._sorts[server, entrance] = SpanSorts(self._recorder, facts, client=False)
         return sorts
-
-
-class _Watched:
-    """An answer in pieces; when the last one has passed, the span knows of the error in it."""
-
-    def __init__(self, span: OpenSpan, answer: ClientResponse, end: AnswerEnd) -> None:
-        self._span = span
-        self._status, self._headers = answer.status, answer.headers
-        self._end = end
-
-    def flow(self, flow: Flow) -> Flow:
-        """The pieces as they can be poured."""
-
-        async def poured(sink: Sink) -> None:
-            self._end.sink = sink
-            await flow.pour(self._end)
-            self._end.note(self._span, self._status, self._headers)
-
-        return Flow(lambda: self.of(flow), poured)
-
-    async def of(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        try:
-            async for piece in pieces:
-                self._end.keep(piece)
-                yield piece
-            self._end.note(self._span, self._status, self._headers)
-        finally:
-            await pieces.aclose()
 
 
 def _first(batch: Batch) -> Envelope | None:

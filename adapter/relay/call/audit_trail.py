@@ -1,10 +1,11 @@
-"""The relay with a record of each call, written before the last bytes of its answer leave."""
+"""The record of each call, written before the last bytes of its answer leave."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -12,20 +13,14 @@ from typing import NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, AuditUnavailable, BadJson, MessageTooLong
+from adapter.errors import AuditUnavailable
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.call.dispatch import Relay
-from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both, requests_of
-from adapter.relay.replies import messages_in
+from adapter.relay.exchange import ClientRequest, requests_of
 from adapter.rules.access.sessions import session_key
-from adapter.rules.calls.audit_record import AUDITED, AuditRecord, arguments_digest, outcome_of
+from adapter.rules.calls.audit_record import AUDITED, AuditRecord, arguments_digest
+from adapter.rules.calls.request_outcomes import CLIENT_GONE, RequestOutcome, SeenResponse
 from adapter.rules.files.file_records import FileRecord
-from adapter.upstream.port import header
-from adapter.wire.envelope import Envelope, failure, parse, read_response
-from adapter.wire.sse import SseReader, encode
-
-LOOKED_INTO = 1 << 20
-"""Bytes of an answer, or of one event, that are looked into; the outcome of a larger one is ``answered``."""
+from adapter.wire.envelope import Envelope, parse
 
 APART = 1 << 16
 """Bytes of a message that is looked into in a thread."""
@@ -137,17 +132,15 @@ class AuditTrail:
         )
         await self._sink.write(line.line())
 
-    async def write(
-        self, records: list[OpenRecord], outcome: str, code: str | int | None, size: int = 0
-    ) -> None:
+    async def write(self, records: Iterable[OpenRecord], outcome: RequestOutcome, size: int = 0) -> None:
         """Write the records that are not written yet. Raises AuditUnavailable where no call goes on without."""
         for each in records:
             if each.written:
                 continue
             each.written = True
             record = each.record
-            record.outcome, record.code, record.answer = outcome, code, size
-            record.milliseconds = (time.monotonic() - each.began) * 1000
+            record.end(outcome)
+            record.answer, record.milliseconds = size, (time.monotonic() - each.began) * 1000
             await self._append(record)
 
     async def _append(self, record: AuditRecord) -> None:
@@ -161,39 +154,36 @@ class AuditTrail:
             if self._terms.strict:
                 raise
 
-    def write_later(self, records: list[OpenRecord], outcome: str, code: str | None = None) -> None:
+    def write_later(self, records: list[OpenRecord], outcome: RequestOutcome) -> None:
         """Write the records that are not written yet, for nobody who waits."""
         if not all(each.written for each in records):
-            self._background.run(self._quietly(records, outcome, code))
+            self._background.run(self._quietly(records, outcome))
 
-    async def _quietly(self, records: list[OpenRecord], outcome: str, code: str | None) -> None:
-        try:
-            await self.write(records, outcome, code)
-        except AuditUnavailable:
-            return
+    async def _quietly(self, records: list[OpenRecord], outcome: RequestOutcome) -> None:
+        with contextlib.suppress(AuditUnavailable):
+            await self.write(records, outcome)
 
-    async def answered(self, records: list[OpenRecord], data: bytes, size: int) -> None:
-        """Write the records of requests that this message, or batch of messages, answers. Raises AuditUnavailable."""
-        if all(each.written for each in records):
-            return
-        look = partial(_responses, data)
-        for response in await asyncio.to_thread(look) if len(data) > APART else look():
-            found = [each for each in records if response.id is None or each.envelope.id == response.id]
-            await self.write(found, response.outcome, response.code, size)
+    async def fail(self, records: list[OpenRecord], ask: ClientRequest, outcome: RequestOutcome) -> None:
+        """Write the records of requests that were not answered. Raises AuditUnavailable."""
+        name_again(records, ask)
+        if outcome == CLIENT_GONE:
+            self.write_later(records, outcome)
+        else:
+            await self.write(records, outcome)
 
-
-class _Response(NamedTuple):
-    id: str | int | float | None
-    outcome: str
-    code: str | int | None
+    async def answered(self, records: list[OpenRecord], responses: list[SeenResponse], size: int) -> None:
+        """Write the records of the requests that these answer. Raises AuditUnavailable."""
+        for response in responses:
+            found = (each for each in records if response.id is None or each.envelope.id == response.id)
+            await self.write(found, response.outcome, size)
 
 
-def _responses(data: bytes) -> list[_Response]:
-    try:
-        read = [read_response(message) for message in messages_in(data)]
-    except BadJson:
-        return []
-    return [_Response(each.id, *outcome_of(each.message)) for each in read if each is not None]
+def name_again(records: list[OpenRecord], ask: ClientRequest) -> None:
+    """Note the tool that code mode has put in the place of its own."""
+    if isinstance(ask.envelope, Envelope):
+        record, name = records[0].record, ask.envelope.name or ""
+        if name != record.name:
+            record.via, record.name = record.name, name
 
 
 def _digest(body: bytes, key: bytes | None) -> str:
@@ -203,138 +193,3 @@ def _digest(body: bytes, key: bytes | None) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-@dataclass(slots=True)
-class AuditedRelay(Relay):
-    """A relay that keeps a record of calls."""
-
-    trail: AuditTrail = field(init=False)
-
-    async def handle(self, ask: ClientRequest) -> ClientResponse:
-        """See Relay. Raises AuditUnavailable where no call goes on without a record."""
-        trail = self.trail
-        records = await trail.begin(ask)
-        if not records:
-            return await Relay.handle(self, ask)
-        # A compressed answer would not tell its outcome.
-        ask.headers = asking_plain(ask.headers)
-        try:
-            answer = await Relay.handle(self, ask)
-        except AdapterError as error:
-            _name_again(ask, records)
-            await trail.write(records, "error" if error.http >= 500 else "refused", error.code)
-            raise
-        except asyncio.CancelledError:
-            trail.write_later(records, "client_gone")
-            raise
-        except Exception:
-            trail.write_later(records, "error", "internal")
-            raise
-        _name_again(ask, records)
-        return await _watched(trail, records, answer)
-
-
-def _name_again(ask: ClientRequest, records: list[OpenRecord]) -> None:
-    """Note the tool that code mode has put in the place of its own."""
-    if isinstance(ask.envelope, Envelope):
-        record, name = records[0].record, ask.envelope.name or ""
-        if name != record.name:
-            record.via, record.name = record.name, name
-
-
-async def _watched(trail: AuditTrail, records: list[OpenRecord], answer: ClientResponse) -> ClientResponse:
-    """The answer, whose last bytes leave when the records are written. Raises AuditUnavailable."""
-    streams = (header(answer.headers, "content-type") or "").lower().startswith("text/event-stream")
-    if isinstance(answer.body, bytes):
-        try:
-            await _whole(trail, records, answer, answer.body, streams=streams)
-        except AuditUnavailable:
-            await answer.close()
-            raise
-        return answer
-    watch = _events if streams else _pieces
-    answer.body = watch(trail, records, answer, answer.body)
-    answer.release = both(answer.release, partial(trail.write_later, records, "client_gone"))
-    return answer
-
-
-async def _whole(
-    trail: AuditTrail, records: list[OpenRecord], answer: ClientResponse, body: bytes, *, streams: bool
-) -> None:
-    if len(body) > LOOKED_INTO:
-        await trail.write(records, "answered", None, len(body))
-        return
-    if streams:
-        for data in _data_of(SseReader(LOOKED_INTO), body):
-            await trail.answered(records, data, len(body))
-    else:
-        await trail.answered(records, body, len(body))
-    await trail.write(records, *_without_response(answer, streams=streams), len(body))
-
-
-def _data_of(reader: SseReader, chunk: bytes) -> list[bytes]:
-    try:
-        return [event.data for event in reader.feed(chunk) if event.data]
-    except MessageTooLong:
-        return []
-
-
-def _without_response(answer: ClientResponse, *, streams: bool) -> tuple[str, str | None]:
-    """The outcome of requests that no message answered."""
-    if answer.status >= 400:
-        return "error", f"http_{answer.status}"
-    return ("deferred" if streams else "answered"), None
-
-
-async def _events(
-    trail: AuditTrail, records: list[OpenRecord], answer: ClientResponse, pieces: AsyncGenerator[bytes, None]
-) -> AsyncGenerator[bytes, None]:
-    """The event stream; a chunk that completes a response leaves when its record is written."""
-    reader, size = SseReader(LOOKED_INTO, skip=True), 0
-    try:
-        async for chunk in pieces:
-            size += len(chunk)
-            try:
-                for event in reader.feed(chunk):
-                    if event.data:
-                        await trail.answered(records, event.data, size)
-                    elif event.skipped:
-                        await trail.write(records, "answered", None, size)
-            except AuditUnavailable as error:
-                yield b"".join(encode(failure(error, each.id_bytes)) for each in records)
-                return
-            yield chunk
-        await trail.write(records, *_without_response(answer, streams=True), size)
-    except AdapterError as error:
-        trail.write_later(records, "error", error.code)
-        raise
-    finally:
-        await pieces.aclose()
-
-
-async def _pieces(
-    trail: AuditTrail, records: list[OpenRecord], answer: ClientResponse, pieces: AsyncGenerator[bytes, None]
-) -> AsyncGenerator[bytes, None]:
-    """The pieces of one long answer; the last one leaves when the records are written."""
-    held: list[bytes] = []
-    last, size = b"", 0
-    try:
-        async for piece in pieces:
-            if last:
-                yield last
-            last, size = piece, size + len(piece)
-            if size <= LOOKED_INTO:
-                held.append(piece)
-            else:
-                held.clear()
-        if held:
-            await trail.answered(records, b"".join(held), size)
-        await trail.write(records, *_without_response(answer, streams=False), size)
-        if last:
-            yield last
-    except AdapterError as error:
-        trail.write_later(records, "error", error.code)
-        raise
-    finally:
-        await pieces.aclose()

@@ -23,8 +23,15 @@ from adapter.errors import (
     UpstreamUnanswered,
 )
 from adapter.relay.background import BackgroundTasks, breathe, slices
-from adapter.relay.call.dispatch import CLOSE_SECONDS, Relay
-from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, requests_of, silence_of
+from adapter.relay.call.dispatch import CLOSE_SECONDS
+from adapter.relay.exchange import (
+    LATEST_LEGACY,
+    ClientRequest,
+    ClientResponse,
+    Exchanges,
+    requests_of,
+    silence_of,
+)
 from adapter.relay.http_api.answer_reading import (
     StreamEnd,
     awaited_response,
@@ -90,7 +97,7 @@ class Conversation:
 
     def __init__(
         self,
-        relay: Relay,
+        relay: Exchanges,
         server: Server,
         era: Era | None,
         background: BackgroundTasks,

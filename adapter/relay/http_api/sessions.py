@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks, in_turns
-from adapter.relay.call.dispatch import CLOSE_SECONDS, Relay
+from adapter.relay.call.dispatch import CLOSE_SECONDS
+from adapter.relay.exchange import Exchanges
 from adapter.relay.http_api.caller_session import IDLE, TOLD, CallerSession
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
@@ -63,7 +64,7 @@ class HttpSessions:
 
     def __init__(
         self,
-        relay: Relay,
+        relay: Exchanges,
         server: Server,
         background: BackgroundTasks,
         clock: Callable[[], float],

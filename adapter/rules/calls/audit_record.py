@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from adapter.rules.access.principals import told_name
+from adapter.rules.calls.request_outcomes import RequestOutcome
 from adapter.rules.text.canonical_json import canonical
 from adapter.rules.text.unicode import shown
 
@@ -58,6 +59,16 @@ class AuditRecord:
     milliseconds: float = 0.0
     place: dict[str, str | int] = field(default_factory=dict)
 
+    def end(self, outcome: RequestOutcome) -> None:
+        """Note what became of it."""
+        self.outcome, self.code = outcome.kind, None
+        if isinstance(outcome.code, type):
+            self.outcome = "error" if outcome.code.http >= 500 else "refused"
+            self.code = outcome.code.code
+        elif outcome.kind in ("rpc_error", "http"):
+            self.outcome = "error"
+            self.code = f"http_{outcome.code}" if outcome.kind == "http" else outcome.code
+
     def line(self) -> bytes:
         """The record in one line of at most LONGEST_LINE bytes, with its end."""
         members: dict[str, Any] = {
@@ -92,16 +103,6 @@ def arguments_digest(arguments: object, key: bytes | None) -> str:
     if key is None:
         return f"sha256:{hashlib.sha256(text).hexdigest()}"
     return f"hmac-sha256:{hmac.digest(key, text, 'sha256').hex()}"
-
-
-def outcome_of(message: dict[str, Any]) -> tuple[str, str | int | None]:
-    """The outcome and the code of a JSON-RPC response."""
-    error = message.get("error")
-    if "error" in message and error is not None:
-        code = error.get("code") if isinstance(error, dict) else None
-        return "error", code if type(code) is int and abs(code) < 1 << 31 else None
-    result = message.get("result")
-    return ("tool_error" if isinstance(result, dict) and result.get("isError") is True else "ok"), None
 
 
 # Parsers of URLs take backslashes for slashes, and need none after these schemes (WHATWG, "URL parsing").

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.errors import ToolUnknown, UpstreamBroken
 from adapter.rules.access.principals import token_principal
 from adapter.rules.calls.audit_record import (
     LONGEST_LINE,
     AuditRecord,
     arguments_digest,
-    outcome_of,
     session_digest,
 )
+from adapter.rules.calls.request_outcomes import OK, TOOL_ERROR, UNANSWERED, RequestOutcome
 
 
 def record(**changes: Any) -> AuditRecord:
@@ -104,21 +105,24 @@ def test_a_digest_is_of_the_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "outcome"),
+    ("outcome", "told"),
     [
-        ({"result": {"content": []}}, ("ok", None)),
-        ({"result": {"isError": True}}, ("tool_error", None)),
-        ({"result": {"isError": "yes"}}, ("ok", None)),
-        ({"result": None}, ("ok", None)),
-        ({"error": {"code": -32602}}, ("error", -32602)),
-        ({"error": {"code": "x" * 9999}}, ("error", None)),
-        ({"error": {"code": 1 << 70}}, ("error", None)),
-        ({"error": "text"}, ("error", None)),
+        (OK, ("ok", None)),
+        (TOOL_ERROR, ("tool_error", None)),
+        (UNANSWERED, ("deferred", None)),
+        (RequestOutcome("rpc_error", -32602), ("error", -32602)),
+        (RequestOutcome("rpc_error", None), ("error", None)),
+        (RequestOutcome("http", 503), ("error", "http_503")),
+        (RequestOutcome("failed", ToolUnknown), ("refused", "tool_unknown")),
+        (RequestOutcome("failed", UpstreamBroken), ("error", "upstream_broken")),
     ],
 )
-def test_the_outcome_of_a_response(message: dict[str, Any], outcome: tuple[str, int | None]) -> None:
-    """A failed result is no error of the protocol."""
-    assert outcome_of(message) == outcome
+def test_the_outcome_of_a_request(outcome: RequestOutcome, told: tuple[str, int | str | None]) -> None:
+    """A failed result is no error of the protocol, and what the adapter refuses is no failure."""
+    one = record()
+    one.end(outcome)
+    line = read(one.line())
+    assert (line["outcome"], line.get("code")) == told
 
 
 def test_people_who_are_shown_alike_are_told_apart() -> None:

@@ -1,0 +1,229 @@
+"""The entrance of the relay where exchanges are observed: one object sees how each ends, for all who want to know."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from functools import partial
+
+from adapter.errors import AdapterError, AuditUnavailable
+from adapter.relay.call.audit_trail import APART, AuditTrail, OpenRecord, name_again
+from adapter.relay.call.dispatch import Relay
+from adapter.relay.call.operation_counts import (
+    LISTEN,
+    LOOKED_AT,
+    MeasuredOperation,
+    OperationCounts,
+    ServerOperations,
+)
+from adapter.relay.exchange import ClientRequest, ClientResponse, Flow, asking_plain, both
+from adapter.rules.calls.request_outcomes import (
+    CLIENT_GONE,
+    FAILING,
+    OK,
+    AnswerReader,
+    RequestOutcome,
+    outcome_of_error,
+)
+from adapter.rules.metrics.operations import known_version, named_in
+from adapter.rules.metrics.waiting_times import MOST_WAITING
+from adapter.upstream.port import Along, Sink, header
+from adapter.wire.envelope import Batch, Envelope, failure
+from adapter.wire.sse import encode
+
+
+class ObservedRelay:
+    """``relay``, with ``counts`` of its operations and records of them in ``trail``; None where there are none."""
+
+    def __init__(
+        self, relay: Relay, counts: OperationCounts | None = None, trail: AuditTrail | None = None
+    ) -> None:
+        self._relay = relay
+        self._counts = counts
+        self._trail = trail
+        self.end = relay.end
+
+    def __repr__(self) -> str:
+        return f"<ObservedRelay: {self._counts!r}, {self._trail!r}>"
+
+    async def handle(self, ask: ClientRequest) -> ClientResponse:
+        """See Relay. Raises AuditUnavailable where no call goes on without a record."""
+        envelope, counts, trail = ask.envelope, self._counts, self._trail
+        server = None if counts is None else counts.servers[ask.server.id]
+        if envelope is None:
+            return _listening(server, ask, await self._relay.handle(ask))
+        trace, records = None, list[OpenRecord]()
+        if counts is not None and server is not None:
+            trace = None if counts.trace is None else counts.trace() or ""
+            server.active += 1
+        began = time.perf_counter()
+        try:
+            if trail is not None and (records := await trail.begin(ask)):
+                # A compressed answer would not tell its outcome.
+                ask.headers = asking_plain(ask.headers)
+            answer = await self._relay.handle(ask)
+        except BaseException as error:
+            outcome = outcome_of_error(error)
+            if counts is not None and server is not None:
+                counts.end(_operation(ask, envelope, server, trace, began), outcome)
+            if trail is not None and records:
+                await trail.fail(records, ask, outcome)
+            raise
+        body, now = answer.body, ask.envelope
+        if (
+            counts is not None
+            and server is not None
+            and not records
+            and type(body) is bytes
+            and type(now) is Envelope
+            and body.find(FAILING) < 0
+            and answer.status < 400
+            and now.method not in LOOKED_AT
+        ):
+            # Nearly all answers: what it costs to count them is nearly all that metrics cost.
+            alike = (server, now.method, now.name, ask.sender.version, OK)
+            waiting = counts.waiting.seconds.get(alike)
+            if waiting is not None and len(waiting) < MOST_WAITING:
+                waiting.append(time.perf_counter() - began)
+                if trace is not None:
+                    counts.waiting.traces.setdefault(alike, []).append(trace)
+                server.active -= 1
+                return answer
+        observed = _ObservedAnswer(answer, trail, records)
+        if counts is not None and server is not None:
+            observed.count(counts, _operation(ask, envelope, server, trace, began))
+        if records:
+            name_again(records, ask)
+        await observed.begin()
+        is_endless = type(now) is Envelope and now.method == LISTEN
+        return _listening(server, ask, answer) if is_endless else answer
+
+
+def _operation(
+    ask: ClientRequest, asked: Envelope | Batch, server: ServerOperations, trace: str | None, began: float
+) -> MeasuredOperation:
+    """The operation with the names that ``asked`` brought, or that code mode has put in their place."""
+    now = ask.envelope
+    requests = named_in(now if isinstance(now, Envelope) else asked)
+    return MeasuredOperation(server, requests, known_version(ask.sender.version), trace, began)
+
+
+def _listening(server: ServerOperations | None, ask: ClientRequest, answer: ClientResponse) -> ClientResponse:
+    """An answer that is a stream without an end, counted while it is open."""
+    if server is not None and ask.method != "DELETE" and not isinstance(answer.body, bytes):
+        server.streams += 1
+        answer.release = both(answer.release, partial(_closed, server))
+    return answer
+
+
+def _closed(server: ServerOperations) -> None:
+    server.streams -= 1
+
+
+class _ObservedAnswer:
+    """An answer on its way. Its outcome is told once: to ``answer``, for spans, to the counts, and to the records in
+    ``trail``, which are written before its last bytes leave.
+    """
+
+    __slots__ = ("_answer", "_counts", "_ended", "_operation", "_reader", "_records", "_trail")
+
+    def __init__(self, answer: ClientResponse, trail: AuditTrail | None, records: list[OpenRecord]) -> None:
+        self._answer = answer
+        self._trail = trail
+        self._records = records
+        self._counts: OperationCounts | None = None
+        self._operation: MeasuredOperation | None = None
+        streams = (header(answer.headers, "content-type") or "").lower().startswith("text/event-stream")
+        self._reader = AnswerReader(answer.status, streams=streams, exact=bool(records))
+        self._ended = False
+
+    def count(self, counts: OperationCounts, operation: MeasuredOperation) -> None:
+        """Have it counted at its end."""
+        self._counts, self._operation = counts, operation
+
+    async def begin(self) -> None:
+        """Look into a body that is whole, and along at pieces. Raises AuditUnavailable."""
+        answer, body = self._answer, self._answer.body
+        if isinstance(body, bytes):
+            try:
+                await self._note(self._reader.feed(body))
+                await self._complete()
+            except AuditUnavailable as error:
+                self._end(outcome_of_error(error))
+                await answer.close()
+                raise
+            if self._operation is not None and answer.status == 200:
+                self._operation.listed(body, streams=self._reader.streams)
+            self._end(self._reader.final)
+            return
+        if isinstance(body, Flow) and not self._records:
+            answer.body = Flow(partial(self._pieces, body), partial(self._pour, body))
+        else:
+            answer.body = self._pieces(body)
+        answer.release = both(answer.release, self._leave)
+
+    async def _note(self, messages: list[bytes | None]) -> None:
+        reader, records = self._reader, self._records
+        for data in messages:
+            if self._trail is None or not records:
+                reader.note(data)
+                continue
+            is_long = data is not None and len(data) > APART
+            found = await asyncio.to_thread(reader.note, data) if is_long else reader.note(data)
+            await self._trail.answered(records, found, reader.size)
+
+    async def _complete(self) -> None:
+        """Note that nothing more comes. Raises AuditUnavailable."""
+        await self._note([*self._reader.rest()])
+        if self._trail is not None:
+            await self._trail.write(self._records, self._reader.final, self._reader.size)
+
+    async def _pieces(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The pieces. One that completes a response leaves when its record is written: of a stream that with its event,
+        of any other body the last.
+        """
+        held, holds = b"", bool(self._records) and not self._reader.streams
+        try:
+            async for chunk in pieces:
+                try:
+                    await self._note(self._reader.feed(chunk))
+                except AuditUnavailable as error:
+                    yield b"".join(encode(failure(error, each.id_bytes)) for each in self._records)
+                    self._end(outcome_of_error(error))
+                    return
+                passing, held = (held, chunk) if holds else (chunk, b"")
+                if passing:
+                    yield passing
+            await self._complete()
+            if held:
+                yield held
+            self._end(self._reader.final)
+        except AdapterError as error:
+            self._end(outcome_of_error(error))
+            raise
+        finally:
+            await pieces.aclose()
+
+    async def _pour(self, pieces: Flow, sink: Sink) -> None:
+        try:
+            await pieces.pour(Along(sink, self._reader.look))
+        except AdapterError as error:
+            self._end(outcome_of_error(error))
+            raise
+        self._end(self._reader.end())
+
+    def _leave(self) -> None:
+        """Note that nobody reads on."""
+        self._end(self._reader.cut, CLIENT_GONE)
+
+    def _end(self, outcome: RequestOutcome, of_records: RequestOutcome | None = None) -> None:
+        """Tell the outcome, unless that was done."""
+        if self._ended:
+            return
+        self._ended = True
+        self._answer.outcome = outcome
+        if self._counts is not None and self._operation is not None:
+            self._counts.end(self._operation, outcome, self._reader.size)
+        if self._trail is not None:
+            self._trail.write_later(self._records, of_records or outcome)

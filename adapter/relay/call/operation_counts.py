@@ -1,0 +1,147 @@
+"""Counts of what passes through the relay: calls of tools, and all other MCP operations of clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from adapter.rules.calls.request_outcomes import OK, RequestOutcome, data_of_events
+from adapter.rules.metrics.catalogue import (
+    ARTIFACT_BYTES,
+    ARTIFACT_DOWNLOADS,
+    ARTIFACT_DURATION,
+    SERVER_OPERATION,
+    TOOL_CALL_DURATION,
+    TOOL_CALLS,
+)
+from adapter.rules.metrics.operations import labels_of, method_name
+from adapter.rules.metrics.port import MetricSink
+from adapter.rules.metrics.tool_names import ToolNames, names_in_list
+from adapter.rules.metrics.waiting_times import WaitingTimes
+
+CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "resources/read"
+
+LOOKED_AT = frozenset({LIST, READ})
+"""Methods whose answers count for more than their time."""
+
+LONGEST_LIST = 256 << 10
+"""Bytes of a list of tools from which names are learned."""
+
+
+class ToolLabels:
+    """The ``names`` of one server's tools, with the last list that nobody has read yet."""
+
+    def __init__(self, names: ToolNames) -> None:
+        self.names = names
+        self._unread: tuple[bytes, bool] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ToolLabels: {self.names!r}>"
+
+    def listed(self, body: bytes, *, streams: bool) -> None:
+        """Keep a list, which is read when a tool is called that is not known."""
+        if len(body) <= LONGEST_LIST and not self.names.full:
+            self._unread = (body, streams)
+
+    def label(self, name: str | None, outcome: RequestOutcome) -> str:
+        """The label of a tool that was called, with that outcome."""
+        if name is not None and not self.names.knows(name):
+            if outcome == OK:
+                self.names.learn((name,))
+            elif self._unread is not None:
+                body, streams = self._unread
+                self._unread = None
+                for data in data_of_events(body) if streams else [body]:
+                    self.names.learn(names_in_list(data))
+        return self.names.label(name)
+
+
+class ServerOperations:
+    """The operations of one server: ``active`` ones, ``streams`` without an end, and the labels of its ``tools``."""
+
+    __slots__ = ("active", "id", "streams", "tools")
+
+    def __init__(self, server: str, tools: ToolLabels) -> None:
+        self.id = server
+        self.tools = tools
+        self.active = 0
+        self.streams = 0
+
+    def __repr__(self) -> str:
+        return f"<ServerOperations of {self.id!r}: {self.active} active>"
+
+
+class MeasuredOperation(NamedTuple):
+    """A message of a client that is being answered. ``requests`` are the method and name of each of its members.
+
+    ``began`` is a moment of the performance counter.
+    """
+
+    server: ServerOperations
+    requests: tuple[tuple[str, str | None], ...]
+    version: str | None
+    trace: str | None
+    began: float
+
+    def listed(self, body: bytes, *, streams: bool) -> None:
+        """Keep the names of tools that the answer lists, if it is a list."""
+        if self.requests[0][0] == LIST:
+            self.server.tools.listed(body, streams=streams)
+
+
+_Alike = tuple[ServerOperations, str, str | None, str | None, RequestOutcome]
+"""What operations have in common that are counted together: server, method, name, version and outcome."""
+
+
+class OperationCounts:
+    """Counts into ``sink``, what is ``waiting`` when that is flushed. ``servers`` has the operations of each server.
+    URIs of artifacts begin with ``artifacts``. ``trace`` returns the id of the current trace, None outside of any; it
+    is None where no traces are recorded.
+    """
+
+    def __init__(
+        self,
+        sink: MetricSink,
+        servers: dict[str, ServerOperations],
+        artifacts: str,
+        trace: Callable[[], str | None] | None = None,
+    ) -> None:
+        self.servers = servers
+        self.trace = trace
+        self.waiting: WaitingTimes[_Alike] = WaitingTimes(self._count)
+        self._artifacts = artifacts
+        self._sink = sink
+
+    def __repr__(self) -> str:
+        return f"<OperationCounts: {self.waiting!r}>"
+
+    def end(self, operation: MeasuredOperation, outcome: RequestOutcome, size: int = 0) -> None:
+        """Note an operation that is over; its answer had so many bytes."""
+        server, requests, version, trace, began = operation
+        server.active -= 1
+        seconds = time.perf_counter() - began
+        for method, name in requests:
+            if method == READ and name is not None and name.startswith(self._artifacts):
+                self._count_read(server.id, outcome, seconds, size)
+                # A batch has one answer, however many of its members are reads.
+                size = 0
+            self.waiting.add((server, method, name, version, outcome), seconds, trace)
+
+    def _count(self, operation: _Alike, times: Sequence[float], traces: Sequence[str]) -> None:
+        server, method, name, version, outcome = operation
+        tool, labels = "", labels_of(outcome)
+        if method == CALL:
+            tool = server.tools.label(name, outcome)
+            call = (server.id, tool, labels.outcome)
+            self._sink.count(TOOL_CALLS, *call, by=len(times))
+            self._sink.observe_all(TOOL_CALL_DURATION, times, *call, traces=traces)
+        if method and method != LISTEN:
+            ended = (labels.error_type, labels.status_code, version or "", "tcp")
+            self._sink.observe_all(SERVER_OPERATION, times, server.id, method_name(method), tool, *ended)
+
+    def _count_read(self, server: str, outcome: RequestOutcome, seconds: float, size: int) -> None:
+        result = labels_of(outcome).outcome
+        self._sink.count(ARTIFACT_DOWNLOADS, server, result)
+        self._sink.observe(ARTIFACT_DURATION, seconds, server, result)
+        self._sink.count(ARTIFACT_BYTES, server, by=size)
