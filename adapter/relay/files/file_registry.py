@@ -26,7 +26,7 @@ from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, NewFile
 from adapter.relay.files.replica_keeper import ReplicaKeeper
 from adapter.relay.files.replica_leases import RENEWAL
 from adapter.relay.files.scope_cache import ScopeCache
-from adapter.relay.files.storage_share import StorageShare
+from adapter.relay.files.storage_total import StorageTotal
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
@@ -81,9 +81,9 @@ class FileRegistry:
         self._limits = limits
         self._ledger = Ledger(limits.quota)
         replica = secrets.token_hex(8)
-        self._share = StorageShare(store, self._ledger, replica, now)
+        self._sum = StorageTotal(store, self._ledger, replica, now)
         ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
-        self._index = index = FileIndex(self._ledger, ttls, clock, self._share.leases.is_dead)
+        self._index = index = FileIndex(self._ledger, ttls, clock, self._sum.leases.is_dead)
         self.changed: set[str] = set()
         """The keys of files of which it was found that something else has changed them."""
         self.on_gone: list[Callable[[FileRecord], None]] = []
@@ -92,13 +92,13 @@ class FileRegistry:
         self._scopes = ScopeCache(store, files, index, writer, replica, log, self._tell_gone)
         self._places = FilePlaces(files, log)
         self._transactions = FileTransactions(
-            self._scopes, writer, self._share, self._places, index, log, self._tell_gone
+            self._scopes, writer, self._sum, self._places, index, log, self._tell_gone
         )
-        self._holds = FileHolds(self._scopes, index, self._transactions, writer, self._share.leases)
+        self._holds = FileHolds(self._scopes, index, self._transactions, writer, self._sum.leases)
         self._cleanup = FileCleanup(store, files, index, writer, self._places, log)
         self._keeper = ReplicaKeeper(
             [self._holds.tend],
-            [self._share.tend, self._renew_bytes, self.write_last_access],
+            [self._sum.tend, self._renew_bytes, self.write_last_access],
             PAUSE,
             round(RENEWAL / PAUSE),
             log,
@@ -153,7 +153,7 @@ class FileRegistry:
     async def open(self) -> None:
         """Raises StorageFailed, StoreUnavailable."""
         await self._files.open()
-        await self._share.open()
+        await self._sum.open()
         await self._scopes.open()
         if self._scopes.is_shared:
             self._keeper.start()
@@ -165,7 +165,7 @@ class FileRegistry:
         try:
             await self.write_last_access()
             await self._holds.tend()
-            await self._share.close()
+            await self._sum.close()
         finally:
             await self._files.close()
 

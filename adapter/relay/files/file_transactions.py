@@ -22,7 +22,7 @@ from adapter.relay.files.file_index import FileIndex, ScopeFiles, sizes
 from adapter.relay.files.head_writer import TABLE, HeadWriter
 from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, Spend, Staged
 from adapter.relay.files.scope_cache import ScopeCache
-from adapter.relay.files.storage_share import StorageShare
+from adapter.relay.files.storage_total import StorageTotal
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
 from adapter.state.port import ABSENT, Conflict, Put
 
@@ -57,7 +57,7 @@ class FileTransactions:
         self,
         scopes: ScopeCache,
         writer: HeadWriter,
-        share: StorageShare,
+        total: StorageTotal,
         places: FilePlaces,
         index: FileIndex,
         log: FilteringBoundLogger,
@@ -65,7 +65,7 @@ class FileTransactions:
     ) -> None:
         self._scopes = scopes
         self._writer = writer
-        self._share = share
+        self._sum = total
         self._places = places
         self._index = index
         self._log = log
@@ -138,7 +138,6 @@ class FileTransactions:
             for record in records:
                 self._index.show(record)
             for victim in victims:
-                self._index.ledger.settle(victim.key)
                 self._gone(victim)
                 if self.on_evicted is not None:
                     self.on_evicted(victim)
@@ -158,7 +157,7 @@ class FileTransactions:
         for number in range(TRIES):
             try:
                 if self._scopes.is_shared:
-                    await self._share.confirm()
+                    await self._sum.leases.confirm()
                 return await change(await self._scopes.confirm(scope_id))
             except Conflict:
                 pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
@@ -209,8 +208,8 @@ class FileTransactions:
         self, scope_id: str, kind: FileKind, new: Sequence[int], staged: int
     ) -> list[FileRecord]:
         """The files that go for new ones of these sizes. The caller has the lock of the scope."""
-        if (lacking := self._index.ledger.lacking(sum(new), staged)) > 0:
-            await self._share.draw(lacking)
+        if self._index.ledger.lacking(sum(new), staged) > 0:
+            await self._sum.refresh()
         find = partial(self._index.ledger.room_for, scope_id, kind, new, staged)
         await self._scopes.confirm(scope_id)
         keys = find(self._index.spared(scope_id))
@@ -241,9 +240,9 @@ class FileTransactions:
                 self._log.warning("a credential stays spent, because the state store failed")
 
     async def draw(self, size: int) -> bool:
-        """Have so many bytes more to spare here, if other replicas leave them. True if there is room now. Raises
+        """Learn what other replicas have left. True if there is room for so many bytes now. Raises
         StoreUnavailable."""
-        await self._share.draw(self._index.ledger.lacking(size, 0))
+        await self._sum.refresh()
         return self._index.ledger.lacking(size, 0) <= 0
 
     # --- out --------------------------------------------------------------------------------------------------
@@ -341,4 +340,3 @@ class FileTransactions:
             await self._places.remove(*(record.place for record in some))
             for record in some:
                 self._index.ledger.remove(record.key)
-                self._index.ledger.settle(record.key)

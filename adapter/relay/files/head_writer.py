@@ -39,21 +39,16 @@ class HeadWriter:
         """Make a change of a scope's files: the rows of those that come, and the files that go.
 
         Raises Conflict where another replica was first, and StoreUnavailable; nothing is known then of whether the
-        change was made, so the scope is read anew before it is used again. After success those that go are the caller's
-        to settle, in the ledger.
+        change was made, so the scope is read anew before it is used again.
         """
-        ledger, used = self._index.ledger, self._in_use(scope, going)
+        used = self._in_use(scope, going)
         head = [self._head(scope, used, going)] if self._shared else []
-        for record in going:
-            ledger.leave(record.key, record.content.size)
         try:
             rows = await self._store.commit(
                 [*head, *(Delete(TABLE, record.key) for record in going), *coming]
             )
         except Conflict:
             scope.epoch = STALE
-            for record in going:
-                ledger.settle(record.key)
             raise
         except BaseException:
             scope.epoch = STALE
@@ -100,7 +95,6 @@ class HeadWriter:
             counts[FileKind.UPLOAD],
             counts[FileKind.ARTIFACT],
             holders,
-            self._replica,
         )
         due = self._clock() + (ENDED_KEPT if scope.ended else EMPTY_KEPT) if head.is_empty else None
         return Put(HEADS, scope.id, encode(head), due, expected=scope.version)

@@ -6,14 +6,12 @@ changed for the length of a lease by that other one's own clock; see Sightings.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import NamedTuple
-
-import orjson
 
 from adapter.rules.access.sightings import Sightings
 from adapter.state.paging import every_row
-from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store
+from adapter.state.port import Conflict, Row, Store
 
 TABLE = "file_replicas"
 GROUP = "storage"
@@ -31,45 +29,15 @@ MOST_ENDED = 1000
 """Ended replicas that are remembered. One that was forgotten is looked for again where a file names it."""
 
 
-class LeaseState(NamedTuple):
-    """A replica's share of the storage: the bytes that it ever added, those that it may still add, and the number of
-    changes of what it counts.
-    """
-
-    added: int = 0
-    unspent: int = 0
-    changes: int = 0
-
-
-class LeaseRow(NamedTuple):
-    """The row of a replica's lease."""
-
-    version: int
-    state: LeaseState
-
-
 class ReplicaLeases:
-    """The lease of this replica, called ``replica``, and those of the others. ``now`` never goes back, in seconds.
+    """The lease of this replica, called ``replica``, and those of the others. ``now`` never goes back, in seconds."""
 
-    ``state`` tells what the row is to say. ``lost`` is called when the others have taken this replica for ended.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        replica: str,
-        state: Callable[[], LeaseState],
-        lost: Callable[[], None],
-        now: Callable[[], float],
-    ) -> None:
-        self.now = now
+    def __init__(self, store: Store, replica: str, now: Callable[[], float]) -> None:
         self._store = store
         self._key = f"{GROUP}/{replica}"
-        self._state = state
-        self._lost = lost
-        self._version = ABSENT
+        self._now = now
         self._renewed = float("-inf")
-        self._sightings = Sightings[LeaseRow](LOOKS, LEASE)
+        self._sightings = Sightings[Row](LOOKS, LEASE)
         self._asked: set[str] = set()
         self._ended: set[str] = set()
 
@@ -78,47 +46,25 @@ class ReplicaLeases:
 
     # --- one's own --------------------------------------------------------------------------------------------
 
+    async def confirm(self) -> None:
+        """See that no other replica has taken this one for ended, before a change of files. Raises StoreUnavailable."""
+        if not self.is_current:
+            await self.renew()
+
     @property
     def is_current(self) -> bool:
         """True while no other replica can have taken this one for ended."""
-        return self.now() - self._renewed < LEASE / 2
+        return self._now() - self._renewed < LEASE / 2
 
     async def renew(self) -> None:
         """Write the row again. Raises StoreUnavailable."""
-        began = self.now()
-        try:
-            (row,) = await self._store.commit([self.put()])
-        except Conflict:
-            await self.reconcile()
-            (row,) = await self._store.commit([self.put()])
-        self.wrote(row, began)
+        began = self._now()
+        await self._store.put(TABLE, self._key, b"[]")
+        self._renewed = began
 
-    def put(self, more: int = 0) -> Put:
-        """The row as it is to be written next, with so many bytes ``more`` unspent; ``wrote`` is told when it was."""
-        state = self._state()
-        return Put(
-            TABLE,
-            self._key,
-            orjson.dumps([*state._replace(unspent=state.unspent + max(more, 0))]),
-            expected=self._version,
-        )
-
-    def wrote(self, row: Row, began: float) -> None:
-        """The row was written, by a write that began then."""
-        self._version, self._renewed = row.version, began
-
-    async def reconcile(self) -> None:
-        """Find the version of the row after a write that met another one. Raises StoreUnavailable."""
-        row = await self._store.get(TABLE, self._key)
-        if row is not None:
-            self._version = row.version  # nobody else writes it: a write of ours that seemed to fail
-        elif self._version != ABSENT:
-            self._version = ABSENT
-            self._lost()
-
-    def delete(self) -> Delete:
-        """What lets the others know that this replica ends."""
-        return Delete(TABLE, self._key)
+    async def end(self) -> None:
+        """Let the others know that this replica ends. Raises StoreUnavailable."""
+        await self._store.delete(TABLE, self._key)
 
     # --- others' ----------------------------------------------------------------------------------------------
 
@@ -134,38 +80,26 @@ class ReplicaLeases:
             return False
         return self._sightings.is_silent(key)
 
-    async def watch(self) -> dict[str, LeaseRow]:
+    async def watch(self) -> set[str]:
         """Look at the rows of all replicas: those of the living, this one included. Raises StoreUnavailable."""
         # One that is asked for from now on may be about to write its row.
         missed = set(self._asked)
-        rows = await self.rows()
-        silent, gone = self._sightings.look(rows, self.now())
+        rows = {row.key: row async for row in every_row(self._store, TABLE, GROUP)}
+        silent, gone = self._sightings.look(rows, self._now())
         self._ended = (self._ended if len(self._ended) < MOST_ENDED else set()) | missed.union(gone)
         self._ended -= rows.keys()
         self._asked -= missed
-        return {key: row for key, row in rows.items() if key == self._key or key not in silent}
+        return {key for key in rows if key == self._key or key not in silent}
 
-    def dead(self) -> list[Delete]:
-        """What deletes the rows of the replicas that have ended."""
-        return [
-            Delete(TABLE, key, expected=seen.found.version)
-            for key, seen in self._sightings.all().items()
-            if self._sightings.is_silent(key) and key != self._key
-        ]
-
-    def is_first(self, living: dict[str, LeaseRow]) -> bool:
+    def is_first(self, living: set[str]) -> bool:
         """Tell whether this replica is the one of the living that does what one is enough for."""
         return min(living, default=self._key) == self._key
 
-    async def rows(self) -> dict[str, LeaseRow]:
-        """The rows of all replicas, also of those that have ended. Raises StoreUnavailable."""
-        return {
-            row.key: LeaseRow(row.version, _state(row)) async for row in every_row(self._store, TABLE, GROUP)
-        }
-
-
-def _state(row: Row) -> LeaseState:
-    try:
-        return LeaseState(*orjson.loads(row.value))
-    except (ValueError, TypeError):  # another version wrote it: it lives all the same
-        return LeaseState()
+    async def forget_dead(self) -> bool:
+        """Delete the rows of the replicas that have ended: True if there were any. Raises StoreUnavailable."""
+        silent = {key: seen for key, seen in self._sightings.all().items() if self._sightings.is_silent(key)}
+        silent.pop(self._key, None)
+        for key, seen in silent.items():
+            with contextlib.suppress(Conflict):
+                await self._store.delete(TABLE, key, expected=seen.found.version)
+        return bool(silent)

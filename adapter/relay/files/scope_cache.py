@@ -153,7 +153,7 @@ class ScopeCache:
         if known is None:
             self._make_room()
         scope = self._index.open_scope(scope_id)
-        self._settle_doubts(scope, head_row, head, found.keys())
+        self._settle_doubts(scope, found.keys())
         for record in [record for key, record in scope.records.items() if key not in found]:
             self._index.hide(record)
             self._index.ledger.forget(record.key)
@@ -177,24 +177,16 @@ class ScopeCache:
                 self._log.warning("a file record cannot be read and is passed over")
         return dict(sorted(found.items(), key=lambda item: item[1][0].created))
 
-    def _settle_doubts(
-        self, scope: ScopeFiles, row: Row | None, head: ScopeHead, found: Collection[str]
-    ) -> None:
-        """Count what came of a write that failed. Another replica counts what it may have removed since."""
-        ledger, version = self._index.ledger, ABSENT if row is None else row.version
-        not_done = version == scope.version
-        done = version == scope.version + 1 and head.writer == self._replica
+    def _settle_doubts(self, scope: ScopeFiles, found: Collection[str]) -> None:
+        """Count what came of a write that failed."""
+        ledger = self._index.ledger
         for key, size in scope.doubts.items():
-            ledger.settle(key)
-            # The rows were read behind the head, so another replica may have removed what it tells of.
-            if key in found:
-                continue
-            if size is not None and not_done:
-                ledger.charge(-size)
-            elif size is None and (done or not self.is_shared):
-                ledger.remove(key)
-            elif not (done or not_done):
-                ledger.leaks += 1
+            # What is not there may be another replica's doing, which then counts twice until all files are counted.
+            if key not in found:
+                if size is None:
+                    ledger.remove(key)
+                else:
+                    ledger.charge(-size)
         scope.doubts.clear()
 
     def _note_head(self, scope: ScopeFiles, head: ScopeHead, row: Row | None) -> None:
@@ -234,7 +226,6 @@ class ScopeCache:
         for record in records:
             self._index.hide(record)
             self._index.ledger.remove(record.key)
-            self._index.ledger.settle(record.key)
 
     # --- dropping ---------------------------------------------------------------------------------------------
 

@@ -47,24 +47,20 @@ class Ledger:
     A caller keeps every limit if it evicts the entries that ``room_for`` names before it adds the new file.
 
     Only some scopes need to be known here. ``spare`` is what may still come to all scopes together, staged bytes
-    included, in bytes; None for any amount. Entries that are loaded or forgotten change nothing about it. ``added`` is
-    the sum of all bytes that were ever added, ``changes`` the number of changes of what is counted, ``leaks`` how
-    often bytes may have been left counted that are no file's.
+    included, in bytes; None for any amount. Entries that are loaded or forgotten change nothing about it. ``charged``
+    is the sum of all bytes that came here, less those that went.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.spare = limits.total_bytes
-        self.added = 0
-        self.changes = 0
-        self.leaks = 0
+        self.charged = 0
         self._scopes: dict[str, dict[str, Entry]] = {}
         self._scope_of: dict[str, str] = {}
         self._used: Counter[str] = Counter()
         self._counts: Counter[tuple[str, FileKind]] = Counter()
         self._total = 0
         self._holds: Counter[str] = Counter()
-        self._leaving: dict[str, int] = {}
         self._staged: Counter[str] = Counter()
         self._all_staged = 0
 
@@ -109,7 +105,6 @@ class Ledger:
         """Count a file that comes. One that is counted already counts as it is now."""
         self.remove(entry.key)
         self.load(entry)
-        self.added += entry.size
         self.charge(entry.size)
 
     def remove(self, key: str) -> None:
@@ -118,22 +113,9 @@ class Ledger:
         if entry is not None:
             self.charge(-entry.size)
 
-    @property
-    def leaving(self) -> int:
-        """Bytes of files that go just now: they may be gone though they are counted still."""
-        return sum(self._leaving.values())
-
-    def leave(self, key: str, size: int) -> None:
-        """The file of so many bytes goes; ``settle`` says that it is gone and counted no more, or stays."""
-        self._leaving[key] = size
-
-    def settle(self, key: str) -> None:
-        """What happened to a file is known, and it is counted so. Harmless for one that was not leaving."""
-        self._leaving.pop(key, None)
-
     def charge(self, size: int) -> None:
         """Have so many bytes less to spare; more for less than 0."""
-        self.changes += 1
+        self.charged += size
         if self.spare is not None:
             self.spare -= size
 

@@ -16,14 +16,12 @@ class ScopeHead:
     """What is counted of a scope: ``size`` is the sum of its files in bytes.
 
     ``holders`` are the replicas that use files of it just now, each with the keys of the files without the scope.
-    ``writer`` is the replica that wrote it last.
     """
 
     size: int = 0
     uploads: int = 0
     artifacts: int = 0
     holders: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    writer: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -40,7 +38,6 @@ def encode(head: ScopeHead) -> bytes:
             "uploads": head.uploads,
             "artifacts": head.artifacts,
             "holders": head.holders,
-            "writer": head.writer,
         }
     )
 
@@ -51,6 +48,7 @@ def decode(data: bytes) -> ScopeHead:
         fields: dict[str, Any] = orjson.loads(data)
         if fields.pop("format") != _FORMAT:
             raise ValueError("a head of another format")
+        fields.pop("writer", None)  # of an earlier version
         return ScopeHead(**fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("not a head of a scope's files") from error

@@ -12,7 +12,8 @@ import pytest
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.head_writer import TABLE
 from adapter.relay.files.replica_leases import GROUP, RENEWAL
-from adapter.relay.files.storage_share import TABLE as TOTALS
+from adapter.relay.files.storage_total import COUNT_EVERY
+from adapter.relay.files.storage_total import TABLE as TOTALS
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, decode
 from tests.relay.filing import ALICE, BOB, Filing, all_open, replicas, view
@@ -142,8 +143,6 @@ async def watch_rows(filing: Filing) -> None:
             mine = [record for record in rows if record.scope == scope.id]
             assert sum(record.content.size for record in mine) <= QUOTA
             assert sum(record.kind is FileKind.ARTIFACT for record in mine) <= ARTIFACTS
-        staged = sum(staging.size for staging in filing.files.stagings)
-        assert sum(record.content.size for record in rows) + staged <= TOTAL
         await asyncio.sleep(0)
 
 
@@ -198,7 +197,8 @@ async def test_invariants_hold_whatever_replicas_do(seed: int) -> None:
         for each in some:
             assert await each.agrees()
             assert await all_open(each) and await all_open(each, BOB)
-        for _ in range(200):
+        some[0].now.now += COUNT_EVERY
+        for _ in range(10):
             for each in some:
                 each.now.now += RENEWAL / 3
                 await each.registry.tend()

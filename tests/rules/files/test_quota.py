@@ -288,9 +288,10 @@ def test_entries_that_are_loaded_or_forgotten_leave_what_may_still_come() -> Non
     assert (books.used(A), books.count(A, FileKind.UPLOAD), books.spare) == (0, 0, 100)
     books.add(upload("new", 30, 2.0))
     books.remove("new")
-    assert (books.spare, books.added) == (100, 30)
+    assert (books.spare, books.charged) == (100, 0)
     books.charge(40)
     assert (books.spare, books.lacking(61, 0), books.lacking(60, 0)) == (60, 1, 0)
+    assert books.charged == 40
     assert ledger(limits=Limits()).lacking(10**9, 0) == 0
 
 
@@ -300,17 +301,6 @@ def test_files_that_others_use_are_spared() -> None:
     assert books.room_for(A, FileKind.UPLOAD, [10], 0, {"u1"}) == ("u2",)
     with pytest.raises(QuotaReached, match="in use"):
         books.room_for(A, FileKind.UPLOAD, [10], 0, {"u1", "u2"})
-
-
-def test_files_that_go_are_told_of_until_they_are_settled() -> None:
-    """Their bytes may be free already."""
-    books = ledger(limits=Limits())
-    books.leave("one", 10)
-    books.leave("two", 5)
-    assert books.leaving == 15
-    books.settle("one")
-    books.settle("one")
-    assert books.leaving == 5
 
 
 def test_bytes_are_staged_again_whatever_the_limits() -> None:

@@ -19,7 +19,6 @@ texts = st.text("0123456789abcdef/", max_size=40)
         uploads=numbers,
         artifacts=numbers,
         holders=st.dictionaries(texts, st.lists(texts)),
-        writer=texts,
     )
 )
 def test_head_is_read_as_it_was_written(head: ScopeHead) -> None:

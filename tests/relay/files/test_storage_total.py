@@ -1,4 +1,4 @@
-"""``storage.max_size`` over several replicas: never exceeded, and what a replica left is found again."""
+"""``storage.max_size`` over several replicas: one sum, and what a replica did not tell is found again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from structlog import get_logger
 
 from adapter.errors import StorageFull, StoreUnavailable
 from adapter.relay.files.head_writer import TABLE as FILES
-from adapter.relay.files.replica_leases import GROUP, LEASE, RENEWAL
+from adapter.relay.files.replica_leases import GROUP, RENEWAL
 from adapter.relay.files.replica_leases import TABLE as LEASES
-from adapter.relay.files.storage_share import PARTS, TABLE, StorageShare
+from adapter.relay.files.storage_total import COUNT_EVERY, TABLE, StorageTotal
+from adapter.rules.access.principals import session_scope
 from adapter.rules.files.file_records import size_in
 from adapter.rules.files.quota import Ledger, Limits
 from adapter.state.fallback import FallbackStore
@@ -19,10 +20,9 @@ from tests.relay.relaying import Clock
 from tests.state.shared import SharedMemory
 
 TOTAL = 6400
-CHUNK = TOTAL // PARTS
 
 
-async def taken(filing: Filing) -> int:
+async def counted(filing: Filing) -> int:
     """What the row of the sum says."""
     row = await filing.store.get(TABLE, GROUP)
     assert row is not None
@@ -34,8 +34,9 @@ async def bytes_held(filing: Filing) -> int:
     return sum(size_in(row.value) for row in await filing.store.scan(FILES))
 
 
-async def settle(*some: Filing) -> None:
-    """Let the leases be renewed until everything is found."""
+async def count_again(*some: Filing) -> None:
+    """Let it be time to count all files."""
+    some[0].now.now += COUNT_EVERY
     for _ in range(8):
         for each in some:
             each.now.now += RENEWAL / len(some)
@@ -43,89 +44,84 @@ async def settle(*some: Filing) -> None:
 
 
 async def test_all_replicas_together_have_one_limit() -> None:
-    """What one has filled, another one has not."""
+    """What one has filled, another one has not, when it was told."""
     async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
-        await one.upload(b"x" * (TOTAL - 2 * CHUNK))
+        await one.upload(b"x" * (TOTAL - 200))
+        for each in (one, two):
+            await each.registry.tend()
         with pytest.raises(StorageFull):
-            await two.upload(b"y" * (2 * CHUNK + 1), scope=BOB)
-        await two.upload(b"y" * CHUNK, scope=BOB)
-        assert await bytes_held(one) <= await taken(one) <= TOTAL
+            await two.upload(b"y" * 201, scope=BOB)
+        await two.upload(b"y" * 200, scope=BOB)
+        await two.registry.tend()
+        assert await bytes_held(one) == await counted(one) == TOTAL
 
 
-async def test_small_files_come_out_of_one_chunk() -> None:
-    """Not every file asks the store for more."""
+async def test_limit_may_be_passed_by_what_was_not_told_yet() -> None:
+    """Each replica goes by what it was told last, and refuses the next file."""
+    async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
+        await count_again(one, two)
+        await one.upload(b"x" * TOTAL)
+        await two.upload(b"y" * 100, scope=BOB)
+        for each in (one, two):
+            await each.registry.tend()
+        assert await counted(one) == await bytes_held(one) == TOTAL + 100
+        for each in (one, two):
+            await each.registry.tend()
+            with pytest.raises(StorageFull):
+                await each.upload(b"z", scope=session_scope(b"secret", "c" * 64))
+
+
+async def test_files_cost_no_request_of_their_own() -> None:
+    """The sum is told from time to time, for all files together."""
     async with replicas(1, total_bytes=TOTAL) as (one,):
-        for number in range(CHUNK // 10):
+        row = await one.store.get(TABLE, GROUP)
+        assert row is not None and row.version == 1
+        for number in range(10):
             await one.upload(b"%010d" % number)
-        assert await taken(one) == CHUNK
+        await one.registry.tend()
         row = await one.store.get(TABLE, GROUP)
         assert row is not None and row.version == 2
+        assert await counted(one) == 100
 
 
-async def test_replica_gives_back_what_it_does_not_need() -> None:
-    """At most a chunk stays with one that is busy, nothing with one that is not."""
+async def test_bytes_of_a_file_that_goes_are_others_to_use() -> None:
+    """Also before anybody told of it: a replica asks before it refuses."""
     async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
-        [record] = await one.upload(b"x" * (TOTAL - CHUNK))
+        [record] = await one.upload(b"x" * TOTAL)
+        for each in (one, two):
+            await each.registry.tend()
         await one.registry.drop(record)
         with pytest.raises(StorageFull):
-            await two.upload(b"y" * (TOTAL - CHUNK), scope=BOB)
+            await two.upload(b"y", scope=BOB)
         await one.registry.tend()
-        await two.upload(b"y" * (TOTAL - CHUNK), scope=BOB)
-        await two.registry.tend()
-        await two.registry.tend()
-        assert await taken(one) <= TOTAL - CHUNK + CHUNK
-        await one.registry.tend()
-        await two.registry.tend()
-        assert await taken(one) == await bytes_held(one) == TOTAL - CHUNK
-
-
-async def test_what_a_killed_replica_had_to_spare_is_found() -> None:
-    """When its lease is over and the files were counted; the limit can be filled to the byte again."""
-    async with replicas(3, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two, three):
-        [record] = await one.upload(b"x" * 3000)
-        await one.registry.drop(record)
-        view(one).down = True  # it is killed
-        with pytest.raises(StorageFull):
-            await two.upload(b"y" * (TOTAL - CHUNK), scope=BOB)
-        await settle(two, three)
-        two.now.now += LEASE
-        await settle(two, three)
-        assert await taken(two) == 0
         await two.upload(b"y" * TOTAL, scope=BOB)
 
 
-async def test_files_that_come_while_others_are_counted_count() -> None:
-    """The sum is never too small."""
-    async with replicas(3, scope_bytes=None, total_bytes=TOTAL) as (one, two, three):
-        await one.upload(b"x" * 500)
-        view(one).down = True
-        two.now.now += LEASE
-        for number in range(30):
-            for each in (two, three):
-                two.now.now += RENEWAL / 2
-                await each.registry.tend()
-                [record] = await each.upload(b"y" * (20 + number))
-                if number % 3 == 0:
-                    await each.registry.drop(record)
-                spare = sum(other.registry.spare or 0 for other in (two, three))
-                assert await bytes_held(two) + spare <= await taken(two) <= TOTAL
-        await settle(two, three)
-        assert await taken(two) == await bytes_held(two)
-
-
-async def test_replica_taken_for_ended_spends_nothing_that_is_not_its_own() -> None:
-    """It slept for longer than its lease, and asks anew before it keeps a file."""
-    async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
-        [record] = await one.upload(b"x" * (TOTAL - CHUNK))
-        await one.registry.drop(record)  # it has everything to spare
-        two.now.now += LEASE  # the other clock is its own too, so nothing is renewed meanwhile
-        await settle(two)
-        two.now.now += LEASE
-        await settle(two)
-        await two.upload(b"y" * (TOTAL - CHUNK), scope=BOB)
+async def test_what_a_killed_replica_did_not_tell_is_found() -> None:
+    """When the files are counted again; the limit can be filled to the byte then."""
+    async with replicas(3, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two, three):
+        [record] = await one.upload(b"x" * 3000)
+        for each in (one, two):
+            await each.registry.tend()
+        await one.registry.drop(record)
+        view(one).down = True  # it is killed
         with pytest.raises(StorageFull):
-            await one.upload(b"x" * (2 * CHUNK))
-        assert await bytes_held(one) <= TOTAL
+            await two.upload(b"y" * (TOTAL - 1), scope=BOB)
+        await count_again(two, three)
+        assert await counted(two) == 0
+        await two.upload(b"y" * TOTAL, scope=BOB)
+
+
+async def test_nothing_is_counted_again_while_nothing_changes() -> None:
+    """A replica that sees no change for hours leaves the rows of all files alone."""
+    async with replicas(1, total_bytes=TOTAL) as (one,):
+        await one.upload(b"x" * 300)
+        await count_again(one)
+        # Behind the back of the adapter: only a count would see it.
+        [row] = await one.store.scan(FILES)
+        await one.store.delete(FILES, row.key)
+        await count_again(one)
+        assert await counted(one) == 300
 
 
 async def test_sum_is_right_after_writes_that_only_seemed_to_fail() -> None:
@@ -135,9 +131,10 @@ async def test_sum_is_right_after_writes_that_only_seemed_to_fail() -> None:
         with pytest.raises(StoreUnavailable):
             await one.upload(b"x" * 300)
         await one.upload(b"x" * 300)
-        await settle(one, two)
-        await settle(one, two)
-        assert await taken(one) == await bytes_held(one) == 300
+        await count_again(one, two)
+        await count_again(one, two)
+        assert await counted(one) == await bytes_held(one)
+        assert await bytes_held(one) == 300
 
 
 async def test_files_of_an_earlier_process_count() -> None:
@@ -174,7 +171,7 @@ async def test_replica_that_goes_on_in_memory_takes_nobody_for_ended() -> None:
     store = FallbackStore(inner, get_logger(), retry=3600.0)
     ledger = Ledger(Limits())
     one, other = (
-        StorageShare(each, ledger, name, now) for each, name in ((store, "one"), (shared.replica(), "other"))
+        StorageTotal(each, ledger, name, now) for each, name in ((store, "one"), (shared.replica(), "other"))
     )
     await other.open()
     await one.open()
