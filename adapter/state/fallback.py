@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from operator import methodcaller
-from typing import NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
@@ -21,6 +21,9 @@ from adapter.errors import StoreUnavailable
 from adapter.state.listeners import tell_all
 from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store
 from adapter.state.remembered import HeardChanges, RememberedRows, RowId
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 TABLE = "health"
 KEY = "returned"
@@ -55,12 +58,15 @@ class FallbackStore:
         retry: float = RETRY,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.listeners = store.listeners
+        self.listeners, self.shared = store.listeners, store.shared
         self.listeners.append(self)
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         self.outage: Outage | None = None
         self.on_step: Callable[[str, str], None] | None = None
         """Is told that it goes on in memory, or has returned, and of when that began; None where nobody counts."""
+        self.overdue = self._or_here(store.overdue, RememberedRows.overdue)
+        self.count = self._or_here(store.count, RememberedRows.count)
+        self.spend = self._or_here(store.spend, RememberedRows.spend)
         self._store = store
         self._log = log
         self._rows = rows or RememberedRows()
@@ -76,11 +82,6 @@ class FallbackStore:
     def __repr__(self) -> str:
         state = "in use" if self.outage is None else f"away: {self.outage.why}"
         return f"<FallbackStore: {self._store!r} {state}, {self._rows!r}>"
-
-    @property
-    def shared(self) -> bool:
-        """See Store."""
-        return self._store.shared
 
     def reason(self) -> str | None:
         """The word for health while the store is away."""
@@ -200,29 +201,22 @@ class FallbackStore:
                 return rows
         return await self._here().scan(table, group=group, after=after, limit=limit)
 
-    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        if self.outage is None:
-            try:
-                return await self._store.overdue(table, now, limit=limit)
-            except StoreUnavailable as error:
-                self._leave(error)
-        return await self._here().overdue(table, now, limit=limit)
+    def _or_here(
+        self,
+        method: Callable[P, Coroutine[Any, Any, T]],
+        here: Callable[Concatenate[RememberedRows, P], Coroutine[Any, Any, T]],
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        """A method of which nothing is remembered."""
 
-    async def count(self, table: str, *, group: str | None = None) -> int:
-        if self.outage is None:
-            try:
-                return await self._store.count(table, group=group)
-            except StoreUnavailable as error:
-                self._leave(error)
-        return await self._here().count(table, group=group)
+        async def either(*args: P.args, **kwargs: P.kwargs) -> T:
+            if self.outage is None:
+                try:
+                    return await method(*args, **kwargs)
+                except StoreUnavailable as error:
+                    self._leave(error)
+            return await here(self._here(), *args, **kwargs)
 
-    async def spend(self, table: str, key: str, most: int, window: float) -> float:
-        if self.outage is None:
-            try:
-                return await self._store.spend(table, key, most, window)
-            except StoreUnavailable as error:
-                self._leave(error)
-        return await self._here().spend(table, key, most, window)
+        return either
 
     def _here(self) -> RememberedRows:
         """The rows that are known here. Raises StoreUnavailable for those who need to know all of them."""

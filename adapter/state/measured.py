@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from adapter.errors import StoreUnavailable
 from adapter.rules.metrics.catalogue import CLEANUP_REMOVED, STORE_DURATION
 from adapter.rules.metrics.port import MetricSink
 from adapter.state.port import STORE_ONLY, Change, Conflict, Delete, Row, Store
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -18,58 +19,51 @@ class MeasuredStore:
     """A Store that counts into ``sink``; what the cleanup deletes is counted by table."""
 
     def __init__(self, store: Store, sink: MetricSink) -> None:
-        self.listeners = store.listeners
+        self.listeners, self.shared = store.listeners, store.shared
         self._store = store
         self._sink = sink
+        self.close, self.announce = store.close, store.announce
+        self.open = self._timed("open", store.open)
+        self.get = self._timed("get", store.get)
+        self.put = self._timed("put", store.put)
+        self.touch = self._timed("touch", store.touch)
+        self.scan = self._timed("scan", store.scan)
+        self.overdue = self._timed("overdue", store.overdue)
+        self.count = self._timed("count", store.count)
+        self.spend = self._timed("spend", store.spend)
+        self._commit = self._timed("commit", store.commit)
+        self._delete = self._timed("delete", store.delete)
 
     def __repr__(self) -> str:
         return f"<MeasuredStore of {self._store!r}>"
 
-    @property
-    def shared(self) -> bool:
-        """See Store."""
-        return self._store.shared
+    def _timed(
+        self, operation: str, method: Callable[P, Coroutine[Any, Any, T]]
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            began, result = time.perf_counter(), "failed"
+            try:
+                outcome = await method(*args, **kwargs)
+                result = "ok"
+                return outcome
+            except Conflict:
+                result = "conflict"
+                raise
+            except StoreUnavailable:
+                result = "unavailable"
+                raise
+            finally:
+                self._sink.observe(STORE_DURATION, time.perf_counter() - began, operation, result)
 
-    async def _timed(self, operation: str, work: Awaitable[T]) -> T:
-        began, result = time.perf_counter(), "failed"
-        try:
-            outcome = await work
-            result = "ok"
-            return outcome
-        except Conflict:
-            result = "conflict"
-            raise
-        except StoreUnavailable:
-            result = "unavailable"
-            raise
-        finally:
-            self._sink.observe(STORE_DURATION, time.perf_counter() - began, operation, result)
+        return timed
 
     def _removed(self, table: str) -> None:
         if STORE_ONLY.get():
             self._sink.count(CLEANUP_REMOVED, table)
 
-    async def open(self) -> None:
-        """See Store."""
-        await self._timed("open", self._store.open())
-
-    async def close(self) -> None:
-        """See Store."""
-        await self._store.close()
-
-    async def get(self, table: str, key: str) -> Row | None:
-        """See Store."""
-        return await self._timed("get", self._store.get(table, key))
-
-    async def put(
-        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
-    ) -> Row:
-        """See Store."""
-        return await self._timed("put", self._store.put(table, key, value, expected=expected, due=due))
-
     async def commit(self, changes: Sequence[Change]) -> list[Row]:
         """See Store."""
-        rows = await self._timed("commit", self._store.commit(changes))
+        rows = await self._commit(changes)
         for change in changes:
             if isinstance(change, Delete):
                 self._removed(change.table)
@@ -77,33 +71,7 @@ class MeasuredStore:
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         """See Store."""
-        was_there = await self._timed("delete", self._store.delete(table, key, expected=expected))
+        was_there = await self._delete(table, key, expected=expected)
         if was_there:
             self._removed(table)
         return was_there
-
-    async def touch(self, table: str, dues: dict[str, float]) -> None:
-        """See Store."""
-        await self._timed("touch", self._store.touch(table, dues))
-
-    async def scan(
-        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
-    ) -> list[Row]:
-        """See Store."""
-        return await self._timed("scan", self._store.scan(table, group=group, after=after, limit=limit))
-
-    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        """See Store."""
-        return await self._timed("overdue", self._store.overdue(table, now, limit=limit))
-
-    async def count(self, table: str, *, group: str | None = None) -> int:
-        """See Store."""
-        return await self._timed("count", self._store.count(table, group=group))
-
-    async def spend(self, table: str, key: str, most: int, window: float) -> float:
-        """See Store."""
-        return await self._timed("spend", self._store.spend(table, key, most, window))
-
-    def announce(self, topic: str, body: bytes) -> None:
-        """See Store."""
-        self._store.announce(topic, body)

@@ -38,7 +38,10 @@ class WatchedStore:
         outage: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.outage = outage
-        self.listeners = store.listeners
+        self.listeners, self.shared = store.listeners, store.shared
+        self.open, self.close, self.announce = store.open, store.close, store.announce
+        self.get, self.scan, self.overdue = store.get, store.scan, store.overdue
+        self.count, self.spend = store.count, store.spend
         self._store = store
         self._now = now
         self._failure: StoreUnavailable | None = None
@@ -87,22 +90,6 @@ class WatchedStore:
 
     # --- the store --------------------------------------------------------------------------------------------
 
-    @property
-    def shared(self) -> bool:
-        """See Store."""
-        return self._store.shared
-
-    # Methods that only hand over return the coroutine: one less is resumed for each row.
-
-    async def open(self) -> None:
-        await self._store.open()
-
-    async def close(self) -> None:
-        await self._store.close()
-
-    def get(self, table: str, key: str) -> Coroutine[Any, Any, Row | None]:
-        return self._store.get(table, key)
-
     def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Coroutine[Any, Any, Row]:
@@ -117,20 +104,3 @@ class WatchedStore:
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
         await self._noted(self._store.touch(table, dues))
-
-    async def scan(
-        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
-    ) -> list[Row]:
-        return await self._store.scan(table, group=group, after=after, limit=limit)
-
-    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        return await self._store.overdue(table, now, limit=limit)
-
-    async def count(self, table: str, *, group: str | None = None) -> int:
-        return await self._store.count(table, group=group)
-
-    def spend(self, table: str, key: str, most: int, window: float) -> Coroutine[Any, Any, float]:
-        return self._store.spend(table, key, most, window)
-
-    def announce(self, topic: str, body: bytes) -> None:
-        self._store.announce(topic, body)
