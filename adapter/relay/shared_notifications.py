@@ -18,7 +18,7 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.message_claims import MessageClaims
 from adapter.relay.notifications import Notice, Notifications
 from adapter.rules.access.principals import Scope
-from adapter.state.port import Store
+from adapter.state.port import Store, StoreListener
 
 TOPIC = "notify"
 
@@ -38,7 +38,7 @@ class Announcement(NamedTuple):
     taken: frozenset[str]
 
 
-class SharedNotifications:
+class SharedNotifications(StoreListener):
     """Tells other replicas of notifications, and hears of theirs. A StoreListener; ``clock`` gives Unix seconds."""
 
     def __init__(
@@ -75,12 +75,6 @@ class SharedNotifications:
             self._store.announce(TOPIC, body)
 
     # --- what others say --------------------------------------------------------------------------------------
-
-    def row_changed(self, table: str, key: str) -> None:
-        """See StoreListener: notices are announced, not read."""
-
-    def rows_unknown(self) -> None:
-        """See StoreListener: a notice that was missed is missed."""
 
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""

@@ -17,7 +17,7 @@ from adapter.relay.background import BackgroundTasks
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
 from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Put, Row, Store
+from adapter.state.port import ABSENT, Conflict, Put, Row, Store, StoreListener
 
 TABLE, PURGES = "results", "purges"
 """Tables: results by bucket and key, and what made results stale."""
@@ -107,7 +107,7 @@ class _Work(NamedTuple):
     keep: Callable[[Any], bool]
 
 
-class SharedResults:
+class SharedResults(StoreListener):
     """The results of all servers. A result of more than ``largest`` bytes is not kept.
 
     ``now`` is a clock that never goes back, ``clock`` gives Unix time. While the store fails each caller does its own
@@ -146,9 +146,6 @@ class SharedResults:
         """See StoreListener."""
         for key in list(self._changes):
             self.row_changed(TABLE, key)
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener."""
 
     # --- finding ----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
 from adapter.state.listeners import tell_all
-from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store, StoreListener
 from adapter.state.remembered import HeardChanges, RememberedRows, RowId
 
 P = ParamSpec("P")
@@ -43,7 +43,7 @@ class Outage(NamedTuple):
     reason: str
 
 
-class FallbackStore:
+class FallbackStore(StoreListener):
     """A Store; see above. ``on_return`` is awaited after an outage that began before the store was ever open, or in
     which something was lost: what this process read from it then, such as secrets, is to be read again.
 
@@ -94,12 +94,6 @@ class FallbackStore:
         place = RowId(table, key)
         self._heard.add(place)
         self._rows.forget(place)
-
-    def rows_unknown(self) -> None:
-        """See StoreListener. The rows stay: words are missed when the store fails, and then they are what is left."""
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener."""
 
     def store_lost(self) -> None:
         """Serve nothing of what the store had before it lost its data."""

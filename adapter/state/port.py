@@ -83,11 +83,15 @@ class TableFull(Conflict):
 
 
 class StoreListener(Protocol):
-    """Hears what other processes do to the store, on the event loop that opened it. It must return at once."""
+    """Hears what other processes do to the store, on the event loop that opened it. It must return at once.
 
-    def row_changed(self, table: str, key: str) -> None:
+    Whoever inherits from it writes the methods of what it wants to hear.
+    """
+
+    def row_changed(self, table: str, key: str) -> None:  # noqa: ARG002 (heirs read it)
         """Another process has written or deleted this row. The word may come late, or for a change that was made
         here."""
+        return
 
     def rows_unknown(self) -> None:
         """Changes may have been missed: any row that was read before may be old.
@@ -95,9 +99,11 @@ class StoreListener(Protocol):
         While the word of others does not arrive at all, this is called at least every
         ``state_persistence.cache_seconds``.
         """
+        return
 
-    def announced(self, topic: str, body: bytes) -> None:
+    def announced(self, topic: str, body: bytes) -> None:  # noqa: ARG002 (heirs read it)
         """Another process has announced something."""
+        return
 
 
 class Store(Protocol):

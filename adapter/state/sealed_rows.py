@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from adapter.state.port import Row, Store
+from adapter.state.port import Row, Store, StoreListener
 
 _FORMAT = b"1"
 _NONCE = 12
@@ -22,7 +22,7 @@ def derived(secret: bytes, purpose: str) -> bytes:
     return HKDF(SHA256(), 32, salt=None, info=_INFO + purpose.encode()).derive(secret)
 
 
-class SealedRows:
+class SealedRows(StoreListener):
     """Rows whose values are sealed. A value belongs to its table and key: under another one it does not open.
 
     ``secret`` gives the secret of all replicas; it is told the one that is held, None for none. It is asked when a row
@@ -51,15 +51,9 @@ class SealedRows:
             self._names = derived(secret, "names")
             self._cipher = AESGCM(derived(secret, "rows"))
 
-    def row_changed(self, table: str, key: str) -> None:
-        """See StoreListener: the secret is never written again."""
-
     def rows_unknown(self) -> None:
         """See StoreListener."""
         self._doubts += 1
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener."""
 
     @property
     def name_key(self) -> bytes:

@@ -15,6 +15,7 @@ from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.rules.access.principals import Caller
+from adapter.state.port import StoreListener
 
 MOST = 10_000
 """Grants that are kept in memory for one server."""
@@ -36,7 +37,7 @@ class ReadGrant(NamedTuple):
     at: float
 
 
-class GrantCredentials:
+class GrantCredentials(StoreListener):
     """Implements UpstreamCredentials for one server, and StoreListener.
 
     ``clock`` gives Unix seconds, ``now`` seconds that never go back. A grant serves its own principal and nobody else:
@@ -149,9 +150,6 @@ class GrantCredentials:
     def rows_unknown(self) -> None:
         """See StoreListener."""
         self._read.clear()
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener: nothing about grants is announced."""
 
 
 def _field(kept: KeptGrant) -> str:

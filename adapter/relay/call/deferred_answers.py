@@ -25,7 +25,7 @@ from adapter.relay.sessions.session_map import Session
 from adapter.relay.stages import Call, CallOrigin, Stages, StageTable, finish, walk_response
 from adapter.rules.access.principals import Scope
 from adapter.state.paging import delete_overdue
-from adapter.state.port import Store
+from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import Envelope, answers, dump, read_envelope
 
 TABLE = "parked"
@@ -46,7 +46,7 @@ class Parked:
     due: float
 
 
-class DeferredAnswers:
+class DeferredAnswers(StoreListener):
     """Parked exchanges by session; a StoreListener.
 
     ``tables`` has the stages of each server; ``clock`` gives Unix time in seconds, ``ttl`` is how long one is kept, and
@@ -165,12 +165,6 @@ class DeferredAnswers:
         """See StoreListener: what another replica has delivered need not be held."""
         if table == TABLE and key in self._held.get(_session_of(key), ()):
             self._background.run(self._confirm(key))
-
-    def rows_unknown(self) -> None:
-        """See StoreListener: a claim reads the row in any case."""
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener: nothing is announced about answers."""
 
     async def _confirm(self, key: str) -> None:
         with contextlib.suppress(StoreUnavailable):

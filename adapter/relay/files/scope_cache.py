@@ -20,13 +20,13 @@ from adapter.rules.files.file_records import FileRecord, decode
 from adapter.rules.files.scope_heads import ScopeHead
 from adapter.rules.files.scope_heads import decode as decode_head
 from adapter.state.paging import every_row
-from adapter.state.port import ABSENT, Conflict, Row, Store, group_of
+from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener, group_of
 
 MOST_SCOPES = 4096
 """Scopes that are known at once, but for those in which something is held."""
 
 
-class ScopeCache:
+class ScopeCache(StoreListener):
     """Reads scopes into the index. ``replica`` is the name of this process among those that share the store.
 
     ``on_read`` is called with a scope's id when its files were read, and ``on_gone`` with each file that somebody else
@@ -95,9 +95,6 @@ class ScopeCache:
     def rows_unknown(self) -> None:
         """See StoreListener."""
         self._index.epoch += 1
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener."""
 
     # --- reading ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from adapter.errors import BadJson
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.rules.calls.minute_counts import MinuteCount, decoded
-from adapter.state.port import Store
+from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import dump, parse
 
 ASKED, TOLD = "counts asked", "counts told"
@@ -29,7 +29,7 @@ MOST_REPLICAS = 128
 """Replicas whose counts are kept."""
 
 
-class SharedCounts:
+class SharedCounts(StoreListener):
     """Tells other replicas of the counts of ``recent``, and keeps theirs. ``replica`` is the id of this one.
 
     ``now`` is a clock that never goes back, ``clock`` gives Unix time.
@@ -77,12 +77,6 @@ class SharedCounts:
             await self._news.wait()
 
     # --- words of others --------------------------------------------------------------------------------------
-
-    def row_changed(self, table: str, key: str) -> None:
-        """See StoreListener."""
-
-    def rows_unknown(self) -> None:
-        """See StoreListener."""
 
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""

@@ -12,7 +12,7 @@ from adapter.errors import BadJson, LimitReached
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.http_api.past_exchange import PastExchange, WalkedStage
 from adapter.relay.http_api.recent_exchanges import Recent, Subscription
-from adapter.state.port import Store
+from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import dump, parse
 
 WATCHED, ENDED = "exchanges watched", "exchanges ended"
@@ -31,7 +31,7 @@ LARGEST = 48 << 10
 """Bytes of one word; of exchanges that are more together the rest is not told."""
 
 
-class SharedExchanges:
+class SharedExchanges(StoreListener):
     """Tells other replicas of the exchanges here while they watch, and ``recent`` of theirs while it is watched.
 
     ``replica`` is the id of this one. ``now`` is a clock that never goes back.
@@ -76,12 +76,6 @@ class SharedExchanges:
             self._is_asking = False
 
     # --- words of others --------------------------------------------------------------------------------------
-
-    def row_changed(self, table: str, key: str) -> None:
-        """See StoreListener."""
-
-    def rows_unknown(self) -> None:
-        """See StoreListener."""
 
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""

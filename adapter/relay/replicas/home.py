@@ -16,6 +16,7 @@ from adapter.relay.exchange import JSON
 from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, beside
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.principals import Caller, Entrance
+from adapter.state.port import StoreListener
 from adapter.upstream.port import (
     STREAM,
     Headers,
@@ -102,7 +103,7 @@ class MarkedReply(NamedTuple):
     endless: bool
 
 
-class Home:
+class Home(StoreListener):
     """Gives requests that replicas forward to ``upstreams``, by their servers, and to nothing else.
 
     ``key`` is set before the first request comes.
@@ -220,12 +221,6 @@ class Home:
         return MARK, mark(self.key, seal.nonce, kind, status)
 
     # --- sessions that live on elsewhere ----------------------------------------------------------------------
-
-    def row_changed(self, table: str, key: str) -> None:
-        """See StoreListener."""
-
-    def rows_unknown(self) -> None:
-        """See StoreListener."""
 
     def announced(self, topic: str, body: bytes) -> None:
         """Note a session that another replica could not reach here, and is about to open anew."""

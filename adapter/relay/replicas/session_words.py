@@ -18,7 +18,7 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.message_claims import MessageClaims
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.replicas import replica_tag
-from adapter.state.port import Store
+from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import dump, parse
 
 TOPIC = "portable sessions"
@@ -100,7 +100,7 @@ class SessionWordsOf:
         self._tell([self._server, "said to all", digests, secrets.token_hex(8), message.decode()])
 
 
-class SharedSessionWords:
+class SharedSessionWords(StoreListener):
     """Says words to the other replicas, and hears theirs. A StoreListener; ``clock`` gives Unix time in seconds."""
 
     def __init__(
@@ -135,12 +135,6 @@ class SharedSessionWords:
             self._store.announce(TOPIC, body)
 
     # --- what others say --------------------------------------------------------------------------------------
-
-    def row_changed(self, table: str, key: str) -> None:
-        """See StoreListener: what is told here is no row."""
-
-    def rows_unknown(self) -> None:
-        """See StoreListener: a word that was missed is missed."""
 
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Store, StoreListener
 
 TABLE = "epoch"
 KEY = "epoch"
@@ -26,7 +26,7 @@ PACE = 0.5
 """Seconds between two looks at least: some stores give a reason all the time."""
 
 
-class StoreEpoch:
+class StoreEpoch(StoreListener):
     """Looks at the row of the epoch. A StoreListener; ``clock`` gives Unix time in seconds.
 
     ``shared`` are awaited with each look, to have what all processes hold in common be what the store says; what it has
@@ -102,12 +102,6 @@ class StoreEpoch:
 
     # --- words of the store -----------------------------------------------------------------------------------
 
-    def row_changed(self, table: str, key: str) -> None:
-        """See StoreListener: a store that has lost its data says nothing of it."""
-
     def rows_unknown(self) -> None:
         """See StoreListener: the connection may lead to another store now."""
         self._doubt.set()
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener."""

@@ -14,6 +14,7 @@ from itertools import islice
 from adapter.errors import StoreUnavailable
 from adapter.relay.sessions.session import Session
 from adapter.relay.sessions.session_cache import SessionCache
+from adapter.state.port import StoreListener
 
 AT_ONCE = 32
 """Sessions whose rows are read at the same time."""
@@ -27,7 +28,7 @@ AGAIN = 1.0
 """Seconds after which a store that failed is read again."""
 
 
-class StreamConfirmation:
+class StreamConfirmation(StoreListener):
     """Listens to the store for changed sessions. ``table`` is the one of their rows.
 
     ``confirm`` reads one of them again, ends its streams if it has ended, and raises StoreUnavailable.
@@ -60,9 +61,6 @@ class StreamConfirmation:
         if sessions:
             self._unsure |= {session.key: session for session in sessions}
             self._start()
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """Nothing of sessions is announced: a change of a row tells more."""
 
     async def close(self) -> None:
         """Stop reading."""

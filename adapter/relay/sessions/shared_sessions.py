@@ -37,7 +37,7 @@ from adapter.rules.access.shared_sessions import (
     principal_key,
     shared_record,
 )
-from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener
 from adapter.upstream.port import (
     InitializeRequest,
     Share,
@@ -60,7 +60,7 @@ class _Unshared:
     body: bytes
 
 
-class SharedSessions:
+class SharedSessions(StoreListener):
     """Stands before the upstream of ``server``. A session that was not used for ``idle_ttl`` seconds is closed; None
     never. ``clock`` gives Unix time in seconds.
     """
@@ -277,9 +277,6 @@ class SharedSessions:
     def rows_unknown(self) -> None:
         """See StoreListener."""
         self._stale.update(self._shared)
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener: nothing is announced about shared sessions."""
 
     # --- ending -----------------------------------------------------------------------------------------------
 
