@@ -6,14 +6,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from adapter.commands.client_flags import add_client_commands
 from adapter.commands.command_parser import CommandParser, Commands
 from adapter.commands.grants.flags import add_grants
-from adapter.commands.help_text import EXAMPLES, add_command
+from adapter.commands.help_text import JSON, add_command, add_topics
 from adapter.commands.pins_flags import add_pins
-from adapter.commands.settings_flags import add_settings_flags, load_settings
+from adapter.commands.settings_flags import add_settings_flags
 from adapter.commands.wrap.flags import add_wrap
 from adapter.version import VERSION
 
@@ -36,7 +37,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(given)
     arguments.argv = given
     try:
-        status = _act(arguments)
+        status = int(import_module(f"adapter.{arguments.runs}").run(arguments))
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
@@ -45,18 +46,16 @@ def run(argv: Sequence[str] | None = None) -> int:
         # The reader closed the pipe, as head does. Python would flush once more at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-
-
-def _act(arguments: argparse.Namespace) -> int:
-    if arguments.action in _WITHOUT_SETTINGS:
-        return int(arguments.action(arguments))
-    from adapter.settings.section import SettingsError
-
-    try:
-        return int(arguments.action(arguments))
-    except SettingsError as refused:
+    except _settings_error() as refused:
         print(f"mcp-adapter: the settings cannot be used:\n{refused}", file=sys.stderr)
         return BAD_SETTINGS
+
+
+def _settings_error() -> type[Exception]:
+    """SettingsError. Only a command that failed asks for it; the others need not load the classes of settings."""
+    from adapter.settings.section import SettingsError
+
+    return SettingsError
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,25 +71,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_check(commands)
     _add_plan(commands)
-    add_pins(commands, _pins)
-    add_grants(commands, _grants)
+    add_pins(commands)
+    add_grants(commands)
     add_client_commands(commands)
     _add_config(commands)
-    _add_completion(commands)
+    _add_completion(commands, parser)
     _add_demo(commands)
     return parser
 
 
-# --- init -------------------------------------------------------------------------------------------------------
-
-
 def _add_init(commands: Commands) -> None:
-    init = add_command(
-        commands,
-        "init",
-        "write a settings file, empty or from the servers of an MCP client",
-        EXAMPLES["init"],
-    )
+    init = add_command(commands, "init", "write a settings file, empty or from the servers of an MCP client")
     init.add_argument(
         "file",
         nargs="?",
@@ -112,22 +103,10 @@ def _add_init(commands: Commands) -> None:
         action="store_true",
         help="also write the JSON Schema beside it, with which editors complete and check keys",
     )
-    init.set_defaults(action=_init)
-
-
-def _init(arguments: argparse.Namespace) -> int:
-    from adapter.commands.init import InitOptions, write_settings
-
-    return write_settings(
-        InitOptions(arguments.file, arguments.source, force=arguments.force, schema=arguments.schema)
-    )
-
-
-# --- serve and check --------------------------------------------------------------------------------------------
 
 
 def _add_serve(commands: Commands) -> None:
-    serve = add_command(commands, "serve", "run the adapter", EXAMPLES["serve"])
+    serve = add_command(commands, "serve", "run the adapter", "commands.serve.command")
     add_settings_flags(serve)
     serve.add_argument(
         "--watch",
@@ -146,19 +125,10 @@ def _add_serve(commands: Commands) -> None:
     serve.add_argument("--supervise", action="store_true", help=argparse.SUPPRESS)
     # What --watch starts: its standard input ends when the watcher does.
     serve.add_argument("--watched", action="store_true", help=argparse.SUPPRESS)
-    serve.set_defaults(action=_serve)
-
-
-def _serve(arguments: argparse.Namespace) -> int:
-    from adapter.commands.serve.command import run
-
-    return run(arguments)
 
 
 def _add_check(commands: Commands) -> None:
-    check = add_command(
-        commands, "check", "find problems of the settings, without serving them", EXAMPLES["check"]
-    )
+    check = add_command(commands, "check", "find problems of the settings, without serving them")
     add_settings_flags(check)
     check.add_argument(
         "--effective", action="store_true", help="print all settings as they hold, with secrets masked"
@@ -168,122 +138,33 @@ def _add_check(commands: Commands) -> None:
         action="store_true",
         help="also connect to each server; exits with 1 if one is unreachable",
     )
-    check.add_argument("--json", action="store_true", help="print JSON; the exit status is the same")
-    check.set_defaults(action=_check)
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    from adapter.commands import check
-
-    return check.run(arguments)
-
-
-# --- plan, pins, grants --------------------------------------------------------------------------------------
+    check.add_argument("--json", action="store_true", help=JSON)
 
 
 def _add_plan(commands: Commands) -> None:
-    plan = add_command(commands, "plan", "show the stages of a tool's calls", EXAMPLES["plan"])
+    plan = add_command(commands, "plan", "show the stages of a tool's calls")
     plan.add_argument("server", metavar="SERVER", help="id of the server")
     plan.add_argument(
         "tool", nargs="?", metavar="TOOL", help="name of the tool (default: all configured tools)"
     )
     add_settings_flags(plan)
-    plan.add_argument("--json", action="store_true", help="print JSON; the exit status is the same")
-    plan.set_defaults(action=_plan)
-
-
-def _plan(arguments: argparse.Namespace) -> int:
-    from adapter.commands.plan import show_plans
-
-    return show_plans(load_settings(arguments), arguments.server, arguments.tool, as_json=arguments.json)
-
-
-def _pins(arguments: argparse.Namespace) -> int:
-    settings = load_settings(arguments)
-    from adapter.commands import pins as pinning
-
-    options = pinning.PinsOptions(
-        arguments.topic,
-        arguments.server,
-        seen=arguments.seen,
-        color=arguments.color,
-        yes=arguments.yes,
-        output=arguments.output,
-        directory=arguments.config.parent if arguments.config else Path(),
-    )
-    return pinning.run(settings, options, as_json=arguments.json)
-
-
-def _grants(arguments: argparse.Namespace) -> int:
-    settings = load_settings(arguments)
-    from adapter.commands.grants import command as granting
-
-    options = granting.GrantsOptions(arguments.topic, arguments.server, arguments.grant, arguments.json)
-    return granting.run(settings, options)
-
-
-# --- config -----------------------------------------------------------------------------------------------------
+    plan.add_argument("--json", action="store_true", help=JSON)
 
 
 def _add_config(commands: Commands) -> None:
-    config = add_command(commands, "config", "show documentation of the settings file", EXAMPLES["config"])
-    topics = config.add_subparsers(title="topics", required=True, metavar="TOPIC")
-    page = add_command(
-        topics, "reference", "print every setting as a Markdown page", EXAMPLES["config reference"]
-    )
-    page.set_defaults(action=_reference)
-    schema = add_command(
-        topics, "schema", "print a JSON Schema of the settings file, for editors", EXAMPLES["config schema"]
-    )
-    schema.set_defaults(action=_schema)
+    topics = add_topics(commands, "config", "show documentation of the settings file")
+    add_command(topics, "reference", "print every setting as a Markdown page")
+    add_command(topics, "schema", "print a JSON Schema of the settings file, for editors")
 
 
-def _reference(_: argparse.Namespace) -> int:
-    from adapter.settings.reference_page import reference
-
-    print(reference(), end="")
-    return OK
-
-
-def _schema(_: argparse.Namespace) -> int:
-    from adapter.settings.json_schema import schema_text
-
-    print(schema_text(), end="")
-    return OK
-
-
-# --- the shell, and a try ---------------------------------------------------------------------------------------
-
-
-def _add_completion(commands: Commands) -> None:
-    completion = add_command(
-        commands, "completion", "print a script that completes mcp-adapter in a shell", EXAMPLES["completion"]
-    )
+def _add_completion(commands: Commands, parser: CommandParser) -> None:
+    completion = add_command(commands, "completion", "print a script that completes mcp-adapter in a shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
-    completion.set_defaults(action=_completion)
-
-
-def _completion(arguments: argparse.Namespace) -> int:
-    from adapter.commands.completion import script
-
-    print(script(_parser(), arguments.shell))
-    return OK
+    completion.set_defaults(parser=parser)
 
 
 def _add_demo(commands: Commands) -> None:
-    demo = add_command(
-        commands, "demo", "run the adapter in front of a demo server on loopback", EXAMPLES["demo"]
-    )
+    text = "run the adapter in front of a demo server on loopback"
+    demo = add_command(commands, "demo", text, "demo.running")
     demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
-    demo.set_defaults(action=_demo)
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    from adapter import demo
-
-    return demo.run(arguments.host, arguments.port)
-
-
-_WITHOUT_SETTINGS = (_completion,)
-"""Commands that need neither settings nor the models of settings."""

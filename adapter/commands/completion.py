@@ -7,10 +7,11 @@ import argparse
 import shtab
 
 
-def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for ``bash``, ``zsh`` or ``fish`` that completes the arguments of ``parser``."""
-    _complete_files(parser)
-    return shtab.complete(parser, shell)
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script for ``bash``, ``zsh`` or ``fish`` that completes the arguments of ``arguments.parser``."""
+    _complete_files(arguments.parser)
+    print(shtab.complete(arguments.parser, arguments.shell))
+    return 0
 
 
 def _complete_files(parser: argparse.ArgumentParser) -> None:

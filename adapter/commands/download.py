@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import os
@@ -9,11 +10,12 @@ import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from adapter.commands.progress_bar import ProgressBar
-from adapter.commands.upload import FAILED, authorization
+from adapter.commands.settings_flags import failed
+from adapter.commands.upload import authorization
 from adapter.rules.files.filenames import stored_name
 from adapter.upstream.client.server import ServerRefused, connected
 from adapter.upstream.client.transfers import TransferFailed, download
@@ -21,30 +23,21 @@ from adapter.upstream.client.transfers import TransferFailed, download
 STDOUT = "-"
 
 
-class DownloadOptions(NamedTuple):
-    """``url`` is the server's address, for handles that are no URL. ``output``: a file, a folder, or ``-``."""
-
-    url: str | None = None
-    token: str | None = None
-    output: str | None = None
-    force: bool = False
-
-
-def run(handles: Sequence[str], options: DownloadOptions) -> int:
+def run(options: argparse.Namespace) -> int:
     """Download each handle; print the path of each file. Return the exit status."""
+    handles: Sequence[str] = options.handles
     if len(handles) > 1 and options.output not in (None, STDOUT) and not Path(options.output or "").is_dir():
         print("mcp-adapter: several files need a folder that exists as --output", file=sys.stderr)
-        return FAILED
+        return 1
     for handle in handles:
         try:
             asyncio.run(_fetched(handle, options))
         except (TransferFailed, ServerRefused) as failure:
-            print(f"mcp-adapter: {failure}", file=sys.stderr)
-            return FAILED
+            return failed(f"{failure}")
     return 0
 
 
-async def _fetched(handle: str, options: DownloadOptions) -> None:
+async def _fetched(handle: str, options: argparse.Namespace) -> None:
     headers = authorization(options.token)
     with LocalFile(_last_part(handle), options) as file:
         if handle.startswith(("http://", "https://")):
@@ -88,7 +81,7 @@ class LocalFile:
     ``name`` is used where neither the options nor the server have one.
     """
 
-    def __init__(self, name: str, options: DownloadOptions) -> None:
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
         self.bar = ProgressBar()
         self._name = name
         self._options = options

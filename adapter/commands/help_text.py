@@ -69,16 +69,23 @@ EXAMPLES: dict[str, Sequence[str]] = {
 """Commands to paste, by the words of the command."""
 
 
-def add_command(
-    commands: Commands,
-    name: str,
-    text: str,
-    examples: Sequence[str],
-) -> CommandParser:
-    """Add a command whose help is ``text`` (one sentence in lower case, without a full stop) and ``examples``."""
-    return commands.add_parser(
-        name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
-        epilog="\n  ".join(("examples:", *examples)),
-    )
+JSON = "print JSON; the exit status is the same"
+"""The help of ``--json``."""
+
+
+def add_command(commands: Commands, name: str, text: str, runs: str | None = None) -> CommandParser:
+    """Add a command whose help is ``text`` (one sentence in lower case, without a full stop) and its examples.
+
+    ``run`` of the module ``runs`` of the adapter is the command; None: of the module of the command's first word.
+    """
+    command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    words = command.prog.split()[1:]
+    command.epilog = "\n  ".join(("examples:", *EXAMPLES[" ".join(words)]))
+    command.set_defaults(runs=runs or f"commands.{words[0]}")
+    return command
+
+
+def add_topics(commands: Commands, name: str, text: str) -> Commands:
+    """Add a command that has topics, to which these are added; the one that is called is ``arguments.topic``."""
+    command = add_command(commands, name, text)
+    return command.add_subparsers(title="topics", required=True, metavar="TOPIC", dest="topic")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from adapter.commands.file_writing import replace_file, write_new
+from adapter.commands.settings_flags import failed
 from adapter.rules.clients.json_text import without_comments
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
 from adapter.settings.json_schema import schema_text
@@ -58,23 +60,11 @@ servers:
 """
 
 
-class InitOptions(NamedTuple):
-    """``file`` is written, ``-`` prints it. ``source`` is the file with the servers of a client, None for an example.
-
-    ``force``: overwrite what is there. ``schema``: write a JSON Schema beside the file too.
-    """
-
-    file: Path
-    source: str | None
-    force: bool = False
-    schema: bool = False
-
-
 class SourceUnusable(Exception):
     """The configuration of a client cannot be used; ``str(error)`` is a sentence."""
 
 
-def write_settings(options: InitOptions) -> int:
+def run(options: argparse.Namespace) -> int:
     """Write the settings file and print what to do next.
 
     Return the exit status: 0, 1 if a file exists or cannot be written, 2 for a source that cannot be used.
@@ -82,9 +72,9 @@ def write_settings(options: InitOptions) -> int:
     try:
         converted = None if options.source is None else ConvertedServers(_servers_in(options.source))
     except SourceUnusable as error:
-        return _failed(str(error), UNREADABLE)
+        return failed(str(error), UNREADABLE)
     if converted is not None and not converted.entries:
-        return _failed(f"every server in {options.source} is disabled", UNREADABLE)
+        return failed(f"every server in {options.source} is disabled", UNREADABLE)
     schema = options.file.with_suffix(".schema.json") if options.schema and options.file != STANDARD else None
     text = settings_text(converted, source=options.source, schema=schema)
     if options.file == STANDARD:
@@ -97,11 +87,11 @@ def write_settings(options: InitOptions) -> int:
         write = replace_file if options.force else write_new
         write(options.file, text.encode())
     except FileExistsError:
-        return _failed(
+        return failed(
             f"{options.file} exists: use --force to overwrite it, or name another file", NOT_WRITTEN
         )
     except OSError as error:
-        return _failed(f"{options.file} cannot be written: {error.strerror or error}", NOT_WRITTEN)
+        return failed(f"{options.file} cannot be written: {error.strerror or error}", NOT_WRITTEN)
     print(f"{options.file} is written.")
     _tell(converted, sys.stdout)
     named = "" if options.file == Path("config.yaml") else f" --config {options.file}"
@@ -137,11 +127,6 @@ def _tell(converted: ConvertedServers | None, stream: Any) -> None:
         print(f"  set {variable} before the start: a secret ({place}) was left out of the file", file=stream)
     for note in converted.notes:
         print(f"  {note}", file=stream)
-
-
-def _failed(why: str, status: int) -> int:
-    print(f"mcp-adapter: {why}", file=sys.stderr)
-    return status
 
 
 # --- the configuration of a client ------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from adapter.commands.file_writing import back_up, replace_file
+from adapter.commands.settings_flags import load_settings, servers_named
 from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry, without_entry
 from adapter.rules.clients.mcp_clients import (
     CLIENTS,
@@ -20,24 +21,11 @@ from adapter.rules.clients.mcp_clients import (
     placeholder,
 )
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem, SettingsError
 
 OK, FAILED = 0, 1
 
 MOST_BYTES = 64 << 20
 """Of a client's file. Some keep their conversations in it."""
-
-
-class InstallOptions(NamedTuple):
-    """``file`` is used in place of the client's usual one. ``only_print``: nothing is written. ``remove``: the entries
-    are taken out.
-    """
-
-    client: str
-    file: Path | None = None
-    only_print: bool = False
-    yes: bool = False
-    remove: bool = False
 
 
 def path_of(file: ClientFile) -> Path:
@@ -48,6 +36,15 @@ def path_of(file: ClientFile) -> Path:
     else:
         config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     return {"home": home, "config": config, "project": Path()}[file.folder] / file.path
+
+
+def _addresses(options: argparse.Namespace) -> list[ServerAddress]:
+    if options.remove and options.name is not None:
+        return [ServerAddress(options.name, "")]
+    if options.url is not None:
+        name = options.name or options.url.rstrip("/").rpartition("/")[2]
+        return [ServerAddress(name, options.url, options.token_variable)]
+    return addresses_of(load_settings(options), options.server, options.token_variable)
 
 
 def addresses_of(settings: Settings, server: str | None, variable: str | None) -> list[ServerAddress]:
@@ -62,19 +59,15 @@ def addresses_of(settings: Settings, server: str | None, variable: str | None) -
     token = (variable or usual) if core.auth.enabled else None
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(core.host, core.host)  # noqa: S104 (nothing is bound here)
     base = core.public_base_url or f"http://{f'[{host}]' if ':' in host else host}:{core.port}"
-    found = [
+    return [
         ServerAddress(entry.id, f"{base.rstrip('/')}{entry.mount_path}", token)
-        for entry in settings.servers
-        if server in (None, entry.id)
+        for entry in servers_named(settings, server)
     ]
-    if not found:
-        known = ", ".join(entry.id for entry in settings.servers)
-        raise SettingsError([Problem("--server", f"no server has the id {server}; there are {known}")])
-    return found
 
 
-def run(addresses: Sequence[ServerAddress], options: InstallOptions) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show the change, ask, keep a backup and write. Return the exit status, 1 where nothing could be written."""
+    addresses = _addresses(options)
     client = CLIENTS[options.client]
     # Dotfiles are often links into a repository: the file is edited, the link stays.
     file = (options.file or path_of(client.file)).resolve()
@@ -115,7 +108,9 @@ def _read(file: Path) -> str:
     return content.decode()
 
 
-def _edited(text: str, client: McpClient, addresses: Sequence[ServerAddress], options: InstallOptions) -> str:
+def _edited(
+    text: str, client: McpClient, addresses: Sequence[ServerAddress], options: argparse.Namespace
+) -> str:
     for address in addresses:
         if options.remove:
             text = without_entry(text, client.format, client.keys, address.name)
@@ -152,7 +147,7 @@ def _written(file: Path, old: str, text: str) -> bool:
     return True
 
 
-def _tell(client: McpClient, addresses: Sequence[ServerAddress], options: InstallOptions) -> None:
+def _tell(client: McpClient, addresses: Sequence[ServerAddress], options: argparse.Namespace) -> None:
     names = ", ".join(address.name for address in addresses)
     if options.remove:
         print(f"{client.title} no longer knows {names}. Start it again.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import io
@@ -10,9 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from adapter import log
 from adapter.commands.pin_status import (
@@ -28,6 +27,7 @@ from adapter.commands.pin_status import (
 )
 from adapter.commands.pins_json import pins_report
 from adapter.commands.progress_bar import count_of
+from adapter.commands.settings_flags import failed, load_settings
 from adapter.errors import StoreUnavailable
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.catalogue import Catalogue
@@ -36,8 +36,6 @@ from adapter.rules.tools.drift_report import counts, render
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 
-Command = Literal["list", "diff", "accept", "check", "export"]
-
 AGREES, DRIFTED, UNREADABLE = 0, 1, 2
 """Exit statuses. That of several servers is the highest of theirs."""
 
@@ -45,28 +43,12 @@ WIDTH = 120
 """Columns without a terminal, as in a log of CI."""
 
 
-@dataclass(frozen=True, slots=True)
-class PinsOptions:
-    """The options of the command line. ``server`` None means all.
-
-    ``seen``: look at what the adapter saw last. ``yes``: accept without asking. ``output`` is the file that
-    ``export`` writes, ``-`` standard output; None: each server's own lock file, or one in ``directory``.
-    """
-
-    command: Command
-    server: str | None = None
-    seen: bool = False
-    color: Literal["auto", "always", "never"] = "auto"
-    yes: bool = False
-    output: Path | None = None
-    directory: Path = Path()
-
-
-def run(settings: Settings, options: PinsOptions, *, as_json: bool = False) -> int:
-    """Run the command and print its result, as text or as JSON.
+def run(options: argparse.Namespace) -> int:
+    """Run a topic and print its result, as text or as JSON.
 
     Return the exit status: 0, 1 for drift, 2 for what cannot be read.
     """
+    settings = load_settings(options)
     # The running adapter logs what policies do to tools.
     log.configure("warning")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -75,28 +57,28 @@ def run(settings: Settings, options: PinsOptions, *, as_json: bool = False) -> i
     entries = [entry for entry in settings.servers if options.server in (None, entry.id)]
     if not entries:
         known = ", ".join(entry.id for entry in settings.servers)
-        return _failed(
-            f"there is no server {shown(options.server or '', 64)}; the configured servers are: {known}"
+        return failed(
+            f"there is no server {shown(options.server, 64)}; the configured servers are: {known}", UNREADABLE
         )
     try:
         servers = asyncio.run(read_statuses(settings, entries, seen=options.seen))
-        show = _as_json if as_json else _as_text
+        show = _as_json if options.json else _as_text
         exit_code = show(servers, settings, options)
         sys.stdout.flush()
         return exit_code
     except (StoreUnavailable, Unreadable) as error:
-        return _failed(shown(str(error), 500))
+        return failed(shown(str(error), 500), UNREADABLE)
     except BrokenPipeError:
         # The reader closed the pipe. Python would flush once more at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DRIFTED
 
 
-def _as_text(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsOptions) -> int:
-    return _COMMANDS[options.command](servers, settings, options)
+def _as_text(servers: Sequence[ServerPinStatus], settings: Settings, options: argparse.Namespace) -> int:
+    return _COMMANDS[options.topic](servers, settings, options)
 
 
-def _as_json(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsOptions) -> int:
+def _as_json(servers: Sequence[ServerPinStatus], settings: Settings, options: argparse.Namespace) -> int:
     # The text is made for its verdict only, so that both forms always agree.
     with contextlib.redirect_stdout(io.StringIO()):
         exit_code = _as_text(servers, settings, options)
@@ -107,7 +89,7 @@ def _as_json(servers: Sequence[ServerPinStatus], settings: Settings, options: Pi
 # --- list, diff, check ----------------------------------------------------------------------------------------
 
 
-def _list(servers: Sequence[ServerPinStatus], settings: Settings, _: PinsOptions) -> int:
+def _list(servers: Sequence[ServerPinStatus], settings: Settings, _: argparse.Namespace) -> int:
     for status in servers:
         baseline = status.baselines[0] if status.baselines else None
         print(status.entry.id)
@@ -134,11 +116,11 @@ def _start(status: ServerPinStatus, baseline: Baseline | None, settings: Setting
     return "what each session sees first"
 
 
-def _diff(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsOptions) -> int:
+def _diff(servers: Sequence[ServerPinStatus], settings: Settings, options: argparse.Namespace) -> int:
     return max(_compare(status, settings, options) for status in servers)
 
 
-def _check(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsOptions) -> int:
+def _check(servers: Sequence[ServerPinStatus], settings: Settings, options: argparse.Namespace) -> int:
     """Do as ``diff``, but compare only with baselines that bind every session."""
     exit_code = AGREES
     checked = 0
@@ -149,25 +131,27 @@ def _check(servers: Sequence[ServerPinStatus], settings: Settings, options: Pins
         exit_code = max(exit_code, _compare(status, settings, options))
         checked += 1
     if not checked:
-        return _failed("there is no baseline to compare with: set servers[].tools_lock, or use pins accept")
+        return failed(
+            "there is no baseline to compare with: set servers[].tools_lock, or use pins accept", UNREADABLE
+        )
     return exit_code
 
 
-def _compare(status: ServerPinStatus, settings: Settings, options: PinsOptions) -> int:
+def _compare(status: ServerPinStatus, settings: Settings, options: argparse.Namespace) -> int:
     server = status.entry.id
     if status.baseline_trouble is not None:
-        return _failed(f"{server}: {_safe(status.baseline_trouble)}")
+        return failed(f"{server}: {_safe(status.baseline_trouble)}", UNREADABLE)
     if isinstance(status.now, Unreadable):
-        return _failed(f"{server}: {_safe(status.now)}")
+        return failed(f"{server}: {_safe(status.now)}", UNREADABLE)
     if not status.baselines and settings.state_persistence.type == "memory":
-        return _failed(f"{server}: {NO_MEMORY}")
+        return failed(f"{server}: {NO_MEMORY}", UNREADABLE)
     if not status.baselines:
         print(f"{server}: nothing is pinned yet; now {_size(status.now)}")
     exit_code = max((_show(server, each, status.now, options) for each in status.baselines), default=AGREES)
     return max(exit_code, _recall(status, status.now, options))
 
 
-def _recall(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> int:
+def _recall(status: ServerPinStatus, now: Catalogue, options: argparse.Namespace) -> int:
     """Print the catalogues that were met, are not offered now, and nobody has accepted."""
     if status.remembered is None:
         return AGREES
@@ -189,7 +173,7 @@ def _recall(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> in
     return DRIFTED
 
 
-def _show(server: str, baseline: Baseline, now: Catalogue, options: PinsOptions) -> int:
+def _show(server: str, baseline: Baseline, now: Catalogue, options: argparse.Namespace) -> int:
     """Print how the tools of now differ from a baseline."""
     found = _drift(baseline, now)
     if found is None:
@@ -205,7 +189,7 @@ def _show(server: str, baseline: Baseline, now: Catalogue, options: PinsOptions)
     return DRIFTED
 
 
-def _rendered(found: Drift, before: Catalogue, after: Catalogue, options: PinsOptions) -> str:
+def _rendered(found: Drift, before: Catalogue, after: Catalogue, options: argparse.Namespace) -> str:
     width = shutil.get_terminal_size((WIDTH, 0)).columns
     return render(found, before.tools, after.tools, width, _colored(options))
 
@@ -213,11 +197,11 @@ def _rendered(found: Drift, before: Catalogue, after: Catalogue, options: PinsOp
 # --- accept ---------------------------------------------------------------------------------------------------
 
 
-def _accept(servers: Sequence[ServerPinStatus], settings: Settings, options: PinsOptions) -> int:
+def _accept(servers: Sequence[ServerPinStatus], settings: Settings, options: argparse.Namespace) -> int:
     if settings.state_persistence.type == "memory":
-        return _failed(NO_MEMORY)
+        return failed(NO_MEMORY, UNREADABLE)
     if not options.yes and not sys.stdin.isatty():
-        return _failed("there is no terminal for the question; use --yes to accept without asking")
+        return failed("there is no terminal for the question; use --yes to accept without asking", UNREADABLE)
     exit_code = AGREES
     accepted: list[tuple[ServerSettings, Catalogue]] = []
     for status in servers:
@@ -228,7 +212,7 @@ def _accept(servers: Sequence[ServerPinStatus], settings: Settings, options: Pin
             print(f"mcp-adapter: {server} has a lock file: use pins export", file=sys.stderr)
             exit_code = max(exit_code, UNREADABLE if options.server else AGREES)
         elif isinstance(now, Unreadable):
-            exit_code = _failed(f"{server}: {_safe(now)}")
+            exit_code = failed(f"{server}: {_safe(now)}", UNREADABLE)
         elif status.remembered is None and any(
             each.binding and each.catalogue.digest == now.digest for each in status.baselines
         ):
@@ -254,7 +238,7 @@ def _is_settled_by_lock(status: ServerPinStatus) -> bool:
     return status.baselines[0].catalogue.digest == status.now.digest
 
 
-def _agreed(status: ServerPinStatus, now: Catalogue, options: PinsOptions) -> bool:
+def _agreed(status: ServerPinStatus, now: Catalogue, options: argparse.Namespace) -> bool:
     """Show the tools that would be accepted, and ask the operator."""
     for baseline in status.baselines:
         _show(status.entry.id, baseline, now, options)
@@ -283,8 +267,9 @@ async def _keep(settings: Settings, accepted: Sequence[tuple[ServerSettings, Cat
                 await pins.accept(entry.id, now)
 
 
-def _export(servers: Sequence[ServerPinStatus], _: Settings, options: PinsOptions) -> int:
-    export(servers, options.output, options.directory, whole=options.server is None)
+def _export(servers: Sequence[ServerPinStatus], _: Settings, options: argparse.Namespace) -> int:
+    directory = options.config.parent if options.config else Path()
+    export(servers, options.output, directory, whole=options.server is None)
     return AGREES
 
 
@@ -312,20 +297,15 @@ def _counted(found: Mapping[str, int]) -> str:
     return ", ".join(parts) + (f"; {less_safe} less safe" if less_safe else "")
 
 
-def _colored(options: PinsOptions) -> bool:
+def _colored(options: argparse.Namespace) -> bool:
     if options.color == "auto":
         return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return options.color == "always"
+    return bool(options.color == "always")
 
 
 def _safe(trouble: Unreadable) -> str:
     """The sentence of an error, which may quote what a stranger sent."""
     return shown(str(trouble), 500)
-
-
-def _failed(why: str) -> int:
-    print(f"mcp-adapter: {why}", file=sys.stderr)
-    return UNREADABLE
 
 
 _COMMANDS = {"list": _list, "diff": _diff, "check": _check, "accept": _accept, "export": _export}

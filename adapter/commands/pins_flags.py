@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 from adapter.commands.command_parser import Commands
-from adapter.commands.help_text import EXAMPLES, add_command
+from adapter.commands.help_text import JSON, add_command, add_topics
 from adapter.commands.settings_flags import add_settings_flags
 
 _TOPICS = {
@@ -20,15 +19,11 @@ _TOPICS = {
 }
 
 
-def add_pins(
-    commands: Commands,
-    action: Callable[[argparse.Namespace], int],
-) -> None:
-    """Add the command, which runs ``action``."""
-    pins = add_command(commands, "pins", "review changed tool definitions", EXAMPLES["pins"])
-    topics = pins.add_subparsers(title="topics", required=True, metavar="TOPIC")
+def add_pins(commands: Commands) -> None:
+    """Add the command."""
+    topics = add_topics(commands, "pins", "review changed tool definitions")
     for topic, text in _TOPICS.items():
-        command = add_command(topics, topic, text, EXAMPLES[f"pins {topic}"])
+        command = add_command(topics, topic, text)
         command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
         add_settings_flags(command)
         command.add_argument(
@@ -36,13 +31,13 @@ def add_pins(
             action="store_true",
             help="use the tools that the adapter saw last, without contacting a server",
         )
-        command.set_defaults(action=action, topic=topic, color="never", yes=False, output=None, json=False)
+        command.set_defaults(color="never", json=False)
         _add_flags_of(topic, command)
 
 
 def _add_flags_of(topic: str, command: argparse.ArgumentParser) -> None:
     if topic in ("list", "diff", "check"):
-        command.add_argument("--json", action="store_true", help="print JSON; the exit status is the same")
+        command.add_argument("--json", action="store_true", help=JSON)
     if topic in ("diff", "check", "accept"):
         command.add_argument(
             "--color",

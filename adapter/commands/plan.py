@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from adapter.app.pipeline import UNKNOWN
 from adapter.app.policies.access import described
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
+from adapter.commands.settings_flags import load_settings
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.schema.checker import compile_schema
@@ -65,11 +67,12 @@ class ShownPlan(NamedTuple):
         }
 
 
-def show_plans(settings: Settings, server: str, tool: str | None, *, as_json: bool = False) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the plan of one tool, or of every tool in the settings. The exit status is 1 for an unknown name.
 
     Raises SettingsError.
     """
+    settings, server, tool = load_settings(arguments), arguments.server, arguments.tool
     entry = next((each for each in settings.servers if each.id == server), None)
     if entry is None:
         known = ", ".join(each.id for each in settings.servers)
@@ -88,7 +91,7 @@ def show_plans(settings: Settings, server: str, tool: str | None, *, as_json: bo
         shown_plans = [_shown_plan(settings, entry, name, compilation, locked) for name in names]
     finally:
         compilation.loading.close()
-    if as_json:
+    if arguments.json:
         print(json.dumps([plan.as_data() for plan in shown_plans], ensure_ascii=False, indent=2))
         return FOUND
     for plan in shown_plans:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from adapter.settings.root import Settings
+    from adapter.settings.servers.server import ServerSettings
 
 VARIABLE = "MCP_ADAPTER_CONFIG"
 """The environment variable that names the settings file."""
@@ -60,6 +61,23 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
         if arguments.config is None and any(problem.path == "servers" for problem in refused.problems):
             raise SettingsError([*refused.problems, Problem("", _NO_FILE)]) from None
         raise
+
+
+def servers_named(settings: Settings, server: str | None) -> list[ServerSettings]:
+    """The servers of the settings, or the one of this id (``--server``). Raises SettingsError where there is none."""
+    found = [each for each in settings.servers if server in (None, each.id)]
+    if not found:
+        from adapter.settings.section import Problem, SettingsError
+
+        known = ", ".join(each.id for each in settings.servers)
+        raise SettingsError([Problem("--server", f"no server has the id {server}; there are {known}")])
+    return found
+
+
+def failed(why: str, status: int = 1) -> int:
+    """Tell on standard error why a command fails; returns its exit status."""
+    print(f"mcp-adapter: {why}", file=sys.stderr)
+    return status
 
 
 def settings_file() -> Path | None:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
 from adapter.commands.progress_bar import ProgressBar
+from adapter.commands.settings_flags import failed
 from adapter.upstream.client.server import McpServer, ServerRefused, connected
 from adapter.upstream.client.transfers import TransferFailed, upload
-
-FAILED = 1
 
 HELPER = "_get_upload_url"
 """The end of the name of the tool that gives out upload URLs."""
 
 
-class UploadOptions(NamedTuple):
-    """``url`` is the address of a server behind the adapter, or a signed upload URL. ``token`` may be None."""
-
-    url: str
-    token: str | None = None
-    json: bool = False
-
-
-def run(files: Sequence[Path], options: UploadOptions) -> int:
+def run(options: argparse.Namespace) -> int:
     """Upload the files, all of them or none; print a handle for each, in their order. Return the exit status."""
     try:
-        uploads = asyncio.run(_uploaded(files, options))
+        uploads = asyncio.run(_uploaded(options))
     except (TransferFailed, ServerRefused) as failure:
-        print(f"mcp-adapter: {failure}", file=sys.stderr)
-        return FAILED
+        return failed(f"{failure}")
     if options.json:
         print(orjson.dumps(uploads, option=orjson.OPT_INDENT_2).decode())
     else:
@@ -56,7 +46,8 @@ def is_signed(url: str) -> bool:
     return "sig" in parse_qs(urlsplit(url).query)
 
 
-async def _uploaded(files: Sequence[Path], options: UploadOptions) -> list[dict[str, Any]]:
+async def _uploaded(options: argparse.Namespace) -> list[dict[str, Any]]:
+    files: Sequence[Path] = options.files
     total = sum(_size(path) for path in files)
     if is_signed(options.url):
         return await _sent(options.url, files, {}, total)

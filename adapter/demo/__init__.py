@@ -3,9 +3,3 @@
 running.py starts and stops it all, config.yaml is its configuration, welcome.txt is what a person reads, and the
 files in tools are the shop's tools.
 """
-
-from __future__ import annotations
-
-from adapter.demo.running import run
-
-__all__ = ("run",)

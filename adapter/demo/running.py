@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import re
@@ -45,13 +46,13 @@ class DemoFailed(Exception):
     """The demo cannot start; the error's text is for the person who started it."""
 
 
-def run(host: str, port: int, root: Path | None = None) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped. Returns the exit status of the process, 2 when the address cannot be used.
 
-    ``port`` 0 takes a free one. ``root`` (default: ROOT) is created, and used again by the next start. The
-    demo server is a process of its own on loopback and ends with this one, also when this one is killed.
+    ``port`` 0 takes a free one. ROOT is created, and used again by the next start. The demo server is a process of its
+    own on loopback and ends with this one, also when this one is killed.
     """
-    root = (root or ROOT).absolute()
+    host, port, root = arguments.host, arguments.port, ROOT.absolute()
     try:
         port = _free_port(host, port)
         with _demo_server(root) as upstream:

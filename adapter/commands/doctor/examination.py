@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import orjson
 import uvloop
@@ -14,11 +14,13 @@ from adapter import log
 from adapter.app.build import build
 from adapter.app.run import running
 from adapter.app.serve import locked_state
+from adapter.commands.check import checked_settings
 from adapter.commands.doctor import machine
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.doctor.round_trip import RoundTrip, travel
 from adapter.commands.doctor.servers import AdapterAddress, clock_of, look_at, public_url
 from adapter.commands.progress_bar import count_of
+from adapter.commands.settings_flags import servers_named
 from adapter.commands.state_check import reach_state
 from adapter.commands.upload import authorization
 from adapter.errors import AdapterError
@@ -32,22 +34,18 @@ from adapter.upstream.client.transfers import TransferFailed, head_of
 OK, WRONG = 0, 1
 
 
-class ExaminationOptions(NamedTuple):
-    """``server``: only the one of this id. ``tool``: move a file through it, with these ``arguments``."""
-
-    server: str | None = None
-    tool: str | None = None
-    arguments: dict[str, Any] | None = None
-    file: Path | None = None
-    token: str | None = None
-    json: bool = False
-
-
-def run(settings: Settings, options: ExaminationOptions) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print one line for each finding, or a list in JSON. Return 1 if anything is wrong, else 0.
 
-    Raises SettingsError for a server or tool that cannot be meant.
+    Raises SettingsError, also for a server or tool that cannot be meant.
     """
+    try:
+        options.arguments = json.loads(options.arguments)
+    except ValueError:
+        options.arguments = None
+    if not isinstance(options.arguments, dict):
+        raise SettingsError([Problem("--arguments", "must be a JSON object")])
+    settings = checked_settings(options)
     servers = _chosen(settings, options)
     findings = uvloop.run(_printed(settings, servers, options))
     if options.json:
@@ -62,20 +60,15 @@ def run(settings: Settings, options: ExaminationOptions) -> int:
     return WRONG if wrongs else OK
 
 
-def _chosen(settings: Settings, options: ExaminationOptions) -> list[ServerSettings]:
-    servers = [each for each in settings.servers if options.server in (None, each.id)]
-    if not servers:
-        known = ", ".join(each.id for each in settings.servers)
-        raise SettingsError(
-            [Problem("--server", f"no server has the id {options.server}; there are {known}")]
-        )
+def _chosen(settings: Settings, options: argparse.Namespace) -> list[ServerSettings]:
+    servers = servers_named(settings, options.server)
     if options.tool is not None and len(servers) > 1:
         raise SettingsError([Problem("--tool", "needs --server, since there are several")])
     return servers
 
 
 async def _printed(
-    settings: Settings, servers: Sequence[ServerSettings], options: ExaminationOptions
+    settings: Settings, servers: Sequence[ServerSettings], options: argparse.Namespace
 ) -> list[Finding]:
     findings = []
     async for finding in _examined(settings, servers, options):
@@ -86,7 +79,7 @@ async def _printed(
 
 
 async def _examined(
-    settings: Settings, servers: Sequence[ServerSettings], options: ExaminationOptions
+    settings: Settings, servers: Sequence[ServerSettings], options: argparse.Namespace
 ) -> AsyncIterator[Finding]:
     yield right("settings", f"they can be used; {count_of(len(settings.servers), 'server')}")
     for caution in cautions(settings):
@@ -114,7 +107,7 @@ async def _examined(
 
 
 async def _of_servers(
-    settings: Settings, servers: Sequence[ServerSettings], options: ExaminationOptions, runs: bool
+    settings: Settings, servers: Sequence[ServerSettings], options: argparse.Namespace, runs: bool
 ) -> AsyncIterator[Finding]:
     headers, problem = _credentials(settings, options)
     if problem is not None:
@@ -127,14 +120,14 @@ async def _of_servers(
                 async for finding in look_at(server, adapter, settings.core.public_base_url):
                     yield finding
                 if options.tool is not None:
-                    trip = RoundTrip(server, options.tool, options.arguments or {}, options.file)
+                    trip = RoundTrip(server, options.tool, options.arguments, options.file)
                     async for finding in travel(trip, adapter):
                         yield finding
     except (AdapterError, OSError, StateTaken) as failure:
         yield wrong("adapter", f"it does not start: {failure}", "Correct what is wrong above first.")
 
 
-def _credentials(settings: Settings, options: ExaminationOptions) -> tuple[dict[str, str], Finding | None]:
+def _credentials(settings: Settings, options: argparse.Namespace) -> tuple[dict[str, str], Finding | None]:
     """The header fields for calls to the adapter, or the reason why there are none."""
     headers, auth = authorization(options.token), settings.core.auth
     if headers or not auth.enabled:

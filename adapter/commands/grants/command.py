@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
 
 from adapter import log
 from adapter.app.access.grants import SECRET, asks_people, grant_http, grant_terms
 from adapter.app.state import build_store, sealed_rows
+from adapter.commands.settings_flags import failed, load_settings
 from adapter.errors import StoreUnavailable
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
@@ -30,43 +30,34 @@ ALL = "all"
 NO_MEMORY = "state_persistence.type is memory, so only the running adapter knows the grants: use its console"
 
 
-@dataclass(frozen=True, slots=True)
-class GrantsOptions:
-    """The options of the command line. ``server`` None means all; ``grant`` is a principal, an id, or ALL."""
-
-    command: Literal["list", "revoke"]
-    server: str | None = None
-    grant: str | None = None
-    as_json: bool = False
-
-
-def run(settings: Settings, options: GrantsOptions) -> int:
-    """Run the command and print its result. Return the exit status."""
+def run(options: argparse.Namespace) -> int:
+    """Run a topic and print its result. Return the exit status."""
+    settings = load_settings(options)
     log.configure("warning")
     entries = [each for each in settings.servers if asks_people(each) and options.server in (None, each.id)]
     if not entries:
         found = "no server" if options.server is None else f"the server {shown(options.server, 64)} is none"
-        return _failed(f"{found} with upstream.auth.type authorization_code")
+        return failed(f"{found} with upstream.auth.type authorization_code", FAILED)
     if settings.state_persistence.type == "memory":
-        return _failed(NO_MEMORY)
+        return failed(NO_MEMORY, FAILED)
     if settings.state_persistence.type == "disk" and not settings.state_path.exists():
         # A command that reads makes no database.
         return _printed([], options)
     try:
         return asyncio.run(_run(settings, entries, options))
     except StoreUnavailable as error:
-        return _failed(shown(str(error), 500))
+        return failed(shown(str(error), 500), FAILED)
 
 
-async def _run(settings: Settings, entries: Sequence[ServerSettings], options: GrantsOptions) -> int:
+async def _run(settings: Settings, entries: Sequence[ServerSettings], options: argparse.Namespace) -> int:
     store = build_store(settings)
     await store.open()
     try:
         grants = GrantStore(sealed_rows(settings, store, SECRET))
         found = [each for entry in entries async for each in grants.all(entry.id)]
-        if options.command == "list":
+        if options.topic == "list":
             return _printed(found, options)
-        chosen = [each for each in found if _is_meant(each, options.grant or "")]
+        chosen = [each for each in found if _is_meant(each, options.grant)]
         for each in chosen:
             await _revoke(settings, grants, entries[0], each)
     finally:
@@ -100,11 +91,11 @@ async def _revoke(settings: Settings, grants: GrantStore, entry: ServerSettings,
 # --- lists ------------------------------------------------------------------------------------------------------
 
 
-def _printed(found: Sequence[ListedGrant], options: GrantsOptions) -> int:
-    if options.command == "revoke":
+def _printed(found: Sequence[ListedGrant], options: argparse.Namespace) -> int:
+    if options.topic == "revoke":
         print("mcp-adapter: no such grant", file=sys.stderr)
         return NOTHING
-    if options.as_json:
+    if options.json:
         print(json.dumps([each.as_data() for each in found], indent=2))
         return DONE
     for each in found:
@@ -131,8 +122,3 @@ def _line(listed: ListedGrant, now: float) -> str:
         state,
     )
     return "  ".join(words)
-
-
-def _failed(why: str) -> int:
-    print(f"mcp-adapter: {why}", file=sys.stderr)
-    return FAILED

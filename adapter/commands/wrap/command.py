@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import signal
@@ -10,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import uvloop
 
@@ -20,6 +21,7 @@ from adapter.app.preflight import obstacles
 from adapter.app.run import running
 from adapter.app.serve import serve
 from adapter.commands.file_writing import replace_file, write_new
+from adapter.commands.settings_flags import failed
 from adapter.commands.wrap.report import FoundServer, FoundTools, address_of, report
 from adapter.commands.wrap.wrapped_settings import WrappedServer, named_arguments, with_all
 from adapter.rules.files.file_arguments import FileArgument, propose
@@ -37,17 +39,7 @@ _LOOK_SECONDS = 0.05
 _REASON_LIMIT = 2000
 
 
-class WrapOptions(NamedTuple):
-    """``consume`` and ``produce`` name arguments as TOOL:ARG; ``auto`` applies all proposals. ``save`` is a file."""
-
-    consume: Sequence[str] = ()
-    produce: Sequence[str] = ()
-    auto: bool = False
-    save: Path | None = None
-    force: bool = False
-
-
-def run(server: WrappedServer, options: WrapOptions) -> int:
+def run(server: WrappedServer, options: argparse.Namespace) -> int:
     """Start the server once to see its tools, print what it has, and serve it until stopped.
 
     Return the exit status, 1 if it cannot be started or served. Raises SettingsError.
@@ -56,7 +48,7 @@ def run(server: WrappedServer, options: WrapOptions) -> int:
     folders = (server.root / "state", server.root, *server.root.parents)
     made = [folder for folder in folders if not folder.exists()]
     if (problem := _hindrance(settings, options)) is not None:
-        return _failed(problem)
+        return failed(problem)
     url = address_of(server, settings.core.port).url
     print(f"mcp-adapter: {server.id} will be at {url}", file=sys.stderr)
     if not server.oauth:
@@ -65,7 +57,7 @@ def run(server: WrappedServer, options: WrapOptions) -> int:
         # Without anybody who has signed in there is nothing to see.
         found = FoundServer(server.id, "", "", []) if server.oauth else uvloop.run(_looked_at(settings))
     except ServerRefused as refused:
-        return _failed(_why(server, str(refused)))
+        return failed(_why(server, str(refused)))
     except asyncio.CancelledError:
         return TERMINATED
     finally:
@@ -101,12 +93,7 @@ def _why(server: WrappedServer, reason: str) -> str:
     return f"{shown(server.url, 200)} cannot be used: {reason}"
 
 
-def _failed(sentence: str) -> int:
-    print(f"mcp-adapter: {sentence}", file=sys.stderr)
-    return FAILED
-
-
-def _hindrance(settings: Settings, options: WrapOptions) -> str | None:
+def _hindrance(settings: Settings, options: argparse.Namespace) -> str | None:
     """The sentence about anything that would stop this command later, None if nothing would."""
     if options.save is not None and options.save.exists() and not options.force:
         return f"{options.save} exists: use --force to overwrite it, or name another file"
@@ -196,7 +183,7 @@ def _plain_reason(text: str) -> str:
 
 
 def _saved(
-    server: WrappedServer, settings: Settings, applied: Sequence[FileArgument], options: WrapOptions
+    server: WrappedServer, settings: Settings, applied: Sequence[FileArgument], options: argparse.Namespace
 ) -> bool:
     """Write the settings file and print what is left to do. False, with a sentence, if it cannot be written."""
     assert options.save is not None
@@ -205,10 +192,10 @@ def _saved(
         write = replace_file if options.force else write_new
         write(options.save, text.encode())
     except FileExistsError:
-        _failed(f"{options.save} exists: use --force to overwrite it, or name another file")
+        failed(f"{options.save} exists: use --force to overwrite it, or name another file")
         return False
     except OSError as error:
-        _failed(f"{options.save} cannot be written: {error.strerror or error}")
+        failed(f"{options.save} cannot be written: {error.strerror or error}")
         return False
     print(f"\n{options.save} is written; mcp-adapter serve --config {options.save} starts the same.")
     for variable, place in variables.items():

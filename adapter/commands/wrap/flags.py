@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from adapter.commands.command_parser import CommandParser, Commands
-from adapter.commands.help_text import EXAMPLES, add_command
+from adapter.commands.help_text import add_command
 
 
 def add_wrap(commands: Commands) -> None:
     """Add the command."""
-    wrap = add_command(
-        commands,
-        "wrap",
-        "serve one server at a URL, without a settings file: a program, or a server on the network",
-        EXAMPLES["wrap"],
-    )
+    text = "serve one server at a URL, without a settings file: a program, or a server on the network"
+    wrap = add_command(commands, "wrap", text, "commands.wrap.flags")
     wrap.add_argument(
         "server",
         nargs=argparse.REMAINDER,
@@ -58,10 +54,11 @@ def add_wrap(commands: Commands) -> None:
     wrap.add_argument("--auto", action="store_true", help="handle all arguments as files that look like one")
     wrap.add_argument("--save", type=Path, metavar="FILE", help="also write a settings file for serve")
     wrap.add_argument("--force", action="store_true", help="overwrite the file of --save")
-    wrap.set_defaults(action=_wrap, parser=wrap)
+    wrap.set_defaults(parser=wrap)
 
 
-def _wrap(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Read what stands behind the flags, and run the command. Returns the exit status."""
     parser: CommandParser = arguments.parser
     words = _words(arguments.server)
     if len(words) > 1 and _is_url(words[0]):
@@ -76,10 +73,7 @@ def _wrap(arguments: argparse.Namespace) -> int:
         )
     from adapter.commands.wrap import command
 
-    options = command.WrapOptions(
-        arguments.consume, arguments.produce, arguments.auto, arguments.save, arguments.force
-    )
-    return command.run(_server(arguments, words), options)
+    return command.run(_server(arguments, words), arguments)
 
 
 def _words(server: list[str]) -> list[str]:
