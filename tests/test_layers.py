@@ -29,8 +29,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Answers in the place of an app that could not be started.
     "startup": {"edge"} | CORE,
     "edge": {"relay", "oauth"} | IO | SHARED,
-    # Asks authorization servers over HTTP, and keeps what they grant.
-    "oauth": {"upstream", "state"} | SHARED,
+    # Asks authorization servers over HTTP, and keeps what they grant, each as a section of the settings says.
+    "oauth": {"upstream", "state", "settings"} | SHARED,
     "relay": IO | SHARED,
     **dict.fromkeys(IO, CORE),
     # A hosted server stands behind a local upstream: it fulfils that one's port.

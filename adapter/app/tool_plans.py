@@ -16,6 +16,7 @@ from adapter.app.shared_stages import SharedParts
 from adapter.app.user_code import Loading
 from adapter.app.validation import SharedChecks
 from adapter.errors import AdapterError
+from adapter.oauth.http import IssuerHttp
 from adapter.pipeline.auth_stage import Plugins
 from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
 from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid
@@ -34,7 +35,6 @@ from adapter.settings.pipeline import InterfaceBlock, PresenterSettings, Suggest
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.telemetry import TelemetryMissing, require_telemetry
-from adapter.upstream.jwks import fetch_document
 
 _REFUSALS = (
     StageFailed,
@@ -83,7 +83,7 @@ def compiled(
         Materials(
             settings,
             loading,
-            Plugins(environ, fetch_document, logger),
+            Plugins(environ, IssuerHttp().document, logger),
             _presenters(settings, loading),
             _state_sync(settings, loading, logger),
             checks.checks,

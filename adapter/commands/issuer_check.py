@@ -56,12 +56,11 @@ async def _keys(entry: OAuthIssuer) -> str:
 
 
 async def _introspection(settings: Introspection) -> str:
-    from adapter.app.access.verification import introspection_endpoint
     from adapter.oauth.http import IssuerHttp
     from adapter.oauth.introspection import introspected
 
     nobodys = secrets.token_urlsafe()
-    answer, _ = await introspected(IssuerHttp(), introspection_endpoint(settings), nobodys)
+    answer, _ = await introspected(IssuerHttp(), settings, nobodys)
     if answer.get("active") is not False:
         raise ValueError("does not say that a token which was just made up is not active")
     return "answers"

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from adapter.rules.access.grants import OAuthClient
+
 ASSERTION_LIFE = 60
 """Seconds for which an assertion is valid."""
 
@@ -47,6 +49,14 @@ def basic_proof(client_id: str, secret: str) -> ClientProof:
 def post_proof(client_id: str, secret: str) -> ClientProof:
     """Prove by the secret in the form."""
     return lambda _: Proof({}, {"client_id": client_id, "client_secret": secret})
+
+
+def proof_of(client: OAuthClient) -> ClientProof:
+    """The proof that the adapter is ``client``; a public client only says so."""
+    if client.secret is None:
+        return lambda _: Proof({}, {"client_id": client.id})
+    make = basic_proof if client.method == "client_secret_basic" else post_proof
+    return make(client.id, client.secret)
 
 
 class SignedProof:

@@ -57,7 +57,7 @@ class Discovery:
 
     def _asked(self, issuer: str) -> asyncio.Future[IssuerMetadata]:
         if (asking := self._asking.get(issuer)) is None:
-            asking = self._asking[issuer] = asyncio.ensure_future(self._ask(issuer))
+            asking = self._asking[issuer] = asyncio.ensure_future(find_metadata(self._http, issuer))
             asking.add_done_callback(lambda done: self._settle(issuer, done))
         return asking
 
@@ -71,17 +71,21 @@ class Discovery:
         if len(self._found) > MOST_ISSUERS:
             self._found.popitem(last=False)
 
-    async def _ask(self, issuer: str) -> IssuerMetadata:
-        reasons: list[str] = []
-        for url in server_metadata_urls(issuer):
-            try:
-                document = await self._http.document(url)
-            except UpstreamBroken as error:
-                reasons.append(str(error))
-                continue
-            try:
-                return read_metadata(document, issuer)
-            except ValueError as error:
-                # A document that was found tells more than places without one.
-                reasons.insert(0, str(error))
-        raise UpstreamBroken(f"The issuer's metadata cannot be used: {reasons[0]}")
+
+async def find_metadata(http: IssuerHttp, issuer: str, *, forgiving: bool = False) -> IssuerMetadata:
+    """Ask the well-known places of ``issuer`` for its metadata. Raises UpstreamUnreachable, UpstreamSilent and
+    UpstreamBroken. ``forgiving``: see ``read_metadata``.
+    """
+    reasons: list[str] = []
+    for url in server_metadata_urls(issuer):
+        try:
+            document = await http.document(url)
+        except UpstreamBroken as error:
+            reasons.append(str(error))
+            continue
+        try:
+            return read_metadata(document, issuer, forgiving=forgiving)
+        except ValueError as error:
+            # A document that was found tells more than places without one.
+            reasons.insert(0, str(error))
+    raise UpstreamBroken(f"The issuer's metadata cannot be used: {reasons[0]}")

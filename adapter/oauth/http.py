@@ -24,6 +24,8 @@ TOKEN_TIMEOUT = 10.0
 LARGEST_TOKENS = 1 << 18
 """Bytes of an answer to such a request: metadata and tokens have a few thousand."""
 
+FORM = "application/x-www-form-urlencoded"
+
 _HEADERS = {
     "Accept": "application/json, application/jwk-set+json",
     "Accept-Encoding": "identity",
@@ -32,10 +34,11 @@ _HEADERS = {
 
 
 class IssuerHttp:
-    """Asks authorization servers; implements DocumentHttp. Answers have ``limit`` bytes at most.
+    """Asks authorization servers. Answers have ``limit`` bytes at most.
 
     ``near`` is the host of the upstream that names the servers; None: the settings do. Failures are those of
-    ``OutgoingHttp``, whose sentences hold no URL.
+    ``OutgoingHttp``, whose sentences hold no URL: UpstreamUnreachable, UpstreamSilent, UpstreamBroken, and ValueError
+    for what is no URL.
     """
 
     def __init__(self, *, timeout: float = TIMEOUT, limit: int = LARGEST, near: str | None = None) -> None:
@@ -47,32 +50,28 @@ class IssuerHttp:
     def __repr__(self) -> str:
         return f"<IssuerHttp of {self._timeout:g} s>"
 
-    async def get(self, url: str, headers: dict[str, str]) -> tuple[int, bytes]:
-        """See DocumentHttp."""
-        return await (await self._client()).get(url, headers)
+    async def get(self, url: str) -> tuple[int, bytes]:
+        """Status and body of a document; the body is read for status 200 only."""
+        return await (await self._client()).get(url, _HEADERS)
 
-    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        """See DocumentHttp."""
-        return await (await self._client()).post(url, body, headers)
-
-    async def document(self, url: str) -> bytes:
-        """The document at ``url``.
-
-        Raises UpstreamUnreachable; UpstreamSilent; UpstreamBroken for any answer but 200, and for one that is too
-        large; ValueError for what is no such URL.
-        """
-        status, document = await self.get(url, _HEADERS)
-        if status != 200:
-            raise UpstreamBroken(f"The answer has status {status} instead of the document.")
-        return document
+    async def post(
+        self, url: str, body: bytes, kind: str, headers: Mapping[str, str] = {}
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer to a ``body`` of this media type."""
+        return await (await self._client()).post(url, body, {**_HEADERS, "Content-Type": kind, **headers})
 
     async def form(
         self, url: str, fields: Mapping[str, str], headers: Mapping[str, str] = {}
     ) -> tuple[int, bytes]:
-        """Status and body of the answer to a form. Raises as ``document``, but for no status."""
-        body = urlencode(fields).encode()
-        kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        return await self.post(url, body, {**_HEADERS, **kind, **headers})
+        """Status and body of the answer to a form."""
+        return await self.post(url, urlencode(fields).encode(), FORM, headers)
+
+    async def document(self, url: str) -> bytes:
+        """The document at ``url``. Raises UpstreamBroken for any answer but 200 too."""
+        status, document = await self.get(url)
+        if status != 200:
+            raise UpstreamBroken(f"The answer has status {status} instead of the document.")
+        return document
 
     async def _client(self) -> OutgoingHttp:
         if self._making is None:

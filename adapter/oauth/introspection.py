@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
-from urllib.parse import quote_plus
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
+from adapter.oauth.client_authentication import basic_proof
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.issuer import refused
 from adapter.oauth.token_cache import Verification
+from adapter.oauth.token_requests import post_form
 from adapter.rules.access.issuer_trust import IssuerTrust
 from adapter.rules.access.token_claims import read_object
 from adapter.rules.access.verified_tokens import digest_of
+from adapter.settings.oauth import Introspection
 
 AT_ONCE = 16
 """Requests to the endpoint at one time."""
@@ -52,35 +53,15 @@ class UnusableAnswer(ValueError):
     """An answer that may be due to the token which was asked about."""
 
 
-class IntrospectionEndpoint(NamedTuple):
-    """The endpoint, and the adapter as its client. An answer is used for ``longest`` seconds."""
-
-    url: str
-    client_id: str
-    client_secret: str
-    longest: float = 60.0
-
-    def __repr__(self) -> str:
-        return f"<IntrospectionEndpoint {self.url!r}>"
-
-    @property
-    def authorization(self) -> str:
-        """The value of the Authorization field: client_secret_basic (RFC 6749 §2.3.1)."""
-        pair = f"{quote_plus(self.client_id)}:{quote_plus(self.client_secret)}"
-        return f"Basic {base64.b64encode(pair.encode()).decode()}"
-
-
-async def introspected(
-    http: IssuerHttp, endpoint: IntrospectionEndpoint, token: str
-) -> tuple[dict[str, Any], int]:
+async def introspected(http: IssuerHttp, endpoint: Introspection, token: str) -> tuple[dict[str, Any], int]:
     """Ask the endpoint about a token: its answer, and the bytes of it.
 
     Raises AdapterError and ValueError, with sentences that hold neither URL nor token: UnusableAnswer where another
     token may get another answer.
     """
+    prove = basic_proof(endpoint.client_id, endpoint.client_secret.get_secret_value())
     fields = {"token": token, "token_type_hint": "access_token"}
-    headers = {"Authorization": endpoint.authorization}
-    status, answer = await http.form(endpoint.url, fields, headers)
+    status, answer = await post_form(http, endpoint.url, prove, fields)
     if status in (401, 403):
         raise ValueError("it refused the adapter's client_id and client_secret")
     if status != 200:
@@ -102,7 +83,7 @@ class OpaqueTokens:
 
     def __init__(
         self,
-        endpoint: IntrospectionEndpoint,
+        endpoint: Introspection,
         trust: IssuerTrust,
         http: IssuerHttp,
         log: FilteringBoundLogger,
@@ -173,9 +154,9 @@ class OpaqueTokens:
             if (wait := self._pause(self._clock())) > 0:
                 raise IssuerUnavailable(retry_after=wait)
             answer, size = await self._answer(token)
-        now = self._clock()
-        verified = self._trust.introspected(answer, now, self._endpoint.longest)
-        return Verification(verified, min(verified.expires, now + self._endpoint.longest), size)
+        now, longest = self._clock(), self._endpoint.cache_seconds
+        verified = self._trust.introspected(answer, now, longest)
+        return Verification(verified, min(verified.expires, now + longest), size)
 
     async def _answer(self, token: str) -> tuple[dict[str, Any], int]:
         try:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from adapter.errors import CredentialsMissing, StoreUnavailable
-from adapter.oauth.grants.port import Leases
+from adapter.oauth.port import Leases
 from adapter.rules.access.grants import Tokens
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.state.sealed_rows import SealedRows

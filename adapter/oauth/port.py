@@ -1,7 +1,8 @@
-"""The view that the front door has of authorization servers."""
+"""The views of others: that of the front door of access tokens, and that which this room has of locks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from adapter.rules.access.verified_tokens import VerifiedToken
@@ -18,3 +19,17 @@ class TokenVerifier(Protocol):
 
     async def verify(self, token: str) -> VerifiedToken:
         """Check a token, asking its issuer where necessary. Raises Unauthorized, with a sentence that tells why."""
+
+
+class RenewalLease(Protocol):
+    """The right to renew one grant, which one replica at a time has for some seconds."""
+
+    async def take(self) -> bool:
+        """Take it if it is free. Raises StoreUnavailable."""
+
+    async def release(self) -> None:
+        """Let the next one have it. Raises StoreUnavailable."""
+
+
+Leases = Callable[[str], RenewalLease]
+"""The lease of a name."""

@@ -8,23 +8,27 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import orjson
 
 from adapter.errors import AdapterError
-from adapter.oauth.grants.port import DocumentHttp
-from adapter.oauth.grants.token_requests import request_tokens
+from adapter.oauth.client_authentication import proof_of
+from adapter.oauth.discovery import Discovery
+from adapter.oauth.http import IssuerHttp
 from adapter.oauth.port import TokenVerifier
+from adapter.oauth.token_requests import request_tokens
 from adapter.rules.access.access_rules import claim_of
 from adapter.rules.access.browser_sessions import BrowserSession
 from adapter.rules.access.grants import (
     GrantRefused,
     OAuthClient,
     authorization_url,
-    challenge_of,
+    code_exchange,
+    code_request,
     issuer_agrees,
 )
+from adapter.rules.access.issuer_metadata import IssuerMetadata
 from adapter.rules.access.resources import ProtectedResource, refusal_of
 from adapter.state.port import ABSENT, Conflict, Store
 
@@ -40,23 +44,6 @@ LONGEST_PARAMETER = 4096
 
 class SignInFailed(Exception):
     """A browser cannot be signed in. ``str(error)`` is a sentence for its person, without anything of a stranger's."""
-
-
-class DescribedIssuer(Protocol):
-    """The metadata of an authorization server."""
-
-    @property
-    def members(self) -> Mapping[str, Any]: ...
-
-    def url(self, name: str) -> str:
-        """The URL in a member. Raises ValueError for one that is missing or must not be asked."""
-
-
-class IssuerDirectory(Protocol):
-    """Finds the metadata of issuers."""
-
-    async def metadata(self, issuer: str) -> DescribedIssuer:
-        """Raises UpstreamUnreachable, UpstreamSilent and UpstreamBroken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +81,8 @@ class SignIn:
     def __init__(
         self,
         terms: SignInTerms,
-        directory: IssuerDirectory,
-        http: DocumentHttp,
+        directory: Discovery,
+        http: IssuerHttp,
         tokens: TokenVerifier,
         store: Store,
         clock: Callable[[], float] = time.time,
@@ -118,19 +105,8 @@ class SignIn:
         terms, endpoint = self.terms, await self._endpoint("authorization_endpoint")
         state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
         pending = PendingSignIn(state, verifier, place, self._clock() + VALID)
-        parameters = {
-            **terms.parameters,
-            "response_type": "code",
-            "client_id": terms.client.id,
-            "redirect_uri": terms.redirect,
-            "scope": " ".join(terms.scopes),
-            "state": state,
-            "code_challenge": challenge_of(verifier),
-            "code_challenge_method": "S256",
-            **self._resource(),
-        }
-        sent = {name: value for name, value in parameters.items() if value}
-        return authorization_url(endpoint, sent), orjson.dumps(list(pending))
+        asked = code_request(terms.client.id, terms.redirect, state, verifier, terms.scopes, self._resource)
+        return authorization_url(endpoint, {**terms.parameters, **asked}), orjson.dumps(list(pending))
 
     async def finish(self, kept: bytes | None, parameters: Mapping[str, str]) -> tuple[BrowserSession, str]:
         """The session of a browser that returns with ``parameters``, and the place to which it goes.
@@ -177,16 +153,10 @@ class SignIn:
             raise SignInFailed("This sign-in was finished before.") from None
 
     async def _session(self, pending: PendingSignIn, code: str) -> BrowserSession:
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self.terms.redirect,
-            "code_verifier": pending.verifier,
-            **self._resource(),
-        }
+        form = code_exchange(code, self.terms.redirect, pending.verifier, self._resource)
         try:
             endpoint = await self._endpoint("token_endpoint")
-            tokens = await request_tokens(self._http, endpoint, self.terms.client, form)
+            tokens = await request_tokens(self._http, endpoint, proof_of(self.terms.client), form)
         except (AdapterError, GrantRefused, ValueError) as error:
             raise SignInFailed("The authorization server gave no token for this sign-in.") from error
         try:
@@ -204,10 +174,11 @@ class SignIn:
 
     # --- the issuer -------------------------------------------------------------------------------------------
 
-    def _resource(self) -> dict[str, str]:
-        return {"resource": self.terms.resource.url} if self.terms.names_resource else {}
+    @property
+    def _resource(self) -> str:
+        return self.terms.resource.url if self.terms.names_resource else ""
 
-    async def _metadata(self) -> DescribedIssuer:
+    async def _metadata(self) -> IssuerMetadata:
         try:
             return await self._directory.metadata(self.terms.issuer)
         except AdapterError as error:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from adapter.errors import CredentialsMissing
+from adapter.errors import AdapterError, CredentialsMissing
+from adapter.oauth.client_authentication import ClientProof
+from adapter.oauth.discovery import Discovery
+from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.obtained_tokens import ObtainedTokens
-from adapter.oauth.token_endpoint import TokenEndpoint
+from adapter.oauth.token_requests import request_tokens
+from adapter.rules.access.grants import GrantRefused, Tokens
 from adapter.rules.access.parties import authorization_of
 from adapter.rules.access.principals import Caller, bearer, name_of
+from adapter.settings.servers.upstream_auth import UpstreamAuth
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 (a grant type of RFC 8693)
 
 _SCHEME = "Bearer "
-
-
-class TokenTerms(NamedTuple):
-    """The parts of a request for a token that say what for; None and empty ones are not sent."""
-
-    scopes: tuple[str, ...] = ()
-    resource: str | None = None
-    audience: str | None = None
-
-    def form(self) -> list[tuple[str, str]]:
-        """The fields of the form."""
-        fields = (("scope", " ".join(self.scopes)), ("resource", self.resource), ("audience", self.audience))
-        return [(name, value) for name, value in fields if value]
 
 
 class PassedCredentials:
@@ -41,63 +33,43 @@ class PassedCredentials:
         return False
 
 
-class ClientCredentials:
-    """Tokens of the adapter's own (RFC 6749 §4.4), the same for all callers and for nobody."""
+class ObtainedCredentials:
+    """Tokens that the adapter asks for: its own (``client_credentials``, RFC 6749 §4.4), the same for all callers and
+    for nobody, or those for which the callers' own are exchanged (``token_exchange``, RFC 8693), each principal's, for
+    each token of its.
 
-    def __init__(self, endpoint: TokenEndpoint, terms: TokenTerms, tokens: ObtainedTokens) -> None:
-        self._endpoint = endpoint
-        self._form = [("grant_type", "client_credentials"), *terms.form()]
-        self._tokens = tokens
-
-    def __repr__(self) -> str:
-        return f"<ClientCredentials at {self._endpoint}>"
-
-    async def authorization(self, caller: Caller) -> str | None:  # noqa: ARG002 (the port's)
-        """See UpstreamCredentials."""
-        return _SCHEME + await self._tokens.get("", lambda: self._endpoint.request(self._form))
-
-    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:  # noqa: ARG002 (the port's)
-        """See UpstreamCredentials."""
-        return value is None or self._tokens.refused("", value.removeprefix(_SCHEME))
-
-    async def close(self) -> None:
-        """Give up requests for tokens that are on the way."""
-        await self._tokens.close()
-
-
-class SubjectTypes(NamedTuple):
-    """The type of the tokens that callers bring, and of the token that is wanted; None: as the server likes."""
-
-    subject: str
-    requested: str | None = None
-
-
-class ExchangedCredentials:
-    """Tokens for which the callers' own are exchanged (RFC 8693): each principal's, for each token of its.
-
-    A caller counts only with the access token that let it in: a field that was not its credential may hold anybody's.
+    For an exchange a caller counts only with the access token that let it in: a field that was not its credential may
+    hold anybody's.
     """
 
-    def __init__(
-        self,
-        endpoint: TokenEndpoint,
-        terms: TokenTerms,
-        types: SubjectTypes,
-        tokens: ObtainedTokens,
-        server: str,
-    ) -> None:
-        self._endpoint = endpoint
-        self._form = [("grant_type", TOKEN_EXCHANGE), *terms.form(), ("subject_token_type", types.subject)]
-        if types.requested is not None:
-            self._form.append(("requested_token_type", types.requested))
-        self._tokens = tokens
+    def __init__(self, server: str, auth: UpstreamAuth, prove: ClientProof, tokens: ObtainedTokens) -> None:
         self._server = server
+        self._auth = auth
+        self._prove = prove
+        self._tokens = tokens
+        self._http = token_http()
+        self._discovery = Discovery(IssuerHttp())
+        self._exchanges = auth.type == "token_exchange"
+        form = {
+            "grant_type": TOKEN_EXCHANGE if self._exchanges else "client_credentials",
+            "scope": " ".join(auth.scopes),
+            "resource": auth.resource,
+            "audience": auth.audience,
+        }
+        if self._exchanges:
+            form |= {
+                "subject_token_type": auth.subject_token_type,
+                "requested_token_type": auth.requested_token_type,
+            }
+        self._form = {name: value for name, value in form.items() if value}
 
     def __repr__(self) -> str:
-        return f"<ExchangedCredentials at {self._endpoint}>"
+        return f"<ObtainedCredentials for {self._server!r}>"
 
     async def authorization(self, caller: Caller) -> str | None:
         """See UpstreamCredentials."""
+        if not self._exchanges:
+            return _SCHEME + await self._tokens.get("", lambda: self._request(self._form))
         subject = subject_token(caller)
         if subject is None:
             if not caller.fields:
@@ -106,19 +78,44 @@ class ExchangedCredentials:
                 f"The server {self._server} is called with a token that yours is exchanged for, and you "
                 f"({name_of(caller.principal)}) have no OAuth access token. Sign in with one."
             )
-        form = [*self._form, ("subject_token", subject)]
-        return _SCHEME + await self._tokens.get(_key(caller, subject), lambda: self._endpoint.request(form))
+        form = {**self._form, "subject_token": subject}
+        return _SCHEME + await self._tokens.get(_key(caller, subject), lambda: self._request(form))
 
     async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:  # noqa: ARG002 (the port's)
         """See UpstreamCredentials."""
-        subject = subject_token(caller)
-        if subject is None or value is None:
-            return False
-        return self._tokens.refused(_key(caller, subject), value.removeprefix(_SCHEME))
+        subject = subject_token(caller) if self._exchanges else ""
+        if value is None or subject is None:
+            return not self._exchanges
+        key = _key(caller, subject) if self._exchanges else ""
+        return self._tokens.refused(key, value.removeprefix(_SCHEME))
 
     async def close(self) -> None:
         """Give up requests for tokens that are on the way."""
         await self._tokens.close()
+
+    async def _request(self, form: Mapping[str, str]) -> Tokens:
+        """Ask for a token. Raises CredentialsMissing with a sentence that names server and setting.
+
+        Of the endpoint's answer the sentence has nothing but the error code.
+        """
+        try:
+            return await request_tokens(self._http, await self._endpoint(), self._prove, form)
+        except GrantRefused as refused:
+            raise self._missing(f"it answered {refused.code}") from None
+        except (AdapterError, ValueError) as error:
+            raise self._missing(str(error)) from error
+
+    async def _endpoint(self) -> str:
+        if self._auth.token_endpoint is not None:
+            return self._auth.token_endpoint
+        assert self._auth.issuer is not None, "settings refuse a section with neither"
+        return (await self._discovery.metadata(self._auth.issuer)).url("token_endpoint")
+
+    def _missing(self, why: str) -> CredentialsMissing:
+        return CredentialsMissing(
+            f"The adapter got no token for the upstream server {self._server} from its authorization server: "
+            f"{why.rstrip('.')}. See servers[].upstream.auth of {self._server}."
+        )
 
 
 def subject_token(caller: Caller) -> str | None:

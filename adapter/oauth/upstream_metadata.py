@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.oauth.grants.port import DocumentHttp
+from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import resource_metadata_urls
 from adapter.rules.access.republished_metadata import republished
 
@@ -15,8 +15,6 @@ FRESH = 300.0
 
 PAUSE = 5.0
 """Seconds after a failure in which the upstream is not asked again."""
-
-_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "mcp-file-adapter"}
 
 
 class UpstreamMetadata:
@@ -30,7 +28,7 @@ class UpstreamMetadata:
         self,
         url: str,
         resource: str,
-        http: DocumentHttp,
+        http: IssuerHttp,
         clock: Callable[[], float],
         told: Sequence[str] = (),
     ) -> None:
@@ -73,7 +71,7 @@ class UpstreamMetadata:
     async def _ask(self) -> bytes:
         reasons: list[str] = []
         for place in resource_metadata_urls(self._url, self._resource, *self._told):
-            status, document = await self._http.get(place, _HEADERS)
+            status, document = await self._http.get(place)
             if status != 200:
                 reasons.append(f"HTTP status {status}")
                 continue

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import UpstreamUnreachable
+from adapter.oauth.http import IssuerHttp
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.jwks import fetch_document
 from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Site, body_of
 from tests.upstream.raw_peer import site as listening
 
@@ -99,9 +99,9 @@ async def test_a_document_comes_from_a_trusted_server_only(
     """Nothing is asked of a server that anybody could be; one that the machine trusts is asked."""
     url = site.url("/keys", scheme="https", host="localhost")
     with pytest.raises(UpstreamUnreachable, match="TLS certificate is not trusted"):
-        await fetch_document(url, timeout=PATIENCE)
+        await IssuerHttp(timeout=PATIENCE).document(url)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    fetching = asyncio.create_task(fetch_document(url, timeout=PATIENCE))
+    fetching = asyncio.create_task(IssuerHttp(timeout=PATIENCE).document(url))
     peer = await site.accept()
     assert (await peer.request()).startswith(b"GET /keys HTTP/1.1\r\n")
     await peer.says(OK)

@@ -191,20 +191,7 @@ def grant_terms(settings: Settings, entry: ServerSettings) -> GrantTerms:
     """The terms of one server."""
     auth, base = entry.upstream.auth, settings.core.public_base_url
     assert entry.upstream.url is not None and base is not None, "settings refuse others"
-    return GrantTerms(
-        entry.id,
-        entry.upstream.url,
-        base.rstrip("/"),
-        auth.issuer,
-        auth.authorization_endpoint,
-        auth.token_endpoint,
-        auth.revocation_endpoint,
-        auth.client_id,
-        None if auth.client_secret is None else auth.client_secret.get_secret_value(),
-        auth.client_authentication,
-        tuple(auth.scopes),
-        auth.resource,
-    )
+    return GrantTerms(entry.id, entry.upstream.url, base.rstrip("/"), auth)
 
 
 def grant_http(terms: GrantTerms) -> IssuerHttp:

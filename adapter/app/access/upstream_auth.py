@@ -19,17 +19,9 @@ from adapter.oauth.client_authentication import (
     post_proof,
     private_key,
 )
-from adapter.oauth.discovery import Discovery
-from adapter.oauth.http import IssuerHttp, token_http
+from adapter.oauth.http import token_http
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
-from adapter.oauth.token_endpoint import EndpointFinder, TokenEndpoint, TokenPurpose
-from adapter.oauth.upstream_credentials import (
-    ClientCredentials,
-    ExchangedCredentials,
-    PassedCredentials,
-    SubjectTypes,
-    TokenTerms,
-)
+from adapter.oauth.upstream_credentials import ObtainedCredentials, PassedCredentials
 from adapter.oauth.upstream_metadata import UpstreamMetadata
 from adapter.relay.lease import Lease
 from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below
@@ -61,30 +53,11 @@ def authorized(around: Surroundings, entry: ServerSettings, upstream: Upstream) 
         if auth.metadata:
             refusal = challenged_by(_mounts(around.settings)[entry.id].metadata_url)
         return AuthorizedUpstream(upstream, PassedCredentials(), refusal)
-    http = token_http()
-    endpoint = TokenEndpoint(
-        _place(auth),
-        proof_of(auth, around.settings.servers.index(entry)),
-        http,
-        TokenPurpose(entry.id, f"servers[].upstream.auth of {entry.id}"),
-    )
+    prove = proof_of(auth, around.settings.servers.index(entry))
     tell = partial(around.log.warning, "no token for the upstream", server=entry.id)
-    terms = TokenTerms(tuple(auth.scopes), auth.resource, auth.audience)
-    credentials: ClientCredentials | ExchangedCredentials
-    if auth.type == "client_credentials":
-        tokens = ObtainedTokens(time.time, tell, _shared(around, entry))
-        credentials = ClientCredentials(endpoint, terms, tokens)
-    else:
-        types = SubjectTypes(auth.subject_token_type, auth.requested_token_type)
-        credentials = ExchangedCredentials(endpoint, terms, types, ObtainedTokens(time.time, tell), entry.id)
+    shared = _shared(around, entry) if auth.type == "client_credentials" else None
+    credentials = ObtainedCredentials(entry.id, auth, prove, ObtainedTokens(time.time, tell, shared))
     return AuthorizedUpstream(upstream, credentials, refusal_by(entry.id), credentials.close)
-
-
-def _place(auth: UpstreamAuth) -> str | EndpointFinder:
-    if auth.token_endpoint is not None:
-        return auth.token_endpoint
-    assert auth.issuer is not None, "settings refuse a section with neither"
-    return EndpointFinder(auth.issuer, Discovery(IssuerHttp()))
 
 
 def proof_of(auth: UpstreamAuth, index: int) -> ClientProof:

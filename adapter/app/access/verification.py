@@ -10,14 +10,14 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
-from adapter.oauth.introspection import IntrospectionEndpoint, OpaqueTokens
+from adapter.oauth.introspection import OpaqueTokens
 from adapter.oauth.issuer import LIFE, Issuer, fetch_keys
 from adapter.oauth.port import TokenVerifier
 from adapter.oauth.token_cache import TokenCache
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
 from adapter.rules.access.issuer_trust import IssuerTrust
-from adapter.settings.oauth import Introspection, OAuth, OAuthIssuer
+from adapter.settings.oauth import OAuth, OAuthIssuer
 
 
 class Clocks(NamedTuple):
@@ -44,16 +44,9 @@ def build_verifier(
         issuers[entry.issuer] = Issuer(_trust(entry, oauth), keys, clocks.now)
     if (asked := oauth.introspection) is None:
         return VerifiedTokens(issuers, cache)
-    endpoint = introspection_endpoint(asked)
     trust = _trust(oauth.introspected_issuer, oauth)
     log = logger.bind(issuer=trust.issuer)
-    return VerifiedTokens(issuers, cache, OpaqueTokens(endpoint, trust, http, log, clocks.now))
-
-
-def introspection_endpoint(settings: Introspection) -> IntrospectionEndpoint:
-    """The endpoint of ``core.auth.oauth.introspection``."""
-    secret = settings.client_secret.get_secret_value()
-    return IntrospectionEndpoint(settings.url, settings.client_id, secret, settings.cache_seconds)
+    return VerifiedTokens(issuers, cache, OpaqueTokens(asked, trust, http, log, clocks.now))
 
 
 def _trust(entry: OAuthIssuer, oauth: OAuth) -> IssuerTrust:

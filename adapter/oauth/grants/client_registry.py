@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from adapter.errors import AuthorizationFailed
-from adapter.oauth.grants.port import DocumentHttp
 from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import ServerEndpoints, is_loopback_host
 from adapter.rules.access.grants import OAuthClient, client_metadata, read_registration
 from adapter.state.port import ABSENT, Conflict
@@ -23,18 +23,11 @@ TABLE = "oauth_clients"
 
 CLIENT_NAME = "mcp-file-adapter"
 
-_HEADERS = {
-    "Accept": "application/json",
-    "Accept-Encoding": "identity",
-    "Content-Type": "application/json",
-    "User-Agent": "mcp-file-adapter",
-}
-
 
 class ClientRegistry:
     """Knows the client id of each server at its issuer. ``clock`` gives Unix time in seconds."""
 
-    def __init__(self, rows: SealedRows, http: DocumentHttp, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, rows: SealedRows, http: IssuerHttp, clock: Callable[[], float] = time.time) -> None:
         self._rows = rows
         self._http = http
         self._clock = clock
@@ -46,7 +39,7 @@ class ClientRegistry:
         Raises AuthorizationFailed where there is no way to be one, GrantRefused and ValueError for a registration that
         failed, StoreUnavailable, and what the network raises.
         """
-        if terms.client_id is not None:
+        if terms.auth.client_id is not None:
             return _configured(terms, endpoints.methods)
         # A document counts by its https URL; elsewhere nobody can fetch it.
         if endpoints.reads_documents and terms.document.startswith("https://"):
@@ -65,7 +58,7 @@ class ClientRegistry:
 
     async def client_of(self, terms: GrantTerms, issuer: str, client_id: str) -> OAuthClient | None:
         """The client that a grant was issued to; None where its credentials are no longer known."""
-        if client_id == terms.client_id:
+        if client_id == terms.auth.client_id:
             return _configured(terms, ())
         if client_id == terms.document:
             return OAuthClient(client_id)
@@ -82,7 +75,7 @@ class ClientRegistry:
         # Looked at first: a row that is written meanwhile is that of another replica, and counts.
         found = await self._rows.store.get(TABLE, _key(terms, issuer))
         body = orjson.dumps(self.metadata(terms))
-        client = read_registration(*await self._http.post(endpoint, body, dict(_HEADERS)))
+        client = read_registration(*await self._http.post(endpoint, body, "application/json"))
         key, value = _key(terms, issuer), orjson.dumps(client._asdict())
         try:
             await self._rows.put(TABLE, key, value, expected=ABSENT if found is None else found.version)
@@ -107,12 +100,14 @@ class ClientRegistry:
 
 
 def _configured(terms: GrantTerms, methods: tuple[str, ...]) -> OAuthClient:
-    assert terms.client_id is not None
-    if terms.client_secret is None:
-        return OAuthClient(terms.client_id)
+    auth = terms.auth
+    assert auth.client_id is not None
+    if auth.client_secret is None:
+        return OAuthClient(auth.client_id)
     only_post = "client_secret_post" in methods and "client_secret_basic" not in methods
     method = "client_secret_post" if only_post else "client_secret_basic"
-    return OAuthClient(terms.client_id, terms.client_secret, terms.client_method or method)
+    secret = auth.client_secret.get_secret_value()
+    return OAuthClient(auth.client_id, secret, auth.client_authentication or method)
 
 
 def _key(terms: GrantTerms, issuer: str) -> str:

@@ -13,20 +13,22 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
+from adapter.oauth.client_authentication import proof_of
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_requests import VALID, BrowserState, GrantLink, GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import IssuerFinder
-from adapter.oauth.grants.port import DocumentHttp
 from adapter.oauth.grants.terms import GrantSource, GrantTerms
-from adapter.oauth.grants.token_requests import request_tokens
+from adapter.oauth.http import IssuerHttp
+from adapter.oauth.token_requests import request_tokens
 from adapter.rules.access.grants import (
     LONGEST_TOKEN,
     Grant,
     GrantRefused,
     Tokens,
     authorization_url,
-    challenge_of,
+    code_exchange,
+    code_request,
     issuer_agrees,
 )
 
@@ -58,7 +60,7 @@ class GrantFlow:
         grants: GrantStore,
         clients: ClientRegistry,
         finder: IssuerFinder,
-        http: DocumentHttp,
+        http: IssuerHttp,
         log: FilteringBoundLogger,
     ) -> None:
         self.terms = terms
@@ -117,27 +119,11 @@ class GrantFlow:
                 self.clock() + VALID,
             )
         )
-        return authorization_url(
-            endpoints.authorization, self._parameters(client.id, state, verifier, consent)
-        )
-
-    def _parameters(self, client: str, state: str, verifier: str, consent: Consent) -> dict[str, str]:
-        _, resource, scopes = consent.source
-        parameters = {
-            "response_type": "code",
-            "client_id": client,
-            "redirect_uri": self.terms.redirect,
-            "state": state,
-            "code_challenge": challenge_of(verifier),
-            "code_challenge_method": "S256",
-            **named(resource),
-        }
-        if scopes:
-            parameters["scope"] = " ".join(scopes)
+        parameters = code_request(client.id, self.terms.redirect, state, verifier, scopes, resource)
         if "offline_access" in scopes:
             # Without it servers of OpenID Connect leave the scope out (Core §11).
             parameters["prompt"] = "consent"
-        return parameters
+        return authorization_url(endpoints.authorization, parameters)
 
     async def finish(self, parameters: Mapping[str, str], cookie_of: Callable[[str], str | None]) -> Grant:
         """Take the answer of the authorization server. ``cookie_of`` gives the browser's secret for a link's id.
@@ -196,18 +182,12 @@ class GrantFlow:
         client = await self.clients.client_of(self.terms, state.issuer, state.client)
         if client is None:
             raise FlowFailed("The adapter's client was registered anew meanwhile: open the link once more.")
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self.terms.redirect,
-            "code_verifier": state.verifier,
-            **named(state.resource),
-        }
+        form = code_exchange(code, self.terms.redirect, state.verifier, state.resource)
         try:
-            return await request_tokens(self._http, state.token_endpoint, client, form)
+            return await request_tokens(self._http, state.token_endpoint, proof_of(client), form)
         except GrantRefused as refused:
             self._log.warning("a code was not exchanged", server=self.terms.server, error=refused.code)
-            if refused.code == "invalid_client" and self.terms.client_id is None:
+            if refused.code == "invalid_client" and self.terms.auth.client_id is None:
                 await self.clients.forget(self.terms, state.issuer, state.client)
             raise FlowFailed(
                 "The authorization server did not accept its own answer: try again."
@@ -232,11 +212,6 @@ class GrantFlow:
             renewed=now,
             expires=None if tokens.life is None else now + tokens.life,
         )
-
-
-def named(resource: str) -> dict[str, str]:
-    """The parameter that names the resource (RFC 8707), where there is one."""
-    return {"resource": resource} if resource else {}
 
 
 def _digest(secret: str) -> str:

@@ -10,19 +10,19 @@ from urllib.parse import urlsplit
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, AuthorizationFailed
-from adapter.oauth.grants.port import DocumentHttp
+from adapter.oauth.discovery import find_metadata
 from adapter.oauth.grants.terms import GrantSource, GrantTerms
+from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import (
     Challenge,
     ServerEndpoints,
     UpstreamResource,
     is_usable_url,
     read_resource_metadata,
-    read_server_metadata,
     resource_metadata_urls,
     same_origin,
+    server_endpoints,
 )
-from adapter.rules.access.issuer_metadata import server_metadata_urls
 
 FRESH = 600.0
 """Seconds for which what was found is used without asking again."""
@@ -33,8 +33,6 @@ PAUSE = 5.0
 OFFLINE = "offline_access"
 """The scope that some servers demand for a refresh token (OpenID Connect Core §11)."""
 
-_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "mcp-file-adapter"}
-
 
 class IssuerFinder:
     """Finds the authorization server of one upstream. ``clock`` gives seconds that never go back."""
@@ -42,7 +40,7 @@ class IssuerFinder:
     def __init__(
         self,
         terms: GrantTerms,
-        http: DocumentHttp,
+        http: IssuerHttp,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -93,38 +91,36 @@ class IssuerFinder:
             self._until = self._clock() + PAUSE
 
     async def _discovered(self) -> GrantSource:
-        terms = self._terms
+        url, auth = self._terms.url, self._terms.auth
         resource: UpstreamResource | None = None
-        if terms.authorization_endpoint and terms.token_endpoint:
+        if auth.authorization_endpoint and auth.token_endpoint:
             endpoints = ServerEndpoints(
-                terms.issuer or terms.authorization_endpoint,
-                terms.authorization_endpoint,
-                terms.token_endpoint,
-                revocation=terms.revocation_endpoint,
+                auth.issuer or auth.authorization_endpoint,
+                auth.authorization_endpoint,
+                auth.token_endpoint,
+                revocation=auth.revocation_endpoint,
             )
-        elif terms.issuer:
-            endpoints = await self._endpoints(terms.issuer, near=terms.issuer)
+        elif auth.issuer:
+            endpoints = await self._endpoints(auth.issuer, near=auth.issuer)
         else:
             resource = await self._resource()
             # Without such metadata the upstream may be of 2025-03-26, whose issuer is at its own origin.
-            issuer = (
-                resource.servers[0] if resource else "{0.scheme}://{0.netloc}".format(urlsplit(terms.url))
-            )
-            endpoints = await self._endpoints(issuer, near=terms.url)
+            issuer = resource.servers[0] if resource else "{0.scheme}://{0.netloc}".format(urlsplit(url))
+            endpoints = await self._endpoints(issuer, near=url)
         return GrantSource(endpoints, self._resource_name(resource), self._scopes(resource, endpoints))
 
     def _resource_name(self, found: UpstreamResource | None) -> str:
-        if self._terms.resource:
-            return self._terms.resource
-        if self._terms.authorization_endpoint is not None:
+        if self._terms.auth.resource:
+            return self._terms.auth.resource
+        if self._terms.auth.authorization_endpoint is not None:
             # Its own endpoints are set: a server that knows nothing of MCP, and may refuse the parameter.
             return ""
         return found.resource if found else self._terms.url.partition("#")[0]
 
     def _scopes(self, resource: UpstreamResource | None, endpoints: ServerEndpoints) -> tuple[str, ...]:
         """The scopes to ask for, as MCP 2026-07-28 has clients choose them ("Scope Selection Strategy")."""
-        if self._terms.scopes:
-            return self._terms.scopes
+        if self._terms.auth.scopes:
+            return tuple(self._terms.auth.scopes)
         scopes = self.challenge.scopes or (resource.scopes if resource else ())
         if scopes and OFFLINE in endpoints.scopes and OFFLINE not in scopes:
             scopes = (*scopes, OFFLINE)
@@ -132,20 +128,16 @@ class IssuerFinder:
 
     async def _resource(self) -> UpstreamResource | None:
         url, named = self._terms.url, self.challenge.metadata
-        told = [self._terms.resource] if self._terms.resource else []
+        told = [self._terms.auth.resource] if self._terms.auth.resource else []
         places = list(resource_metadata_urls(url, *told))
         # A challenge may name any place; only the upstream's own host is asked.
         if named is not None and same_origin(named, url) and is_usable_url(named, url):
             places.insert(0, named)
         for place in dict.fromkeys(places):
-            status, document = await self._http.get(place, _HEADERS)
+            status, document = await self._http.get(place)
             if status == 200:
                 return read_resource_metadata(document, url, *told)
         return None
 
     async def _endpoints(self, issuer: str, *, near: str) -> ServerEndpoints:
-        for place in server_metadata_urls(issuer):
-            status, document = await self._http.get(place, _HEADERS)
-            if status == 200:
-                return read_server_metadata(document, issuer, near)
-        raise ValueError("the authorization server publishes no metadata")
+        return server_endpoints(await find_metadata(self._http, issuer, forgiving=True), near)

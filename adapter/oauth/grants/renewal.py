@@ -10,11 +10,13 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
+from adapter.oauth.client_authentication import proof_of
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, key_of
-from adapter.oauth.grants.port import DocumentHttp, Leases
 from adapter.oauth.grants.terms import GrantTerms
-from adapter.oauth.grants.token_requests import request_revocation, request_tokens
+from adapter.oauth.http import IssuerHttp
+from adapter.oauth.port import Leases
+from adapter.oauth.token_requests import request_revocation, request_tokens
 from adapter.rules.access.grants import Grant, GrantRefused, OAuthClient, Tokens
 from adapter.state.port import STORE_ONLY, Conflict
 
@@ -50,7 +52,7 @@ class GrantRenewal:
         self,
         grants: GrantStore,
         clients: ClientRegistry,
-        http: DocumentHttp,
+        http: IssuerHttp,
         leases: Leases | None,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
@@ -138,7 +140,7 @@ class GrantRenewal:
             return await self._dropped(terms, kept)
         try:
             tokens = await request_tokens(
-                self._http, grant.token_endpoint, client, _form(grant, grant.refresh)
+                self._http, grant.token_endpoint, proof_of(client), _form(grant, grant.refresh)
             )
         except GrantRefused as refused:
             return await self._refused(terms, kept, refused)
@@ -151,7 +153,7 @@ class GrantRenewal:
         self._log.warning("a grant was not renewed", server=terms.server, error=refused.code)
         if refused.code in _OVER:
             return await self._dropped(terms, kept)
-        if refused.code in _FORGOTTEN and terms.client_id is None:
+        if refused.code in _FORGOTTEN and terms.auth.client_id is None:
             await self._clients.forget(terms, kept.grant.issuer, kept.grant.client)
             return await self._dropped(terms, kept)
         raise AuthorizationFailed()
@@ -210,7 +212,7 @@ class GrantRenewal:
             return False
         try:
             return await request_revocation(
-                self._http, grant.revocation_endpoint, client, grant.refresh or grant.access
+                self._http, grant.revocation_endpoint, proof_of(client), grant.refresh or grant.access
             )
         except (AdapterError, ValueError) as error:
             self._log.warning("a grant could not be revoked at its issuer", why=str(error))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from adapter.rules.access.authorization_servers import ServerEndpoints
+from adapter.settings.servers.upstream_auth import UpstreamAuth
 
 
 class GrantTerms(NamedTuple):
-    """``server`` is its id, ``url`` that of the upstream. None and empty: as the upstream's metadata says.
+    """``server`` is its id, ``url`` that of the upstream; what ``auth`` leaves out is as the upstream's metadata says.
 
     ``base`` is the public URL of the adapter, without a slash at its end.
     """
@@ -16,15 +17,7 @@ class GrantTerms(NamedTuple):
     server: str
     url: str
     base: str
-    issuer: str | None = None
-    authorization_endpoint: str | None = None
-    token_endpoint: str | None = None
-    revocation_endpoint: str | None = None
-    client_id: str | None = None
-    client_secret: str | None = None
-    client_method: str | None = None
-    scopes: tuple[str, ...] = ()
-    resource: str | None = None
+    auth: UpstreamAuth
 
     def __repr__(self) -> str:
         return f"<GrantTerms of {self.server!r}>"
@@ -32,12 +25,13 @@ class GrantTerms(NamedTuple):
     @property
     def is_discovered(self) -> bool:
         """True where the upstream itself names the authorization server."""
-        return self.issuer is None and (self.authorization_endpoint is None or self.token_endpoint is None)
+        auth = self.auth
+        return auth.issuer is None and (auth.authorization_endpoint is None or auth.token_endpoint is None)
 
     @property
     def knows_issuer(self) -> bool:
         """True where the issuer of an answer can be compared: settings may name endpoints only."""
-        return self.issuer is not None or self.is_discovered
+        return self.auth.issuer is not None or self.is_discovered
 
     @property
     def place(self) -> str:

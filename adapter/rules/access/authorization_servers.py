@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from adapter.rules.access.issuer_metadata import LONGEST_URL, is_loopback, read_url, split_url
+from adapter.rules.access.issuer_metadata import LONGEST_URL, IssuerMetadata, is_loopback, read_url, split_url
 from adapter.rules.access.network_addresses import canonical_host, is_inner_host
 from adapter.rules.access.token_claims import read_object
 
@@ -131,23 +131,19 @@ def covers(resource: str, url: str) -> bool:
 # --- documents --------------------------------------------------------------------------------------------------
 
 
-def read_server_metadata(document: bytes, issuer: str, near: str) -> ServerEndpoints:
-    """The endpoints in the metadata of ``issuer``. Raises ValueError, with a sentence that quotes nothing of it.
+def server_endpoints(metadata: IssuerMetadata, near: str) -> ServerEndpoints:
+    """The endpoints in the metadata of an issuer. Raises ValueError, with a sentence that quotes nothing of it.
 
     ``near``: see ``is_usable_url``. A server that does not say that it offers PKCE with S256 is refused:
     MCP 2025-11-25, "Authorization Code Protection".
     """
-    found = _object(document)
-    # RFC 8414 §3.3: the same to the last character; only a final slash is forgiven, as many documents have one more.
-    named = found.get("issuer")
-    if not isinstance(named, str) or named.rstrip("/") != issuer.rstrip("/"):
-        raise ValueError("the metadata of the authorization server names another issuer")
+    found = metadata.members
     _require_pkce(found)
     responses = _names(found, "response_types_supported")
     if responses and "code" not in responses:
         raise ValueError("the authorization server does not offer the authorization code grant")
     return ServerEndpoints(
-        named,
+        metadata.issuer,
         _required_url(found, "authorization_endpoint", near),
         _required_url(found, "token_endpoint", near),
         _url(found, "registration_endpoint", near),
@@ -175,9 +171,12 @@ def _require_pkce(found: Mapping[str, Any]) -> None:
 def read_resource_metadata(document: bytes, url: str, *told: str) -> UpstreamResource:
     """The metadata of the resource at ``url``, which may name one of ``told`` as well (``resource_metadata_urls``).
 
-    Raises ValueError as ``read_server_metadata``.
+    Raises ValueError as ``server_endpoints``.
     """
-    found = _object(document)
+    try:
+        found = read_object(document)
+    except ValueError as error:
+        raise ValueError(f"the metadata cannot be read: {error}") from None
     resource = found.get("resource")
     if not isinstance(resource, str) or len(resource) > LONGEST_URL:
         raise ValueError("the metadata of the upstream server names no resource")
@@ -202,13 +201,6 @@ def scope_tokens(names: tuple[str, ...]) -> tuple[str, ...]:
         each for each in names if 0 < len(each) <= LONGEST_SCOPE and _SCOPE_CHARACTERS.issuperset(each)
     )
     return tuple(dict.fromkeys(fitting))[:MOST_NAMES]
-
-
-def _object(document: bytes) -> Mapping[str, Any]:
-    try:
-        return read_object(document)
-    except ValueError as error:
-        raise ValueError(f"the metadata cannot be read: {error}") from None
 
 
 def _names(found: Mapping[str, Any], member: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import urlencode, urlsplit
 
@@ -149,8 +149,36 @@ def challenge_of(verifier: str) -> str:
 
 
 def authorization_url(endpoint: str, parameters: Mapping[str, str]) -> str:
-    """The URL that a browser is sent to. Parameters that the endpoint's own query has stay as they are."""
-    return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(parameters)}"
+    """The URL that a browser is sent to, without empty parameters. Those of the endpoint's own query stay."""
+    sent = {name: value for name, value in parameters.items() if value}
+    return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(sent)}"
+
+
+def code_request(
+    client_id: str, redirect: str, state: str, verifier: str, scopes: Iterable[str], resource: str
+) -> dict[str, str]:
+    """The parameters of an authorization request with PKCE; ``resource`` is empty where none is named (RFC 8707)."""
+    return {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": redirect,
+        "scope": " ".join(scopes),
+        "state": state,
+        "code_challenge": challenge_of(verifier),
+        "code_challenge_method": "S256",
+        "resource": resource,
+    }
+
+
+def code_exchange(code: str, redirect: str, verifier: str, resource: str) -> dict[str, str]:
+    """The form of a request for the tokens of a code."""
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect,
+        "code_verifier": verifier,
+    }
+    return form | {"resource": resource} if resource else form
 
 
 def issuer_agrees(given: str | None, issuer: str, *, required: bool) -> bool:

@@ -47,17 +47,20 @@ class IssuerMetadata(NamedTuple):
         return value
 
 
-def read_metadata(document: bytes, issuer: str) -> IssuerMetadata:
+def read_metadata(document: bytes, issuer: str, *, forgiving: bool = False) -> IssuerMetadata:
     """Read the metadata of ``issuer``. Raises ValueError, also for that of any other.
 
-    Otherwise one server could have another one's keys or codes (RFC 8414 §3.3 and §6.2, mix-up).
+    Otherwise one server could have another one's keys or codes (RFC 8414 §3.3 and §6.2, mix-up). ``forgiving``: a
+    slash at the end may differ, as it does in many documents that name authorization servers.
     """
     members = read_object(document)
-    if members.get("issuer") != issuer:
-        raise ValueError(
-            "the metadata names another issuer; the setting must be equal to it to the last character"
-        )
-    return IssuerMetadata(issuer, members)
+    named = members.get("issuer")
+    if named != issuer and not (
+        forgiving and isinstance(named, str) and named.rstrip("/") == issuer.rstrip("/")
+    ):
+        must = "" if forgiving else "; the setting must be equal to it to the last character"
+        raise ValueError(f"the metadata names another issuer{must}")
+    return IssuerMetadata(named, members)
 
 
 def may_be_asked(url: str, issuer: str) -> bool:

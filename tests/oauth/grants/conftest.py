@@ -21,6 +21,7 @@ from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import token_http
 from adapter.relay.lease import Lease
 from adapter.rules.access.principals import Caller
+from adapter.settings.servers.upstream_auth import UpstreamAuth
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sealed_rows import SealedRows
@@ -48,7 +49,8 @@ class Replica:
             return secret
 
         log = structlog.get_logger()
-        self.terms = GrantTerms("notes", "http://127.0.0.1:9/mcp", "http://127.0.0.1:8932", issuer.issuer)
+        auth = UpstreamAuth(type="authorization_code", issuer=issuer.issuer)
+        self.terms = GrantTerms("notes", "http://127.0.0.1:9/mcp", "http://127.0.0.1:8932", auth)
         self.rows = SealedRows(store, key)
         self.grants = GrantStore(self.rows)
         http = token_http()

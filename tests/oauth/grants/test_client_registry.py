@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from pydantic import SecretStr
 
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.client_registry import ClientRegistry
@@ -12,9 +13,11 @@ from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import token_http
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient
+from adapter.settings.servers.upstream_auth import UpstreamAuth
 from tests.oauth.grants.conftest import Cluster, StartCluster
 
-TERMS = GrantTerms("notes", "https://notes.example/mcp", "https://tools.example")
+AUTH = UpstreamAuth(type="authorization_code")
+TERMS = GrantTerms("notes", "https://notes.example/mcp", "https://tools.example", AUTH)
 
 
 def registry(it: Cluster) -> ClientRegistry:
@@ -30,9 +33,11 @@ def endpoints(it: Cluster, *, registers: bool = True, documents: bool = False) -
 async def test_a_configured_client_comes_first(cluster: StartCluster) -> None:
     """Its secret is sent as the settings say, or as the server can take it."""
     async with cluster() as it:
-        public = await registry(it).client_for(TERMS._replace(client_id="x"), endpoints(it))
+        public = await registry(it).client_for(
+            TERMS._replace(auth=UpstreamAuth(client_id="x")), endpoints(it)
+        )
         assert public == OAuthClient("x")
-        secret = TERMS._replace(client_id="x", client_secret="y")
+        secret = TERMS._replace(auth=UpstreamAuth(client_id="x", client_secret=SecretStr("y")))
         basic = await registry(it).client_for(secret, endpoints(it, documents=True))
         assert basic.method == "client_secret_basic"
         only_post = endpoints(it)._replace(methods=("client_secret_post",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -11,6 +12,8 @@ import structlog
 from adapter.errors import AuthorizationFailed, UpstreamUnreachable
 from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, IssuerFinder
 from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.http import IssuerHttp
+from adapter.settings.servers.upstream_auth import UpstreamAuth
 
 UPSTREAM, ISSUER = "https://notes.example/mcp", "https://login.example"
 METADATA = "https://notes.example/.well-known/oauth-protected-resource"
@@ -31,14 +34,15 @@ def resource(**members: Any) -> dict[str, Any]:
     return {"resource": UPSTREAM, "authorization_servers": [ISSUER], **members}
 
 
-class Documents:
+class Documents(IssuerHttp):
     """A network of documents by their URLs. ``asked`` are all URLs, in order."""
 
     def __init__(self, found: dict[str, Any]) -> None:
+        super().__init__()
         self.found = found
         self.asked: list[str] = []
 
-    async def get(self, url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+    async def get(self, url: str) -> tuple[int, bytes]:
         self.asked.append(url)
         if url not in self.found:
             return 404, b""
@@ -46,8 +50,10 @@ class Documents:
             raise UpstreamUnreachable()
         return 200, orjson.dumps(self.found[url])
 
-    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        raise AssertionError((url, body, headers))
+    async def post(
+        self, url: str, body: bytes, kind: str, headers: Mapping[str, str] = {}
+    ) -> tuple[int, bytes]:
+        raise AssertionError((url, body, kind, headers))
 
 
 class Clock:
@@ -58,7 +64,8 @@ class Clock:
 
 
 def finder(documents: Documents, clock: Clock | None = None, **terms: Any) -> IssuerFinder:
-    settings = GrantTerms("notes", UPSTREAM, "https://tools.example", **terms)
+    auth = UpstreamAuth.model_validate({"type": "authorization_code", **terms})
+    settings = GrantTerms("notes", UPSTREAM, "https://tools.example", auth)
     return IssuerFinder(settings, documents, structlog.get_logger(), clock or Clock())
 
 

@@ -11,19 +11,24 @@ from hypothesis import strategies as st
 
 from adapter.rules.access.authorization_servers import (
     Challenge,
+    ServerEndpoints,
     covers,
     is_loopback_host,
     is_usable_url,
     read_resource_metadata,
-    read_server_metadata,
     resource_metadata_urls,
     same_origin,
     scope_tokens,
+    server_endpoints,
 )
-from adapter.rules.access.issuer_metadata import server_metadata_urls
+from adapter.rules.access.issuer_metadata import read_metadata, server_metadata_urls
 
 ISSUER = "https://login.example"
 UPSTREAM = "https://tools.example/mcp"
+
+
+def read_server_metadata(document: bytes, issuer: str, near: str) -> ServerEndpoints:
+    return server_endpoints(read_metadata(document, issuer, forgiving=True), near)
 
 
 def server(**members: Any) -> bytes:
@@ -168,7 +173,7 @@ def test_a_server_is_read() -> None:
 )
 def test_a_server_that_cannot_be_trusted(members: dict[str, Any]) -> None:
     """Another issuer's document, one without PKCE, and one that leads elsewhere are refused."""
-    with pytest.raises(ValueError, match="authorization server"):
+    with pytest.raises(ValueError, match=r"authorization server|names another issuer"):
         read_server_metadata(server(**members), ISSUER, UPSTREAM)
 
 
@@ -194,7 +199,7 @@ def test_a_server_that_does_not_speak_of_pkce() -> None:
 )
 def test_what_is_no_document(document: bytes) -> None:
     """Anything but a JSON object is refused, and one that is too large or too deep."""
-    with pytest.raises(ValueError, match="metadata"):
+    with pytest.raises(ValueError, match="the document"):
         read_server_metadata(document, ISSUER, UPSTREAM)
     with pytest.raises(ValueError, match="metadata"):
         read_resource_metadata(document, UPSTREAM)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import structlog
@@ -13,19 +13,26 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
+from adapter.oauth.http import IssuerHttp
 from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.jwt import Jwt
 from adapter.pipeline.key_set import KeySet
-from adapter.upstream.jwks import fetch_document
 from tests.pipeline.issuer import Clock, bearing, document, jwk, rsa_key, token
 from tests.upstream.raw_peer import PATIENCE, Site
+from tests.upstream.raw_peer import site as serving
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with serving() as served:
+        yield served
+
+
 async def fetched(site: Site, *answer: bytes, timeout: float = PATIENCE, limit: int = 1 << 20) -> bytes:
     """What comes of a document of which the server says ``answer``."""
-    fetching = asyncio.ensure_future(fetch_document(site.url("/keys?a=b"), timeout=timeout, limit=limit))
+    fetching = asyncio.ensure_future(IssuerHttp(timeout=timeout, limit=limit).document(site.url("/keys?a=b")))
     peer = await site.accept()
     request = await peer.request()
     assert request.startswith(b"GET /keys?a=b HTTP/1.1\r\n")
@@ -91,10 +98,10 @@ async def test_where_nobody_listens_there_is_no_document(site: Site) -> None:
     listener.close()
     await listener.wait_closed()
     with pytest.raises(UpstreamUnreachable) as raised:
-        await fetch_document(f"http://127.0.0.1:{port}/keys")
+        await IssuerHttp().document(f"http://127.0.0.1:{port}/keys")
     assert str(port) not in str(raised.value)
     with pytest.raises(ValueError, match="URL"):
-        await fetch_document("ftp://127.0.0.1/keys")
+        await IssuerHttp().document("ftp://127.0.0.1/keys")
 
 
 async def test_v22_a_jwks_is_fetched_and_tokens_are_checked_with_it() -> None:
@@ -113,7 +120,7 @@ async def test_v22_a_jwks_is_fetched_and_tokens_are_checked_with_it() -> None:
         seconds = Clock(0.0)
         jwt = Jwt.of(
             {"jwks_url": url, "issuer": "https://id.example", "audience": "adapter"},
-            lambda url: KeySet(url, fetch_document, structlog.get_logger(), seconds),
+            lambda url: KeySet(url, IssuerHttp().document, structlog.get_logger(), seconds),
             Clock(),
         )
         old, new = token(rsa_key("first"), "RS256", kid="k1"), token(rsa_key("second"), "RS256", kid="k2")
@@ -128,7 +135,7 @@ async def test_v22_a_jwks_is_fetched_and_tokens_are_checked_with_it() -> None:
 
 def test_an_adapter_without_an_issuer_does_without_the_library() -> None:
     """Only the first document that is fetched loads aiohttp."""
-    code = "import sys, adapter.app, adapter.upstream.jwks; sys.exit('aiohttp' in sys.modules)"
+    code = "import sys, adapter.app, adapter.oauth.http; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
