@@ -12,7 +12,7 @@ the kinds of traffic. ``parts`` are the measurements that a ``run`` consists of,
 number of many rounds, ``targets`` judges and ``report`` prints. ``recording`` makes a line of ``history`` of a
 run. In every round each scenario goes through each front before the next scenario begins, so that a busy minute
 of the machine meets them all.
-``tests.bench.leak`` is a check of its own.
+``shared_state`` and ``traces`` are programs of their own.
 
 Where the scheduler puts client, front and upstream decides what a wake-up costs and so moves every ratio. The default
 leaves it free, as the targets were set. ``--placement apart`` gives the front a core of its own, as on a

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
@@ -44,8 +44,7 @@ class Record:
     """The figures of one commit.
 
     ``date`` is ISO 8601. ``machine`` are names and versions, with the placement of the run. ``ratios`` are by name, as
-    ``calls`` of Python are by road; ``instructions`` (for one unit of a scenario) are kept and not compared, since
-    they are read on few machines. ``accepted`` says why worse figures than before are right; empty: none are.
+    ``calls`` of Python are by road. ``accepted`` says why worse figures than before are right; empty: none are.
     """
 
     commit: str
@@ -53,7 +52,6 @@ class Record:
     machine: dict[str, str | int]
     ratios: dict[str, Spread]
     calls: dict[str, int]
-    instructions: dict[str, float] = field(default_factory=dict)
     accepted: str = ""
 
     @property

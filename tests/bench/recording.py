@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from tests.bench.figures import Spread
 from tests.bench.fronts import ROOT
 from tests.bench.history import FEWEST_ROUNDS, Record
 from tests.bench.ratios import ratios
-from tests.bench.results import SUBJECT, Results
+from tests.bench.results import Results
 
 MEASURED = ("adapter", "tests/bench", "tests/edge", "pyproject.toml")
 """Paths that decide about the figures of a commit."""
@@ -46,15 +45,11 @@ def record_of(results: Results, commit: str, *, placement: str, accepted: str = 
         raise NotRecordable(
             f"Nothing was measured in {FEWEST_ROUNDS} rounds, and no Python calls were counted."
         )
-    counted = {
-        scenario: results.instructions(SUBJECT, scenario) for scenario in results.samples.get(SUBJECT, {})
-    }
     return Record(
         commit=commit,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=results.machine.as_json() | {"placement": placement},
         ratios={name: Spread.of([round(value, 4) for value in values]) for name, values in kept.items()},
         calls=dict(results.calls),
-        instructions={name: round(statistics.median(values)) for name, values in counted.items() if values},
         accepted=accepted,
     )

@@ -43,10 +43,6 @@ def report(results: Results) -> Iterator[str]:
         yield "Python calls of one exchange, which are the same on every machine\n" + table(
             list(_count_rows(results))
         )
-    if results.samples and not results.no_instructions:
-        yield "Thousand instructions per unit, user mode; median of the rounds (from – to)\n" + table(
-            list(_instruction_rows(results))
-        )
     if results.files.transfers:
         yield "Files; median of the rounds (from – to)\n" + table(list(_transfer_rows(results.files)))
         yield "Calls with files, CPU µs; median of the rounds (from – to)\n" + table(
@@ -97,15 +93,6 @@ def _count_rows(results: Results) -> Iterator[list[str]]:
     yield ["", "Python calls"]
     for road, calls in results.calls.items():
         yield [road, f"{calls:,}"]
-
-
-def _instruction_rows(results: Results) -> Iterator[list[str]]:
-    counted = [scenario for scenario in SCENARIOS if scenario.cpu_counts]
-    yield ["", *(scenario.title for scenario in counted)]
-    for front in results.samples:
-        if front != NO_PROXY:
-            cells = [results.instructions(front, scenario.name) for scenario in counted]
-            yield [results.titles[front], *(_span([count / 1e3 for count in cell]) for cell in cells)]
 
 
 def _number(value: float | None, digits: int = 0) -> str:
@@ -187,8 +174,6 @@ def _notes(results: Results) -> Iterator[str]:
         yield f"{results.titles[front]} is missing: {reason}"
     for part, reason in results.missing.items():
         yield f"Missing of {part}: {reason}."
-    if results.no_instructions:
-        yield f"Instructions per call: not readable here, {results.no_instructions}."
     for part, reason in results.files.skipped.items():
         yield f"Files: {part} is missing: {reason}"
     for front in results.samples:

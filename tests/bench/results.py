@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from tests.bench.costs import FileResults
 from tests.bench.figures import Figures
-from tests.bench.instructions import why_unreadable
 from tests.bench.machine import Machine
 from tests.bench.memory import Memory
 from tests.bench.scenarios import Sample
@@ -41,8 +40,7 @@ class Results:
     """``samples`` by front and scenario, one a round. What could not be measured is absent.
 
     ``sizes`` are those of the parts that compare some. ``skipped`` says why by front, ``missing`` by part of the run.
-    ``calls`` are those of Python, by road. ``no_instructions`` is the reason why instructions were not counted, empty
-    if they were.
+    ``calls`` are those of Python, by road.
     """
 
     titles: dict[str, str]
@@ -56,7 +54,6 @@ class Results:
     calls: dict[str, int] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     machine: Machine = field(default_factory=Machine.here)
-    no_instructions: str = field(default_factory=lambda: why_unreadable() or "")
 
     def add(self, front: str, scenario: str, sample: Sample) -> None:
         self.samples.setdefault(front, {}).setdefault(scenario, []).append(sample)
@@ -67,11 +64,6 @@ class Results:
     def cpu(self, front: str, scenario: str) -> float | None:
         """µs of CPU time of the front's process tree per unit."""
         return median([sample.cpu for sample in self._of(front, scenario) if sample.cpu is not None])
-
-    def instructions(self, front: str, scenario: str) -> list[float]:
-        """Instructions per unit, round by round, where they were counted."""
-        found = [sample.instructions for sample in self._of(front, scenario)]
-        return [count for count in found if count is not None]
 
     def times(self, front: str, scenario: str, other: str = BASELINE) -> list[float]:
         """How many times as much CPU as ``other``, round by round."""
@@ -103,7 +95,6 @@ class Results:
             held = self.memory.get(front)
             fronts[front] = {
                 "cpu_us": {name: [sample.cpu for sample in rounds] for name, rounds in by_scenario.items()},
-                "instructions": {name: self.instructions(front, name) for name in by_scenario},
                 "times_nginx": {name: self.times(front, name) for name in by_scenario},
                 "times_bare_relay": {name: self.times(front, name, BARE) for name in by_scenario},
                 "seq_ms": {"p50": self.wait(front, "seq", 0.5), "p99": self.wait(front, "seq", 0.99)},
@@ -116,7 +107,6 @@ class Results:
             "fronts": fronts,
             "figures": self.figures.as_json(),
             "python_calls": self.calls,
-            "no_instructions": self.no_instructions,
             "missing": self.missing,
             "skipped": self.skipped,
             "session_lookup_us": self.lookup,

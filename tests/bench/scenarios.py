@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tests.bench.fronts import Running
-from tests.bench.instructions import counting
 from tests.bench.load import Client
 from tests.bench.process import cpu_seconds, tree
 from tests.bench.upstream import EVENTS_IN_STREAM
@@ -20,15 +19,11 @@ SETTLE = 0.15
 
 @dataclass
 class Sample:
-    """One measurement. ``cpu`` is µs per unit or None without a process, ``waits`` are seconds.
-
-    ``instructions`` are those of user mode per unit, None where the machine has no counter of them.
-    """
+    """One measurement. ``cpu`` is µs per unit or None without a process, ``waits`` are seconds."""
 
     cpu: float | None
     waits: list[float] = field(default_factory=list)
     events: float = 0.0
-    instructions: float | None = None
 
 
 @dataclass
@@ -147,16 +142,13 @@ async def counted(scenario: Scenario, clients: Sequence[Client], front: Running,
     each = max(scenario.least, -(-count // scenario.clients))
     observed = Observed()
     pids = tree(front.pid) if front.pid is not None else []
-    with counting(pids) as counter:
-        before = cpu_seconds(pids)
-        await asyncio.gather(*(scenario.drive(client, each, observed) for client in clients))
-        await asyncio.sleep(SETTLE)
-        spent = cpu_seconds(pids) - before
-        executed = counter.read() if counter is not None else 0
+    before = cpu_seconds(pids)
+    await asyncio.gather(*(scenario.drive(client, each, observed) for client in clients))
+    await asyncio.sleep(SETTLE)
+    spent = cpu_seconds(pids) - before
     units = each * scenario.clients
     return Sample(
         cpu=spent * 1e6 / units if pids else None,
         waits=observed.waits,
         events=observed.events / units,
-        instructions=executed / units if executed else None,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import resource
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 from tests.bench import connections
 from tests.bench.figures import Figures, Spread
 from tests.bench.fronts import FRONTS, Front, FrontUnavailable, Running
-from tests.bench.instructions import TASK_CLOCK, Counter, Unreadable, counting, why_unreadable
 from tests.bench.load import LoadFailed
 from tests.bench.machine import Machine
 from tests.bench.parts import PARTS, Part, measure_parts
@@ -40,26 +38,6 @@ def test_a_machine_names_what_its_figures_depend_on() -> None:
     assert (
         str(without) == "Machine: A, 2 cores; Linux 6.1; Python 3.11.2, uvloop 0.22.1; nginx is not installed"
     )
-
-
-def test_a_counter_sees_the_work_of_all_threads() -> None:
-    """The clock of the kernel stands for the counter of instructions, which few machines have."""
-    try:
-        counter = Counter([os.getpid()], TASK_CLOCK)
-    except Unreadable as reason:
-        pytest.skip(str(reason))
-    before = counter.read()
-    sum(range(1_000_000))
-    assert counter.read() > before
-    counter.close()
-
-
-def test_instructions_are_read_or_there_is_a_reason() -> None:
-    """Where they cannot be counted nothing fails, and a sentence says why."""
-    reason = why_unreadable()
-    with counting([os.getpid()]) as counter:
-        assert (counter is None) == bool(reason)
-        assert counter is None or counter.read() > 0
 
 
 def test_roads_are_read_from_a_report_of_tests() -> None:
@@ -167,7 +145,7 @@ def measured(rounds: int) -> Results:
     results = Results({name: front.title for name, front in FRONTS.items()}, FULL.sizes)
     for _ in range(rounds):
         for front, cost in (("nginx", 20.0), ("bare", 25.0), ("adapter", 40.0)):
-            results.add(front, "seq", Sample(cost, instructions=cost * 1000))
+            results.add(front, "seq", Sample(cost))
             results.figures.add(connections.PART, connections.cost(1), front, cost)
             results.figures.add(connections.PART, connections.cost(1000), front, cost * 1.5)
     return results
@@ -195,7 +173,6 @@ def test_a_record_holds_what_varies_with_its_spread() -> None:
 
     assert record.ratios["call × nginx"] == Spread(2.0, 2.0, 2.0, 3)
     assert (record.commit, record.calls, record.accepted) == ("abc", {"a call": 105}, "more is checked")
-    assert record.instructions == {"seq": 40_000}
     assert record.machine == Machine.here().as_json() | {"placement": "apart"}
 
 
@@ -233,4 +210,3 @@ def test_a_report_has_both_anchors_the_spread_and_the_machine() -> None:
     for name, ratio in (("call × nginx", "2.00 (2.00 – 2.00)"), ("call × bare relay", "1.60 (1.60 – 1.60)")):
         assert re.search(rf"^{name} +{re.escape(ratio)}$", text, re.MULTILINE)
     assert str(Machine.here()) in text
-    assert ("Instructions per call: not readable here" in text) == bool(why_unreadable())

@@ -12,15 +12,11 @@ import orjson
 import pytest
 
 from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
-from tests.bench.console import HEAVIEST
-from tests.bench.console import ROWS as CALLED_BOTH_WAYS
 from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, NGINX, ONE, CallCosts, FileResults, Transfer
-from tests.bench.instructions import why_unreadable
 from tests.bench.machine import Machine
 from tests.bench.process import tree
 from tests.bench.results import Results, percentile
 from tests.bench.scenarios import SCENARIOS, Sample
-from tests.bench.staging import ROWS
 from tests.bench.targets import TARGETS
 from tests.edge.end_to_end.test_road_costs import COSTS
 from tests.reaper import RUN
@@ -45,7 +41,6 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
     assert "is missing" not in ran.stdout
     assert "Missing of" not in ran.stdout
     assert str(Machine.here()) in ran.stdout
-    assert ("Instructions per call: not readable here" in ran.stdout) == bool(why_unreadable())
     for scenario in SCENARIOS:
         if scenario.cpu_counts:
             assert scenario.title in ran.stdout
@@ -105,29 +100,6 @@ def test_a_killed_run_leaves_no_process() -> None:
 
 
 @pytest.mark.e2e
-def test_a_few_sessions_and_calls_leave_nothing() -> None:
-    """Deleted sessions and answered calls leave descriptors and upstream sessions as they were."""
-    ran = run_bench("tests.bench.leak", "--sessions", "80", "--calls", "100")
-
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.count("nothing grew") == 2
-
-
-@pytest.mark.e2e
-def test_a_quick_run_of_the_stages_prints_every_row(tmp_path: Path) -> None:
-    """Every stage alone, all of them and every kind of hosted tool answers; no schema is compiled a second time."""
-    measured = tmp_path / "measured.json"
-
-    ran = run_bench("tests.bench.pipeline", "--quick", "--json", str(measured))
-
-    assert ran.returncode == 0, ran.stderr
-    assert all(row.title in ran.stdout for row in ROWS)
-    found = orjson.loads(measured.read_bytes())
-    assert found["compilations"] == 2
-    assert all(own > 0 < piped for costs in found["cpu_us"].values() for own, piped in costs)
-
-
-@pytest.mark.e2e
 def test_a_quick_run_of_shared_state_prints_every_row() -> None:
     """Calls and sessions are measured with each kind of state that this machine has, and each bound is shown."""
     ran = run_bench("tests.bench.shared_state", "--quick")
@@ -136,49 +108,6 @@ def test_a_quick_run_of_shared_state_prints_every_row() -> None:
     for row in ("call, 8 at once", "session", "warm call, Redis", "session opened and ended"):
         assert row in ran.stdout
     assert ran.stdout.splitlines()[0].split()[:4] == ["CPU", "µs", "memory", "SQLite"]
-
-
-@pytest.mark.e2e
-def test_a_quick_run_of_sessions_that_ended_elsewhere(replicas_programs: None, tmp_path: Path) -> None:
-    """Each session is 404 at the other adapter, whether that hears of its end or not, and both bounds are shown."""
-    measured = tmp_path / "measured.json"
-
-    ran = run_bench("tests.bench.ended_elsewhere", "--quick", "--json", str(measured))
-
-    assert ran.returncode == 0, ran.stderr
-    assert "the replica hears of it" in ran.stdout and "it cannot hear" in ran.stdout
-    found = orjson.loads(measured.read_bytes())
-    assert all(len(found[kind]) == 3 and min(found[kind]) > 0 for kind in ("heard", "unheard"))
-
-
-@pytest.mark.e2e
-def test_a_quick_run_of_stored_sessions_prints_every_row() -> None:
-    """The start, the memory and a call beside an adapter without sessions."""
-    ran = run_bench("tests.bench.million_sessions", "--quick", "--sessions", "200", "--rounds", "1")
-
-    assert ran.returncode == 0, ran.stderr
-    head, _, *rows = ran.stdout.splitlines()
-    assert head.split() == ["200", "stored", "sessions", "median", "at", "most"]
-    assert [row.partition("  ")[0] for row in rows] == [
-        "start, CPU s",
-        "start, × none stored",
-        "RSS after the start, × none stored",
-        "call, × none stored",
-    ]
-
-
-@pytest.mark.e2e
-def test_a_quick_run_of_the_tool_api_prints_every_row(tmp_path: Path) -> None:
-    """Both entrances answer for every tool, and the page has a weight."""
-    measured = tmp_path / "measured.json"
-
-    ran = run_bench("tests.bench.console", "--quick", "--json", str(measured))
-
-    assert ran.returncode == 0, ran.stderr
-    assert all(row.title in ran.stdout for row in CALLED_BOTH_WAYS)
-    found = orjson.loads(measured.read_bytes())
-    assert all(http > 0 < mcp for costs in found["cpu_us"].values() for http, mcp in costs)
-    assert 0 < found["page_bytes"] < HEAVIEST
 
 
 def test_one_number_of_many_rounds() -> None:
@@ -253,34 +182,6 @@ def test_a_target_says_which_bar_it_reaches() -> None:
         "not measured",
     ]
     assert [cheaper.verdict(value) for value in (150.0, 75.0, 74.0)] == ["goal", "must", "not met"]
-
-
-@pytest.mark.e2e
-def test_access_tokens_are_measured(tmp_path: Path) -> None:
-    """A quick run prints the ratio, and writes its rounds."""
-    measured = tmp_path / "measured.json"
-
-    ran = run_bench("tests.bench.access", "--quick", "--json", str(measured))
-
-    assert ran.returncode == 0, ran.stderr
-    assert "JWT to static token:" in ran.stdout
-    assert str(Machine.here()) in ran.stdout
-    found = orjson.loads(measured.read_bytes())
-    assert len(found["rounds"]) == 2
-    assert all(cost > 0 for each in found["rounds"] for cost in each.values())
-
-
-@pytest.mark.e2e
-def test_metrics_are_measured(tmp_path: Path) -> None:
-    """A quick run prints the ratio, and writes its rounds."""
-    measured = tmp_path / "measured.json"
-
-    ran = run_bench("tests.bench.metrics", "--quick", "--json", str(measured))
-
-    assert ran.returncode == 0, ran.stderr
-    assert "with metrics to without:" in ran.stdout
-    (pair,) = orjson.loads(measured.read_bytes())["pairs"]
-    assert len(pair["rounds"]) == 2 and pair["scrape_ms"] > 0
 
 
 @pytest.mark.e2e

@@ -1,10 +1,10 @@
-"""A thousand calls of every kind leave a running adapter as it was; ``tests.bench.leak_hosted`` makes more of them."""
+"""A thousand calls of every kind leave a running adapter as it was."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.bench.leak_hosted import SLACK_OBJECTS, exercising
+from tests.hosted.exercise import SLACK_OBJECTS, exercising
 
 
 async def test_a_thousand_calls_leave_nothing(tmp_path: Path) -> None:

@@ -1,21 +1,18 @@
-"""What calls of hosted tools leave behind: ``python -m tests.bench.leak_hosted [--calls N]``.
+"""Calls of every kind to hosted tools of a running adapter, and what it holds between them.
 
 Statements, scripts in process and in processes of their own, failures, timeouts, cancelled and dropped calls, and
-streams with progress, through a running adapter. It runs in this process, so that its tasks and threads can be
-counted too; what the clients hold is in the numbers. Ends with status 1 when something grew in the second half.
+streams with progress. It runs in the process of the test, so that its tasks and threads can be counted too; what the
+clients hold is in the numbers.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import gc
 import os
 import re
 import sqlite3
-import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Set
@@ -25,24 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import uvloop
 
-from adapter import log
 from adapter.app import App, build, running
 from adapter.hosted.scripts.inprocess import IDLE_AT_MOST
 from adapter.settings.root import Settings
 from tests.bench.load import Address, Client, Connection
-from tests.bench.process import open_descriptors, rss_bytes
-from tests.bench.report import table
-from tests.bench.targets import MIB
+from tests.bench.process import open_descriptors
 from tests.plans import plans_of
 
 AT_ONCE = 8
 WARM_UP = 600
 """Calls before the first reading: they fill pools, caches and arenas."""
-
-SLACK_RSS = 3 * MIB
-"""Bytes that RSS may move without a leak, as in ``tests.bench.leak``, and what the clients' side takes."""
 
 SLACK_OBJECTS = 400
 """Objects that come and go: entries of caches that are not full, counters of the driver."""
@@ -139,7 +129,6 @@ class Holding:
     ``running`` are calls whose tool has not ended, ``left_over`` threads of scripts that were given up.
     """
 
-    rss: int
     objects: int
     descriptors: int
     threads: int
@@ -147,10 +136,6 @@ class Holding:
     sessions: int
     running: int
     left_over: int
-
-    def row(self, moment: str) -> list[str]:
-        rest = (self.objects, self.descriptors, self.threads, self.tasks, self.sessions, self.running)
-        return [moment, f"{self.rss / MIB:.2f}", *map(str, rest), str(self.left_over)]
 
     def quiet_after(self, before: Holding) -> bool:
         """Whether nothing is going on that was not before."""
@@ -212,7 +197,6 @@ class Exercise:
         sessions = re.search(r"(\d+) sessions", repr(upstream))
         assert sessions is not None
         return Holding(
-            rss_bytes([me]),
             len(gc.get_objects()),
             open_descriptors([me]),
             threads_beyond_pools(set(threading.enumerate()) - self._older),
@@ -302,41 +286,3 @@ async def exercising(place: Path) -> AsyncIterator[Exercise]:
         exercise = Exercise(app, port, older)
         await exercise.calls(WARM_UP)
         yield exercise
-
-
-async def run(calls: int) -> bool:
-    """Do the calls in two halves and print what is held around them. True when nothing grew."""
-    with tempfile.TemporaryDirectory(prefix="leak-hosted-") as name:
-        async with exercising(Path(name)) as exercise:
-            before = await exercise.holding()
-            await exercise.calls(calls // 2)
-            middle = await exercise.holding(before)
-            await exercise.calls(calls // 2)
-            after = await exercise.holding(middle)
-    flat = (
-        after.quiet_after(before)
-        and after.rss - middle.rss <= SLACK_RSS
-        and after.objects - middle.objects <= SLACK_OBJECTS
-    )
-    title = f"{calls} calls of hosted tools"
-    names = ["RSS MiB", "objects", "descriptors", "threads", "tasks", "sessions", "running", "left over"]
-    halves = [before.row("before"), middle.row(f"after {calls // 2}"), after.row(f"after {calls}")]
-    verdict = "nothing grew" if flat else "IT GREW"
-    per_call = (after.rss - middle.rss) / (calls // 2)
-    sys.stdout.write(f"{table([[title, *names], *halves])}\n")
-    sys.stdout.write(f"{verdict}: {per_call:+.0f} bytes a call in the second half\n")
-    return flat
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.leak_hosted", description="Look for what calls of hosted tools leave."
-    )
-    parser.add_argument("--calls", type=int, default=10_000)
-    given = parser.parse_args()
-    log.configure("error")
-    sys.exit(0 if uvloop.run(run(given.calls)) else 1)
-
-
-if __name__ == "__main__":
-    main()
