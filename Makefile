@@ -28,7 +28,7 @@ test: $(VENV)/.dev  ## what a contributor needs, in minutes
 	$(PYTEST) -n $$((2 * $(CORES))) -m 'not deep' $(ARGS) || [ $$? -eq 5 ]
 
 test-deep: $(VENV)/.dev  ## the rest: whole processes, other people's clients, attacks, faults, a browser
-	$(PYTEST) -n $$((2 * $(CORES))) -m 'deep and not timed' $(ARGS) || [ $$? -eq 5 ]
+	$(PYTEST) -n $$((2 * $(CORES))) -m '(deep or examples) and not timed' $(ARGS) || [ $$? -eq 5 ]
 	$(PYTEST) -n $$(($(CORES) + 1)) -m timed $(ARGS) || [ $$? -eq 5 ]
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.missing import Missing
 from tests.reaper import reaped
@@ -25,9 +25,13 @@ IN_CI = os.environ.get("CI", "").lower() == "true"
 # CI uses the same examples in each run, so that only a change makes a test fail; elsewhere examples are random. They
 # have no deadline, because a busy machine would miss it; tests of costs measure CPU time themselves.
 settings.register_profile(
-    "tests", derandomize=IN_CI, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "deep", derandomize=IN_CI, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("tests")
+settings.register_profile("quick", settings.get_profile("deep"), max_examples=20)
+settings.load_profile("deep")
+
+# jsonschema makes grammars of IRIs of it, which takes each worker three seconds; no schema of a test has an IRI.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 if sys.dont_write_bytecode:
     # Tests start the adapter some hundred times, and each worker imports all tests: compile them only once.
@@ -37,7 +41,9 @@ if sys.dont_write_bytecode:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the reaper of the run."""
+    """Start the reaper of the run, and choose how many examples property tests take."""
+    if _is_quick(config):
+        settings.load_profile("quick")
     run = ExitStack()
     run.enter_context(reaped())
     config.add_cleanup(run.close)
@@ -47,13 +53,28 @@ DEEP = frozenset(("attacks", "bench", "e2e", "faults", "soak"))
 """Folders of tests that take minutes: whole processes, other people's clients, attacks, faults, a browser."""
 
 
+def _is_quick(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr == "not deep")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module of which each test is deep, where none of these is wanted."""
+    deep = collection_path.name in DEEP and collection_path.is_dir()
+    return True if deep and _is_quick(config) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark ``deep`` for what ``make test-deep`` runs; tests that measure time are among them."""
+    """Mark ``deep`` for what ``make test-deep`` runs, and ``examples`` for what it runs with many examples.
+
+    Tests that measure time are among the former.
+    """
     for item in items:
         folders = item.nodeid.partition("::")[0].split("/")
         if not DEEP.isdisjoint(folders) or any(map(item.get_closest_marker, ("e2e", "timed"))):
             item.add_marker(pytest.mark.deep)
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.examples)
 
 
 def pytest_collection_finish() -> None:

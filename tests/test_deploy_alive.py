@@ -29,6 +29,7 @@ wait $!; echo "it ended: $?"
 """What an engine does: process 1, the adapter as its child, and the check again and again."""
 
 
+@pytest.mark.deep
 async def test_an_adapter_that_stands_still_is_killed(tmp_path: Path) -> None:
     """Only then: one that has not started yet is unhealthy, and one that serves is healthy."""
     port = str(free_port())

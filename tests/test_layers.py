@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,8 +118,16 @@ def imports(path: Path, tree: ast.Module) -> Iterator[Import]:
                 yield Import(path, node.lineno, f"{module}.{alias.name}")
 
 
-TREES = {path: ast.parse(path.read_bytes()) for path in sorted(HOUSE.rglob("*.py"))}
-IMPORTS = [found for path, tree in TREES.items() for found in imports(path, tree)]
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every module of the house, parsed."""
+    return {path: ast.parse(path.read_bytes()) for path in sorted(HOUSE.rglob("*.py"))}
+
+
+@cache
+def all_imports() -> list[Import]:
+    """Every import of the house."""
+    return [found for path, tree in trees().items() for found in imports(path, tree)]
 
 
 def target_room(found: Import) -> str | None:
@@ -154,46 +163,46 @@ def foreign(found: Import) -> bool:
 
 def test_every_module_belongs_to_a_room_of_the_house() -> None:
     """A new room is a decision about layers, so it is written into the table first."""
-    assert {room_of(path) for path in TREES} <= set(MAY_IMPORT)
+    assert {room_of(path) for path in trees()} <= set(MAY_IMPORT)
 
 
 def test_imports_point_downwards() -> None:
     """No module imports from a room above its own or beside it."""
-    assert [str(found) for found in IMPORTS if misplaced(found)] == []
+    assert [str(found) for found in all_imports() if misplaced(found)] == []
 
 
 def test_the_relay_sees_ports_only() -> None:
     """What does the I/O can be exchanged, because the relay knows none of it."""
-    assert [str(found) for found in IMPORTS if past_the_port(found)] == []
+    assert [str(found) for found in all_imports() if past_the_port(found)] == []
 
 
 def test_functions_on_a_port_know_that_port_alone() -> None:
     """They are as good as the port: whatever is behind it can be exchanged."""
     paths = {HOUSE.parent / (name.strip(".").replace(".", "/") + ".py"): name for name in ON_PORTS}
-    assert paths.keys() <= TREES.keys()
-    of_house = [found for found in IMPORTS if found.path in paths and target_room(found) is not None]
+    assert paths.keys() <= trees().keys()
+    of_house = [found for found in all_imports() if found.path in paths and target_room(found) is not None]
     ports = {path: f"adapter.{room_of(path)}.port." for path in paths}
     assert [str(found) for found in of_house if not found.name.startswith(ports[found.path])] == []
 
 
 def test_the_base_of_the_relay_knows_no_wing() -> None:
     """Requests, calls, stages and servers are what the wings speak of; the entrance is ``relay/call/dispatch.py``."""
-    wings = {path.parent.name for path in TREES if path.parent.parent == HOUSE / "relay"}
-    of_base = [found for found in IMPORTS if found.path.parent == HOUSE / "relay"]
+    wings = {path.parent.name for path in trees() if path.parent.parent == HOUSE / "relay"}
+    of_base = [found for found in all_imports() if found.path.parent == HOUSE / "relay"]
     wing_of = [found for found in of_base if found.name.startswith("adapter.relay.")]
     assert [str(found) for found in wing_of if found.name.split(".")[2] in wings] == []
 
 
 def test_foreign_libraries_stay_in_their_room() -> None:
     """Whoever changes an HTTP or file library changes one room."""
-    assert [str(found) for found in IMPORTS if foreign(found)] == []
+    assert [str(found) for found in all_imports() if foreign(found)] == []
 
 
 def test_the_core_is_pure() -> None:
     """What bytes mean and what may happen needs no clock, no loop, no log and no disk."""
-    pure = [found for found in IMPORTS if found.room in PURE]
+    pure = [found for found in all_imports() if found.room in PURE]
     assert [str(found) for found in pure if found.name.split(".")[0] in IMPURE] == []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if room_of(path) in PURE:
             waiting = [node for node in ast.walk(tree) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
             assert waiting == [], f"{path.name} awaits"

@@ -85,6 +85,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     shutil.rmtree(place)
 
 
+@pytest.mark.deep
 def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
     """Every tracked file of the package is in it, but for those that nobody reads while it runs."""
     with zipfile.ZipFile(built.wheel) as archive:
@@ -96,6 +97,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
     assert "adapter/py.typed" in names
 
 
+@pytest.mark.deep
 def test_the_wheel_has_the_licence_of_everything_in_it(built: Built) -> None:
     """Each licence and notice beside a file of others is among the licences, and the expression names each kind."""
     with zipfile.ZipFile(built.wheel) as archive:
@@ -119,6 +121,7 @@ def test_every_file_of_others_has_its_licence() -> None:
         assert texts and all((VENDOR / text).is_file() for text in texts), name
 
 
+@pytest.mark.deep
 def test_the_metadata_says_where_it_runs_and_where_it_is_kept(built: Built) -> None:
     """Readers of an index see the system, the types, the versions of Python and four links."""
     classifiers = built.metadata.get_all("Classifier", [])
@@ -133,6 +136,7 @@ def test_the_metadata_says_where_it_runs_and_where_it_is_kept(built: Built) -> N
     assert set(links) == {"Source", "Documentation", "Changelog", "Issues"}
 
 
+@pytest.mark.deep
 def test_the_readme_can_be_read_on_an_index(built: Built) -> None:
     """It renders without diagrams as code, and each link and image leads to a file of this version."""
     rendered = markdown.render(str(built.metadata.get_payload()), variant="GFM")
@@ -150,6 +154,7 @@ def test_the_readme_can_be_read_on_an_index(built: Built) -> None:
         assert kind == ("raw" if path.endswith(".png") else "blob")
 
 
+@pytest.mark.deep
 def test_the_sdist_holds_what_a_build_needs(built: Built) -> None:
     """The package, its notes and ``deploy/``: no tests, pages, caches or files of one machine."""
     with tarfile.open(built.sdist) as archive:
@@ -194,6 +199,7 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "venv" / "bin" / "mcp-adapter"
 
 
+@pytest.mark.deep
 async def test_the_wheel_works_without_its_sources(installed: Path, tmp_path: Path) -> None:
     """The command tells its version, checks settings, and a call passes through its demo."""
     place, python = tmp_path, installed.with_name("python")

@@ -37,6 +37,7 @@ async def test_that_does_not_end(tmp_path):
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("workers", ["0", "2"])
 async def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path, workers: str) -> None:
     """Workers end, the process of a test ends, and so does its child with another session and environment.

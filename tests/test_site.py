@@ -51,6 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.deep
 def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
     """Each link to a page, an anchor or a file of the site has its target."""
     missing = []
@@ -66,12 +67,14 @@ def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.deep
 def test_the_site_needs_no_other_host(site: Path) -> None:
     """No script, style or font comes from elsewhere."""
     loaded = re.compile(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?:[^\"]+)\"")
     assert {url for page in site.rglob("*.html") for url in loaded.findall(page.read_text())} == set()
 
 
+@pytest.mark.deep
 def test_programs_find_their_texts(site: Path) -> None:
     """The site has llms.txt, all pages in one text, and each page as Markdown where llms.txt names it."""
     assert (site / "llms.txt").read_text() == short()

@@ -273,6 +273,7 @@ def test_state_file_is_locked_while_an_adapter_serves(tmp_path: Path, workers: i
     StateLock(path, 0).close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("workers", "refreshed"), [(1, False), (1, True), (2, False)])
 def test_a_second_adapter_on_one_state_file_is_refused(tmp_path: Path, workers: int, refreshed: bool) -> None:
     """Without tools for files, too, and whether it has workers or not: one sentence, nothing is served or deleted."""

@@ -17,7 +17,7 @@ from tests.e2e.processes import Running, answers, start
 from tests.edge.raw import RawClient, call_body
 from tests.ports import free_port
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.deep, pytest.mark.e2e]
 
 PATIENCE = 30.0
 """Seconds for anything that a busy machine may take its time for."""

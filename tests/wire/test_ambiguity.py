@@ -299,7 +299,7 @@ def readings(body: bytes) -> Iterable[tuple[Any, Any, Any, Any]]:
             yield method, number, params, value(params, "name", match, last=last)
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(messages())
 def test_readers_agree_about_what_is_clear(body: bytes) -> None:
     """Method, id, params and name are the same for every reader, whichever key it takes and of several whichever."""
@@ -321,7 +321,7 @@ def test_readers_agree_about_what_is_clear(body: bytes) -> None:
                 assert json.loads(spelled(name, False)) == expected["params"].get("name")
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(
     st.lists(
         st.sampled_from(["tools", "/", "call", "TOOLS", "Call", "ſ", " ", "\0", "\u200b", "x", "ａ"]),

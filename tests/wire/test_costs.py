@@ -21,6 +21,8 @@ from adapter.wire.piecewise import at_once
 from adapter.wire.spans import Drop, Insert, edit, find
 from adapter.wire.sse import SseReader, encode, replace_data
 
+pytestmark = pytest.mark.deep
+
 MIB = 1 << 20
 SMALL = MIB // 16
 """Bytes that are compared with twice as many: enough for a square to show, and few enough for every test run."""

@@ -15,6 +15,8 @@ from tests.promql import needs
 from tests.state.shared import SharedMemory
 from tests.telemetry.collectors import Collector, http_collector
 
+pytestmark = pytest.mark.deep
+
 CALLS = "adapter_upstream_tool_calls_total"
 DURATIONS = "adapter_upstream_tool_call_duration_seconds_bucket"
 

@@ -32,6 +32,8 @@ from tests.hosted.databases import URL_PASSWORD, Server
 from tests.state.redis.servers import command
 from tests.upstream.stdio.scripted import SERVER
 
+pytestmark = pytest.mark.deep
+
 CHILD = "/child"
 
 

@@ -36,6 +36,8 @@ from tests.hosted.injections import FAMILIES, PAYLOADS, SHAPES, UNSENDABLE
 from tests.hosted.stating import Asking, opened_at
 from tests.hosted.witnesses import MariadbWitness, PostgresWitness, Witness, root_of, slow_from_now_on
 
+pytestmark = pytest.mark.deep
+
 MY = "SELECT id, name FROM people WHERE owner = 'me' AND"
 
 FINDING = {

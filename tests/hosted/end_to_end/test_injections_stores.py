@@ -15,6 +15,8 @@ from tests.hosted.databases import Server
 from tests.hosted.injections import PAYLOADS, SHAPES, UNSENDABLE
 from tests.hosted.stating import Asking, opened
 
+pytestmark = pytest.mark.deep
+
 # --- Redis ----------------------------------------------------------------------------------------------------
 
 GETTING = {

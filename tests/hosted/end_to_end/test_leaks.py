@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.hosted.exercise import SLACK_OBJECTS, exercising
 
 
+@pytest.mark.deep
 async def test_a_thousand_calls_leave_nothing(tmp_path: Path) -> None:
     """No task, thread, descriptor, session, running call, or object beyond those of the calls before."""
     async with exercising(tmp_path) as exercise:

@@ -15,7 +15,7 @@ from adapter.upstream.stdio.child import ChildLimits
 from adapter.wire.lines import LongLine
 from tests.upstream.stdio.children import Start, Witness
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [pytest.mark.deep, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
 
 MIB = 1 << 20
 LONGEST_TURN = 0.05

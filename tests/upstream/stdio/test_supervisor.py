@@ -111,6 +111,7 @@ async def test_signals_to_a_service_do_not_end_its_supervisor(supervisor: Superv
     assert await owner.line() == b"{}"
 
 
+@pytest.mark.deep
 async def test_three_hundred_children_leave_nothing(supervisor: Supervisor) -> None:
     """Half of them are stopped, half are killed: no child, no zombie, no descriptor is left here or there."""
     spec = ChildSpec(("cat",), ENVIRONMENT)
