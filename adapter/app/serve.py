@@ -9,7 +9,7 @@ import gc
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
@@ -188,20 +188,27 @@ def _cut(loop: asyncio.AbstractEventLoop, grace: Grace) -> None:
         loop.remove_signal_handler(number)
 
 
-def serve(settings: Settings, cautions: Iterable[Problem] | None) -> int:
+def serve(
+    settings: Settings,
+    cautions: Iterable[Problem] | None,
+    beside: Callable[[App], Awaitable[None]] | None = None,
+) -> int:
     """Serve until SIGINT or SIGTERM, of which a second one ends the time that running requests get.
 
-    ``cautions`` are warnings about the settings, for the log. Returns the exit status: 0, or 1 if the adapter could not
-    start or go on. Raises SettingsError.
+    ``cautions`` are warnings about the settings, for the log; ``beside`` is done once the adapter serves. Returns the
+    exit status: 0, or 1 if the adapter could not start or go on. Raises SettingsError, and what ``beside`` raises.
     """
     try:
-        return serve_alone(settings, cautions)
+        return serve_alone(settings, cautions, beside=beside)
     except StartFailed:
         return 1
 
 
 def serve_alone(
-    settings: Settings, cautions: Iterable[Problem] | None, service: ServiceNotifier | None = None
+    settings: Settings,
+    cautions: Iterable[Problem] | None,
+    service: ServiceNotifier | None = None,
+    beside: Callable[[App], Awaitable[None]] | None = None,
 ) -> int:
     """Do the same, for a ``service`` manager that is told when the adapter serves and stops.
 
@@ -212,7 +219,7 @@ def serve_alone(
     refresh_state(settings)
     try:
         with locked_state(settings):
-            return uvloop.run(_serve(settings, cautions, OwnSignals(service)))
+            return uvloop.run(_serve(settings, cautions, OwnSignals(service), beside))
     except StateTaken as taken:
         raise failed_for(Obstacle(taken.event, str(taken), taken.setting)) from None
 
@@ -279,7 +286,12 @@ def _report(obstacle: Obstacle, logger: FilteringBoundLogger) -> None:
         logger.error(obstacle.event, why=obstacle.why, setting=obstacle.setting)
 
 
-async def _serve(settings: Settings, cautions: Iterable[Problem] | None, owner: ProcessOwner) -> int:
+async def _serve(
+    settings: Settings,
+    cautions: Iterable[Problem] | None,
+    owner: ProcessOwner,
+    beside: Callable[[App], Awaitable[None]] | None = None,
+) -> int:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
     grace = Grace(settings.core.shutdown_grace_seconds)
@@ -301,11 +313,14 @@ async def _serve(settings: Settings, cautions: Iterable[Problem] | None, owner: 
             )
             served = True
             owner.serving()
-            guard = loop.create_task(_watch_store(app, stop))
+            tasks = [loop.create_task(_watch_store(app, stop))]
+            if beside is not None:
+                tasks.append(loop.create_task(_done_beside(beside(app), stop)))
             try:
                 return int(await stop)
             finally:
-                guard.cancel()
+                for task in tasks:
+                    task.cancel()
                 owner.stopping()
     except (StoreUnavailable, StorageFailed, StorageFull, _connector_failed(), OSError) as error:
         obstacle = _obstacle_of(error)
@@ -359,6 +374,15 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
         elif failure is None and failed:
             app.runtime.log.warning("the state store can be written again")
         failed = failure is not None
+
+
+async def _done_beside(work: Awaitable[None], stop: asyncio.Future[int]) -> None:
+    """Do the work; a failure ends the process."""
+    try:
+        await work
+    except Exception as error:
+        if not stop.done():
+            stop.set_exception(error)
 
 
 def _resolve(stop: asyncio.Future[int], status: int) -> None:

@@ -6,17 +6,23 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adapter import log
 from adapter.app.servers import build_server, local_parts
 from adapter.app.tool_plans import Compiled, compiled
+from adapter.app.tools import Decorate, limits_of, policies_of, shape_of
 from adapter.errors import AdapterError
+from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.own_session import REFUSED, OwnSession
 from adapter.relay.stages import StageTable
+from adapter.relay.tools.catalogue_reader import all_tools
+from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.authorization_servers import OAUTH_CURE
+from adapter.rules.tools.definitions import Tool
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
+from adapter.wire.eras import Era
 
 
 @contextlib.asynccontextmanager
@@ -41,6 +47,22 @@ async def own_session(
         await server.upstream.close()
         await parts.close()
         made.loading.close()
+
+
+async def tools_of(
+    settings: Settings, entry: ServerSettings, session: OwnSession, decorate: Decorate | None = None
+) -> list[Tool] | None:
+    """The tools on all pages, as clients would see them; None where no whole list can be had.
+
+    ``decorate`` is what the stages of a tool add to it. Raises what the upstream raises, and BadJson.
+    """
+    shape = shape_of(policies_of(settings, entry), decorate)
+    lists = ToolLists(entry.id, shape, (), ParamHeaders(), log.get_logger(__name__), limits_of(settings))
+
+    async def fetch(method: str, params: dict[str, Any]) -> bytes | None:
+        return (await session.ask(method, params, settings.core.upstream_request_timeout_seconds)).response
+
+    return await all_tools(lists, fetch, modern=session.era is Era.MODERN)
 
 
 def _hint(entry: ServerSettings, *, asks_oauth: bool) -> str:

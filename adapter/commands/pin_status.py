@@ -9,19 +9,15 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from adapter import log
 from adapter.app.state import build_store
-from adapter.app.tools import Decorate, earlier_forms, limits_of, policies_of, shape_of, wrapped_tools
+from adapter.app.tools import earlier_forms, wrapped_tools
 from adapter.commands.file_writing import replace_file
-from adapter.commands.own_sessions import own_session
+from adapter.commands.own_sessions import own_session, tools_of
 from adapter.errors import AdapterError
-from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.pins import Pin, Pins
-from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned, read_as
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.drift import RememberedDrift
@@ -30,7 +26,6 @@ from adapter.rules.tools.lock_file import LockError, read_lock, write_lock
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
-from adapter.wire.eras import Era
 from adapter.wire.piecewise import at_once
 
 NO_MEMORY = (
@@ -204,8 +199,11 @@ async def _offered(settings: Settings, entry: ServerSettings) -> tuple[Catalogue
     try:
         async with own_session(settings, entry, patience) as (visit, made), asyncio.timeout(patience):
             decorate = partial(made.planning.decorate, entry) if made.planning.concerns(entry) else None
-            tools = await _read(visit, _lists(settings, entry, decorate))
-            return tools, earlier_forms(wrapped_tools(settings, entry), decorate)
+            await _open(visit)
+            tools = await tools_of(settings, entry, visit, decorate)
+            if tools is None:
+                raise Unreadable("The server did not answer with a complete list of its tools.")
+            return catalogue_of(tools), earlier_forms(wrapped_tools(settings, entry), decorate)
     except TimeoutError:
         raise Unreadable(
             f"The server did not list its tools within core.upstream_request_timeout_seconds ({patience:g})."
@@ -214,7 +212,7 @@ async def _offered(settings: Settings, entry: ServerSettings) -> tuple[Catalogue
         raise Unreadable(str(error)) from None
 
 
-async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:
+async def _open(visit: OwnSession) -> None:
     status = await visit.open()
     if status in (401, 403):
         raise Unreadable(
@@ -223,19 +221,6 @@ async def _read(visit: OwnSession, lists: ToolLists) -> Catalogue:
         )
     if not visit.is_open:
         raise Unreadable(f"The server does not answer as an MCP server (HTTP status {status}).")
-
-    async def fetch(method: str, params: dict[str, Any]) -> bytes | None:
-        return (await visit.ask(method, params)).response
-
-    tools = await all_tools(lists, fetch, modern=visit.era is Era.MODERN)
-    if tools is None:
-        raise Unreadable("The server did not answer with a complete list of its tools.")
-    return catalogue_of(tools)
-
-
-def _lists(settings: Settings, entry: ServerSettings, decorate: Decorate | None) -> ToolLists:
-    shape = shape_of(policies_of(settings, entry), decorate)
-    return ToolLists(entry.id, shape, (), ParamHeaders(), log.get_logger(__name__), limits_of(settings))
 
 
 # --- lock files -----------------------------------------------------------------------------------------------

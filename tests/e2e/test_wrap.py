@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -50,8 +51,10 @@ class Wrapped:
 
 
 @asynccontextmanager
-async def running(place: Path, *arguments: str | Path, command: str = "wrap") -> AsyncIterator[Wrapped]:
-    """The command in ``place``, once it serves."""
+async def serving(
+    place: Path, *arguments: str | Path, command: str = "wrap"
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """The command in ``place`` once it serves, and what it said on standard error before."""
     process = await asyncio.create_subprocess_exec(
         ADAPTER,
         command,
@@ -61,18 +64,28 @@ async def running(place: Path, *arguments: str | Path, command: str = "wrap") ->
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    assert process.stdout is not None and process.stderr is not None
+    assert process.stderr is not None
     try:
         errors = ""
         async with asyncio.timeout(PATIENCE):
             while '"serving"' not in errors and (line := await process.stderr.readline()):
                 errors += line.decode()
         assert '"serving"' in errors, errors
-        yield Wrapped(process, (await process.stdout.read(65536)).decode() if command == "wrap" else "")
+        yield process, errors
     finally:
         if process.returncode is None:
             process.kill()
             await process.communicate()
+
+
+@asynccontextmanager
+async def running(place: Path, *arguments: str | Path, command: str = "wrap") -> AsyncIterator[Wrapped]:
+    """The command in ``place``, once it serves and has printed what it found."""
+    async with serving(place, *arguments, command=command) as (process, _):
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            text = (await process.stdout.read(65536)).decode() if command == "wrap" else ""
+        yield Wrapped(process, text)
 
 
 def children(words: Sequence[str], place: Path) -> list[str]:
@@ -164,13 +177,31 @@ async def test_without_a_flag_nothing_is_applied(tmp_path: Path) -> None:
             assert any(name.endswith("_get_upload_url") for name in await host.tools())
 
 
-async def test_a_program_is_started_once_to_see_its_tools(tmp_path: Path) -> None:
-    """Once more by the adapter that then serves it, whose health check has a session of its own."""
+async def test_a_program_is_started_once_until_a_client_comes(tmp_path: Path) -> None:
+    """Its tools are seen in the session of the health check: the adapter serves while a slow program starts, and
+    reports when it has started.
+    """
     python, flag, program = FILES
-    counted = f"open({str(tmp_path / 'starts')!r}, 'a').write('x'); {program}"
-    async with running(tmp_path, "--port", "0", *HERE, "--", python, flag, counted) as wrapped:
+    starts, gate = tmp_path / "starts", tmp_path / "gate"
+    os.mkfifo(gate)
+    slow = f"open({str(starts)!r}, 'a').write('x'); open({str(gate)!r}).read(); {program}"
+    flags = ["--port", "0", "--name", "slow", *HERE]
+    async with serving(tmp_path, *flags, "--", python, flag, slow) as (process, errors):
+        assert "slow will be at http://127.0.0.1:" in errors
+        assert process.stdout is not None
+        report = asyncio.create_task(process.stdout.read(65536))
+        # A fifo opens when the program reads it.
+        await asyncio.to_thread(gate.write_text, "")
+        async with asyncio.timeout(PATIENCE):
+            wrapped = Wrapped(process, (await report).decode())
         assert "5 tools" in wrapped.text
-        assert len((tmp_path / "starts").read_text()) <= 2
+        gate.unlink()
+        gate.write_text("")
+        assert starts.read_text() == "x"
+        async with python_host(wrapped.url) as host:
+            assert "draw" in await host.tools()
+        assert starts.read_text() == "xx"
+        assert (await wrapped.ended(signal.SIGINT))[0] == 0
 
 
 async def test_a_url_is_wrapped_too(tmp_path: Path) -> None:

@@ -5,75 +5,118 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import shutil
 import signal
 import sys
-import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import orjson
 import uvloop
 
 from adapter import log
-from adapter.app.build import build
+from adapter.app.build import App
 from adapter.app.preflight import obstacles
-from adapter.app.run import running
 from adapter.app.serve import serve
 from adapter.commands.file_writing import replace_file, write_new
+from adapter.commands.own_sessions import own_session, tools_of
 from adapter.commands.settings_flags import failed
 from adapter.commands.wrap.report import FoundServer, FoundTools, address_of, report
 from adapter.commands.wrap.wrapped_settings import WrappedServer, named_arguments, with_all
+from adapter.errors import AdapterError
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.rules.text.unicode import shown
 from adapter.settings.cautions import cautions
 from adapter.settings.root import Settings
-from adapter.upstream.client.server import ServerRefused, TokenRefused, connected
-from adapter.upstream.client.transfers import json_of
+from adapter.upstream.client.server import ServerRefused
 
 FAILED, TERMINATED = 1, 143
-
-_LOOK_SECONDS = 0.05
-"""Between two looks at a server that starts."""
 
 _REASON_LIMIT = 2000
 
 
 def run(server: WrappedServer, options: argparse.Namespace) -> int:
-    """Start the server once to see its tools, print what it has, and serve it until stopped.
+    """Serve the server until stopped, and print what it has.
 
-    Return the exit status, 1 if it cannot be started or served. Raises SettingsError.
+    Its tools are seen in the session of the health check, which is the only start of a program until a client comes.
+    Flags that name tools need them before: then a program starts once more. Return the exit status, 1 if the server
+    cannot be started or served. Raises SettingsError.
     """
     settings = server.settings()
     folders = (server.root / "state", server.root, *server.root.parents)
     made = [folder for folder in folders if not folder.exists()]
-    if (problem := _hindrance(settings, options)) is not None:
+    problem = _hindrance(settings, options)
+    _remove_empty(made)
+    if problem is not None:
         return failed(problem)
     url = address_of(server, settings.core.port).url
     print(f"mcp-adapter: {server.id} will be at {url}", file=sys.stderr)
-    if not server.oauth:
-        print(f"mcp-adapter: starting {server.id} to see its tools; {_patience(server)} …", file=sys.stderr)
+    introduction = _Introduction(server, options)
+    # Without anybody who has signed in there is nothing to see.
+    found = FoundServer(server.id, "", "", []) if server.oauth else None
     try:
-        # Without anybody who has signed in there is nothing to see.
-        found = FoundServer(server.id, "", "", []) if server.oauth else uvloop.run(_looked_at(settings))
+        if found is None:
+            starting = f"starting {server.id} to see its tools; {_patience(server)} …"
+            print(f"mcp-adapter: {starting}", file=sys.stderr)
+            if introduction.needs_tools or not settings.ping_for(settings.servers[0]).enabled:
+                found = _found_before(settings)
+        if found is not None:
+            settings = introduction.tell(found)
+        return serve(settings, cautions(settings), introduction.of_app if found is None else None)
     except ServerRefused as refused:
+        if server.root in made:
+            # Made for a server that has answered nobody.
+            shutil.rmtree(server.root, ignore_errors=True)
+        _remove_empty(made)
         return failed(_why(server, str(refused)))
+    except _NotSaved as failure:
+        return failed(str(failure))
     except asyncio.CancelledError:
         return TERMINATED
-    finally:
-        # What uvloop leaves behind would swallow a signal until the adapter that serves listens for it.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _remove_empty(made)
-    proposals = propose(found.tools)
-    applied = named_arguments(found.tools, options.consume, options.produce)
-    if options.auto:
-        applied = with_all(applied, proposals)
-    settings = server.settings(applied)
-    print(report(server, settings.core.port, found, FoundTools(proposals, applied)), flush=True)
-    if options.save is not None and not _saved(server, settings, applied, options):
-        return FAILED
-    print("\nStop with Ctrl-C.", flush=True)
-    return serve(settings, cautions(settings))
+
+
+class _NotSaved(Exception):
+    """The file of ``--save`` cannot be written; ``str(error)`` is a sentence."""
+
+
+class _Introduction:
+    """What is printed and saved of a server that was found."""
+
+    def __init__(self, server: WrappedServer, options: argparse.Namespace) -> None:
+        self._server = server
+        self._options = options
+
+    @property
+    def needs_tools(self) -> bool:
+        """Tell whether the settings depend on the tools."""
+        return bool(self._options.auto or self._options.consume or self._options.produce)
+
+    def tell(self, found: FoundServer) -> Settings:
+        """Print the report, and write the settings file if one is wanted. Return the settings with which the server
+        is served. Raises SettingsError, _NotSaved.
+        """
+        server, options = self._server, self._options
+        proposals = propose(found.tools)
+        applied = named_arguments(found.tools, options.consume, options.produce)
+        if options.auto:
+            applied = with_all(applied, proposals)
+        settings = server.settings(applied)
+        print(report(server, settings.core.port, found, FoundTools(proposals, applied)), flush=True)
+        if options.save is not None:
+            _save(server, settings, applied, options)
+        print("\nStop with Ctrl-C.", flush=True)
+        return settings
+
+    async def of_app(self, app: App) -> None:
+        """Tell of the only server of an adapter that serves, as its health check finds it. Raises ServerRefused,
+        _NotSaved.
+        """
+        (monitor,) = app.core.relay.servers.monitors.values()
+        await monitor.first.wait()
+        if monitor.pulse.error is not None:
+            raise ServerRefused(_plain_reason(monitor.pulse.error))
+        self.tell(await _seen(app.settings, monitor.own_session))
 
 
 def _patience(server: WrappedServer) -> str:
@@ -81,9 +124,9 @@ def _patience(server: WrappedServer) -> str:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Remove the folders that the look for obstacles made, the innermost first."""
-    with contextlib.suppress(OSError):
-        for folder in folders:
+    """Remove the folders that were made and hold nothing, the innermost first."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
             folder.rmdir()
 
 
@@ -101,70 +144,60 @@ def _hindrance(settings: Settings, options: argparse.Namespace) -> str | None:
     return None if found is None else f"{found.event}: {found.why}"
 
 
-# --- the server as a client meets it -----------------------------------------------------------------------------
+# --- a look at the server ----------------------------------------------------------------------------------------
+
+
+def _found_before(settings: Settings) -> FoundServer:
+    """Start the server for a look, and end it. Raises ServerRefused, whose text has the last lines of the program's
+    standard error, and CancelledError for a signal.
+    """
+    log.configure("critical")
+    try:
+        return uvloop.run(_looked_at(settings))
+    finally:
+        # What uvloop leaves behind would swallow a signal until the adapter that serves listens for it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 async def _looked_at(settings: Settings) -> FoundServer:
-    """Run the adapter on a free port of loopback, with nothing that it would leave, and ask it as a client does.
-
-    Raises ServerRefused, whose text has the last lines of the program's standard error.
-    """
     task = asyncio.current_task()
     assert task is not None
     # Programs end with the adapter; Ctrl-C cancels this task by itself.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    log.configure("critical")
-    with tempfile.TemporaryDirectory(prefix="mcp-adapter-") as root:
-        core = settings.core.model_copy(update={"port": 0, "shutdown_grace_seconds": 0})
-        storage = settings.storage.model_copy(update={"root": Path(root)})
-        (entry,) = settings.servers
-        # The health check and the look at the tools start a program once.
-        entry = entry.model_copy(update={"upstream": entry.upstream.model_copy(update={"process": "shared"})})
-        app = build(settings.model_copy(update={"core": core, "storage": storage, "servers": [entry]}))
-        async with running(app) as (host, port):
-            return await _asked(f"http://{host}:{port}", settings)
+    (entry,) = settings.servers
+    async with own_session(settings, entry, settings.core.upstream_request_timeout_seconds) as (session, _):
+        with _refusing():
+            await session.open()
+        return await _seen(settings, session)
 
 
-async def _asked(base: str, settings: Settings) -> FoundServer:
-    entry = settings.servers[0]
-    await _started(base, entry.upstream.start_timeout_seconds)
+async def _seen(settings: Settings, session: OwnSession) -> FoundServer:
+    """Ask in a session that was opened. Raises ServerRefused."""
+    if session.refusal is not None:
+        cure = "people to sign in (OAuth): pass --oauth."
+        if not session.asks_oauth:
+            cure = "a token: pass --header 'Authorization: Bearer …'."
+        raise ServerRefused(f"it needs {cure}")
+    if not session.is_open:
+        raise ServerRefused("it does not answer as an MCP server.")
+    (entry,) = settings.servers
+    with _refusing():
+        listed = await tools_of(settings, entry, session)
+    if listed is None:
+        raise ServerRefused("it did not answer with a complete list of its tools.")
+    tools = [orjson.loads(tool.raw) for tool in listed]
+    info = session.server_info
+    name, version = str(info.get("title") or info.get("name") or entry.id), str(info.get("version") or "")
+    return FoundServer(name, version, session.version, tools)
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Raises ServerRefused for an upstream that fails while the block runs."""
     try:
-        async with connected(f"{base}{entry.mount_path}", {}) as server:
-            info = server.client.server_info
-            tools = await server.tools() if server.client.server_capabilities.tools else []
-            name, version = ("", "") if info is None else (info.title or info.name, info.version)
-            return FoundServer(name or entry.id, version, server.client.protocol_version, tools)
-    except TokenRefused as refused:
-        cure = "a token: pass --header 'Authorization: Bearer …'."
-        if refused.data is not None:
-            cure = "people to sign in (OAuth): pass --oauth."
-        raise ServerRefused(f"it needs {cure}") from None
-    except ServerRefused as refused:
-        raise ServerRefused(await _reason(base) or str(refused)) from None
-
-
-async def _started(base: str, patience: float) -> None:
-    """Wait until the server has answered. Raises ServerRefused for one that has failed."""
-    end = time.monotonic() + patience
-    while time.monotonic() < end:
-        ping = await _ping(base)
-        if ping.get("last_success") is not None:
-            return
-        if ping.get("last_error") is not None:
-            raise ServerRefused(_plain_reason(str(ping["last_error"])))
-        await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _reason(base: str) -> str | None:
-    error = (await _ping(base)).get("last_error")
-    return None if error is None else _plain_reason(str(error))
-
-
-async def _ping(base: str) -> dict[str, Any]:
-    """The health of the only server, as operators read it."""
-    answer = await json_of(f"{base}/healthz")
-    ping: dict[str, Any] = answer["servers"][0].get("ping") or {}
-    return ping
+        yield
+    except AdapterError as error:
+        raise ServerRefused(_plain_reason(error.reason or str(error))) from None
 
 
 def _plain_reason(text: str) -> str:
@@ -182,22 +215,19 @@ def _plain_reason(text: str) -> str:
 # --- its settings file -------------------------------------------------------------------------------------------
 
 
-def _saved(
+def _save(
     server: WrappedServer, settings: Settings, applied: Sequence[FileArgument], options: argparse.Namespace
-) -> bool:
-    """Write the settings file and print what is left to do. False, with a sentence, if it cannot be written."""
+) -> None:
+    """Write the settings file and print what is left to do. Raises _NotSaved."""
     assert options.save is not None
     text, variables = server.settings_file(applied, settings.core.port)
     try:
         write = replace_file if options.force else write_new
         write(options.save, text.encode())
     except FileExistsError:
-        failed(f"{options.save} exists: use --force to overwrite it, or name another file")
-        return False
+        raise _NotSaved(f"{options.save} exists: use --force to overwrite it, or name another file") from None
     except OSError as error:
-        failed(f"{options.save} cannot be written: {error.strerror or error}")
-        return False
+        raise _NotSaved(f"{options.save} cannot be written: {error.strerror or error}") from None
     print(f"\n{options.save} is written; mcp-adapter serve --config {options.save} starts the same.")
     for variable, place in variables.items():
         print(f"  Set {variable} before: a secret ({place}) was left out of the file.")
-    return True

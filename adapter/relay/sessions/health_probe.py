@@ -180,6 +180,11 @@ class HealthMonitor:
             # Apart, for a list that never comes is no reason to ping no more.
             self._looking = loop.create_task(self._look_at_tools())
 
+    @property
+    def own_session(self) -> OwnSession:
+        """The session in which the server is pinged."""
+        return self._probe.own_session
+
     def _failed(self, error: AdapterError, now: float) -> None:
         pulse, at = self.pulse, self._clock()
         pulse.reached, pulse.error = False, error.reason or str(error)

@@ -80,14 +80,22 @@ def initialize_result(response: bytes | None) -> bytes | None:
 
 
 def negotiated_version(result: bytes) -> str:
-    """The protocol version that an initialize result names; 2025-03-26 where it names none, as the spec says."""
+    """The protocol version that an initialize result names; 2025-03-26 where it names none, as the spec says.
+
+    Raises UpstreamBroken for no JSON.
+    """
+    version = _read(result).get("protocolVersion")
+    return version if isinstance(version, str) else "2025-03-26"
+
+
+def _read(result: bytes) -> Mapping[str, Any]:
+    """The members of a result; none of what is no object. Raises UpstreamBroken for no JSON."""
     try:
         read = orjson.loads(result)
     except orjson.JSONDecodeError as error:
         # Only the envelope has been read so far; what is between its braces may be anything.
         raise UpstreamBroken("The upstream server's answer to initialize is not valid JSON.") from error
-    version = read.get("protocolVersion") if isinstance(read, dict) else None
-    return version if isinstance(version, str) else "2025-03-26"
+    return read if isinstance(read, dict) else {}
 
 
 def opened(session_id: str | None, response: bytes | None, generation: int = 0) -> UpstreamSession | None:
@@ -182,7 +190,7 @@ class OwnSession:
 
     ``era`` is the one that the upstream was last found to speak, None while that is not known. ``refusal`` is what it
     answered when it last refused the adapter's credentials, None if it accepted them; ``asks_oauth`` tells whether it
-    then named where people sign in.
+    then named where people sign in. ``server_info`` is how it calls itself, empty of one that did not say.
     """
 
     def __init__(self, server: Server, read_timeout: float) -> None:
@@ -194,6 +202,7 @@ class OwnSession:
         self.era: Era | None = None
         self.refusal: str | None = None
         self.asks_oauth = False
+        self.server_info: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"<OwnSession at {self._server.id!r}: {self.era.value if self.era else 'not open'}>"
@@ -202,6 +211,11 @@ class OwnSession:
     def is_open(self) -> bool:
         """Tell whether requests can be asked: in a legacy session, or of an upstream whose era has no sessions."""
         return self.era is Era.MODERN or self._version is not None
+
+    @property
+    def version(self) -> str:
+        """The revision of MCP that is spoken in the open session."""
+        return self._version or MODERN_VERSION
 
     async def open(self, patience: float | None = None) -> int:
         """Open a session, where the era has any; an earlier one is closed. Returns the HTTP status of the upstream's
@@ -230,8 +244,10 @@ class OwnSession:
             await self.close()
             return await self.discover()
         self.era, self._version, self.refusal = Era.LEGACY, negotiated_version(result), None
+        self._introduced(result)
         self._server.issues_ids = self._upstream_session is not None
-        await discard(await self._post(INITIALIZED, self._session_fields()), self._read_timeout)
+        initialized = self._request(INITIALIZED, self._session_fields())
+        await discard(await self._server.upstream.send(initialized, self._read_timeout), self._read_timeout)
         return 200
 
     async def discover(self) -> int:
@@ -240,14 +256,24 @@ class OwnSession:
         if answer.status >= 500:
             raise UpstreamBroken(f"The upstream server answered with HTTP status {answer.status}.")
         self.era = Era.MODERN if answer.status == 200 else None
+        self._introduced(initialize_result(answer.response) or b"null")
         return answer.status
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> OwnAnswer:
-        """Ask something that changes nothing in the open session. Raises what the upstream raises."""
+    def _introduced(self, result: bytes) -> None:
+        info = _read(result).get("serverInfo")
+        self.server_info = info if isinstance(info, dict) and len(result) <= LONGEST_AGREED else {}
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any] | None = None, patience: float | None = None
+    ) -> OwnAnswer:
+        """Ask something that changes nothing in the open session. Its answer may take ``patience`` seconds (None: no
+        longer than any other). Raises what the upstream raises.
+        """
         if self.era is Era.MODERN:
-            return await self._ask_modern(method, params or {})
+            return await self._ask_modern(method, params or {}, patience)
         number = next(self._ids)
-        return await self._send(rpc_request(number, method, params), self._session_fields(), number)
+        message = rpc_request(number, method, params)
+        return await self._send(message, self._session_fields(), number, patience)
 
     async def close(self) -> None:
         """End the session upstream, if there is one; an upstream that does not answer is left alone."""
@@ -260,19 +286,28 @@ class OwnSession:
         with contextlib.suppress(AdapterError):
             await discard(await self._server.upstream.send(request, read_timeout), read_timeout)
 
-    async def _ask_modern(self, method: str, params: Mapping[str, Any]) -> OwnAnswer:
+    async def _ask_modern(
+        self, method: str, params: Mapping[str, Any], patience: float | None = None
+    ) -> OwnAnswer:
         number = next(self._ids)
         fields = [("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", method)]
         message = rpc_request(number, method, {**params, "_meta": modern_meta()})
-        return await self._send(message, fields, number)
+        return await self._send(message, fields, number, patience)
 
-    async def _send(self, message: dict[str, Any], fields: list[tuple[str, str]], number: int) -> OwnAnswer:
-        reply = await self._post(dump(message), fields)
+    async def _send(
+        self,
+        message: dict[str, Any],
+        fields: list[tuple[str, str]],
+        number: int,
+        patience: float | None = None,
+    ) -> OwnAnswer:
+        read_timeout = patience or self._read_timeout
+        reply = await self._server.upstream.send(self._request(dump(message), fields), read_timeout)
         if reply.status in REFUSED:
             return OwnAnswer(await self._refused(reply), None)
         if reply.status == 200:
             self.refusal = None
-        return OwnAnswer(reply.status, await self._response(reply, number, self._read_timeout))
+        return OwnAnswer(reply.status, await self._response(reply, number, read_timeout))
 
     async def _refused(self, reply: UpstreamReply) -> int:
         """Keep what the upstream says to credentials that it does not take. Returns the status."""
@@ -302,9 +337,6 @@ class OwnSession:
         # Modern upstreams say 404 to a method they do not know, and why in the body.
         body = decoded(await read_body(reply, read_timeout, limit), reply, limit)
         return body if answers(body, number) else None
-
-    async def _post(self, body: bytes, fields: list[tuple[str, str]]) -> UpstreamReply:
-        return await self._server.upstream.send(self._request(body, fields), self._read_timeout)
 
     def _request(
         self, body: bytes, fields: list[tuple[str, str]], *, repeatable: bool = True
