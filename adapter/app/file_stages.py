@@ -231,7 +231,7 @@ class StagesOfFiles:
             delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
             inline_limit=adapter.max_inline_bytes,
             plain_paths=adapter.allow_plain_paths,
-            reads_only=adapter.edits is False,
+            edits=adapter.edits,
             schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
         )
         return Consumer(rule, self.parts.access, self._mirrors_of(entry))

@@ -142,7 +142,10 @@ class Tools:
         self.notifications = notifications = Notifications()
         self.upstream = Acting(self.act)
         access = FileAccess(self.registry, self.files, self.links)
-        consumer = Consumer(self.consuming, access, self.mirrors)
+        consuming = self.consuming
+        if self.producing.edits:
+            consuming = replace(consuming, edits=True)
+        consumer = Consumer(consuming, access, self.mirrors)
         producer = Producer(self.producing, access, self.mirrors, notifications, self.clock, logger)
         self.relaying = Relaying(self.upstream, self._stages(consumer, producer), self.store, self.clock)
         self.relaying.relay.get_streams.notifications = notifications

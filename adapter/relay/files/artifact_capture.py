@@ -18,7 +18,7 @@ from adapter.errors import AdapterError, BadJson, StorageFailed
 from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile
-from adapter.relay.files.round_index import COPIES
+from adapter.relay.files.round_index import COPIES, EDITED
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
@@ -108,7 +108,10 @@ class Capturing:
         """Each copy of a file that the tool has changed, when it is kept under that file's name. Raises as ``written``
         does, but in the end: what is kept of one file does not hang on the others."""
         failure: AdapterError | None = None
+        kept = call.notes.get(EDITED, ())
         for key, copy in call.notes.get(COPIES, {}).items():
+            if key not in kept:
+                continue
             try:
                 captured = await self._edited(call, key, copy)
             except AdapterError as error:

@@ -16,6 +16,9 @@ ARTIFACT = "artifact"
 COPIES = "copies"
 """The note of a call that holds, by the key of each file, the name of the copy that its tool works on."""
 
+EDITED = "edited"
+"""The note of a call that holds the keys of the files of which a changed copy is kept."""
+
 
 @dataclass(slots=True, eq=False)
 class WaitingRound:

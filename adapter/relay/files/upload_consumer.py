@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from adapter.errors import FileChanged, FileGone
 from adapter.relay.files.artifact_view import FileAccess
-from adapter.relay.files.round_index import ARTIFACT, COPIES
+from adapter.relay.files.round_index import ARTIFACT, COPIES, EDITED
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.replies import edited
@@ -48,7 +48,8 @@ class ConsumerRule:
     """One upload consumer of the configuration. ``argument`` is dotted and goes through lists: ``files[].path``.
 
     ``helper`` is the tool that hands out upload URLs, ``inline_limit`` the largest file (bytes) that base64 and
-    data_uri deliver. ``reads_only``: the tool changes no file, so a path may be that of the stored file itself.
+    data_uri deliver. ``edits``: what the tool makes of its copy is kept; False: it changes no file, so a path may be
+    that of the stored file itself.
     """
 
     server: str
@@ -57,7 +58,7 @@ class ConsumerRule:
     delivery: Delivery = "path"
     inline_limit: int = 1 << 20
     plain_paths: bool = False
-    reads_only: bool = False
+    edits: bool | None = None
     schemes: HandleSchemes = field(default_factory=HandleSchemes)
 
 
@@ -198,7 +199,7 @@ class _Delivery:
     async def _path(self, call: Call, record: FileRecord, handle: str) -> str:
         """A path that stands for ``handle``: of the stored file, or of a copy that is this call's own."""
         copy = None
-        if self._rule.reads_only:
+        if self._rule.edits is False:
             await self._registry.confirm(record)
         else:
             copies = call.notes.setdefault(COPIES, {})
@@ -208,6 +209,8 @@ class _Delivery:
                 await self._registry.lend(record, copy)
                 call.defer(partial(self._files.give_back, record.place, copy))
                 copies[record.key] = copy
+            if self._rule.edits:
+                call.notes.setdefault(EDITED, set()).add(record.key)
         path = self._files.path_of(record.place, copy)
         call.notes.setdefault(HANDLES, {})[path] = handle
         return path

@@ -353,3 +353,24 @@ async def test_two_consumers_of_a_tool_give_it_one_copy_of_a_file(
         [link] = [block for block in given["content"] if block["type"] == "resource_link"]
         read = await rpc(client, "resources/read", {"uri": link["uri"]})
         assert read["contents"][0]["text"] == "changed"
+
+
+async def test_a_consumer_without_edits_keeps_no_change_beside_one_that_has_them(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """A tool that changes both of its files gives that one back whose consumer says so."""
+
+    def edit(arguments: dict[str, Any]) -> str:
+        for name, path in arguments.items():
+            Path(path).write_bytes(f"changed {name}".encode())
+        return "done"
+
+    one, other = consumer(edits=True)["adapters"][0], consumer(file_path_argument="other")["adapters"][0]
+    server = {"adapters": [other, one]}
+    async with upstream(playing(edit)) as up, adapter(up, server=server) as front, front.client() as client:
+        await client.initialize()
+        handles = [(await upload(client, content))[1]["upload_handle"] for content in (b"one", b"two")]
+        given = await call(client, "read", dict(zip(("path", "other"), handles, strict=True)))
+        [link] = [block for block in given["content"] if block["type"] == "resource_link"]
+        read = await rpc(client, "resources/read", {"uri": link["uri"]})
+        assert read["contents"][0]["text"] == "changed path"
