@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -169,8 +170,20 @@ async def test_calls_may_go_on_without_a_record(
     assert [each["outcome"] for each in lines(place)] == ["ok"]
 
 
-async def test_a_file_is_rotated(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
-    """A rename is noticed by itself; the signal that the usual tools send does no harm."""
+@pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN])
+def sighup(request: pytest.FixtureRequest) -> Iterator[signal.Handlers]:
+    """What SIGHUP does before the adapter starts: it ends a process, unless that runs under nohup."""
+    before = signal.signal(signal.SIGHUP, request.param)
+    yield request.param
+    signal.signal(signal.SIGHUP, before)
+
+
+async def test_a_file_is_rotated(
+    upstream: StartUpstream, adapter: StartAdapter, place: Path, sighup: signal.Handlers
+) -> None:
+    """A rename is noticed by itself; the signal that the usual tools send does no harm, and stays ignored under
+    nohup.
+    """
     file = place / "audit" / "audit.log"
     async with upstream() as up, adapter(up, core=audit(place)) as front, front.client() as client:
         await client.initialize()
@@ -179,7 +192,7 @@ async def test_a_file_is_rotated(upstream: StartUpstream, adapter: StartAdapter,
         os.kill(os.getpid(), signal.SIGHUP)
         await client.call()
         assert len(lines(place)) == 1
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGHUP) is sighup
 
 
 async def test_an_upstream_that_fails_is_on_record(
