@@ -233,7 +233,8 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
     made = UPSTREAMS[upstream.transport](settings, entry, parts)
     reached = parts.authorized(settings, entry, made)
     # A hosted tool has a deadline of its own.
-    if upstream.transport != "hosted" and (total := _limit(settings, entry, "tool_call_total_seconds")):
+    total = None if upstream.transport == "hosted" else _limit(settings, entry, "tool_call_total_seconds")
+    if total is not None:
         # Late: few limit that.
         from adapter.upstream.call_limit import LimitedUpstream
 
@@ -251,6 +252,7 @@ def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, 
                 settings.core.upstream_request_timeout_seconds, "core.upstream_request_timeout_seconds"
             ),
             tools=({} if hosting is None else hosting.read_timeouts(entry)) | read_timeouts(entry),
+            total=total,
         ),
         rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
         stages=stages,

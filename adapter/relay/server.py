@@ -13,7 +13,7 @@ from adapter.relay.stages import StageTable
 from adapter.relay.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
-from adapter.upstream.port import ConnectionWatch, ProcessUse, Upstream
+from adapter.upstream.port import ConnectionWatch, ProcessUse, ReadLimit, Upstream
 from adapter.wire.envelope import NOTIFICATION, Batch, Envelope
 
 
@@ -21,12 +21,14 @@ from adapter.wire.envelope import NOTIFICATION, Batch, Envelope
 class Timeouts:
     """Seconds an upstream may send no message before an exchange fails; None: it may take for ever.
 
-    ``tools`` are the tools that have a time of their own.
+    ``tools`` are the tools that have a time of their own. ``total`` is what a tool call may take in all, whatever the
+    upstream says meanwhile; None: as long as it likes.
     """
 
     tool_call: float | None = 60.0
     request: float = 60.0
     tools: Mapping[str, float | None] = field(default_factory=dict)
+    total: ReadLimit | None = None
 
 
 @dataclass(slots=True)

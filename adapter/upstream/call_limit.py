@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from adapter.errors import CallTooLong
 from adapter.upstream.port import (
     ReadLimit,
     ReplyAround,
@@ -15,6 +12,7 @@ from adapter.upstream.port import (
     UpstreamReply,
     UpstreamRequest,
     pour,
+    until,
 )
 from adapter.wire.envelope import Batch, Envelope
 
@@ -36,7 +34,7 @@ class LimitedUpstream:
         if not _is_call(request.envelope):
             return await self._upstream.send(request, read_timeout)
         deadline = asyncio.get_running_loop().time() + self._limit
-        async with _until(deadline, self._limit):
+        async with until(deadline, self._limit):
             reply = await self._upstream.send(request, read_timeout)
         return reply if reply.whole is not None else LimitedReply(reply, deadline, self._limit)
 
@@ -57,26 +55,13 @@ class LimitedReply(ReplyAround):
 
     async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply. Raises CallTooLong."""
-        async with _until(self._deadline, self._limit):
+        async with until(self._deadline, self._limit):
             return await self._reply.read(read_timeout)
 
     async def pour(self, sink: Sink, read_timeout: float | None) -> None:
         """See Pouring. A client that reads slowly takes time of its call."""
-        async with _until(self._deadline, self._limit):
+        async with until(self._deadline, self._limit):
             await pour(self._reply, sink, read_timeout)
-
-
-@asynccontextmanager
-async def _until(deadline: float, limit: ReadLimit) -> AsyncIterator[None]:
-    time = asyncio.timeout_at(deadline)
-    try:
-        async with time:
-            yield
-    except TimeoutError:
-        # The system calls a client's lost connection so too.
-        if not time.expired():
-            raise
-        raise CallTooLong(f"The call took longer than the {limit:g} s that {limit.setting} allows.") from None
 
 
 def _is_call(message: Envelope | Batch | None) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
-from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
+from adapter.errors import CallTooLong, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.rules.access.principals import NOBODY, Caller
 from adapter.wire.envelope import Batch, Envelope
 
@@ -312,6 +314,20 @@ class ReadLimit(float):
         limit = super().__new__(cls, seconds)
         limit.setting = setting
         return limit
+
+
+@asynccontextmanager
+async def until(deadline: float, limit: ReadLimit) -> AsyncIterator[None]:
+    """Raises CallTooLong when the ``deadline`` (the loop's time) of a call with that ``limit`` comes."""
+    time = asyncio.timeout_at(deadline)
+    try:
+        async with time:
+            yield
+    except TimeoutError:
+        # The system calls a client's lost connection so too.
+        if not time.expired():
+            raise
+        raise CallTooLong(f"The call took longer than the {limit:g} s that {limit.setting} allows.") from None
 
 
 def silent(read_timeout: float | None) -> UpstreamSilent:

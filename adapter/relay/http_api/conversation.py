@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from adapter.errors import (
     AdapterError,
+    CallTooLong,
     MessageTooLong,
     SessionMissing,
     SessionUnknown,
@@ -62,7 +63,7 @@ from adapter.relay.sessions.own_session import (
     rpc_request,
 )
 from adapter.rules.access.sessions import session_key
-from adapter.upstream.port import header, silent
+from adapter.upstream.port import header, silent, until
 from adapter.wire.eras import Era
 from adapter.wire.sse import SseReader
 
@@ -85,6 +86,7 @@ LISTS = {
 SHORTEST_RETRY = 1000
 """Milliseconds before a stream that the server ended is opened again."""
 
+_UNANSWERED = "The upstream server ended its answer without a response."
 _PROGRESS = ("progress", "total", "message")
 _NEWS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
@@ -234,9 +236,23 @@ class Conversation:
         self, ask: ClientRequest, who: Who, number: int, tell: Tell | None, listed: str | None
     ) -> dict[str, Any]:
         """The response, over as many streams as the upstream makes of it. ``listed`` is where it may have a list."""
+        began = asyncio.get_running_loop().time()
         answer = await self._relay.handle(ask)
         try:
-            return await self._followed(answer, ask, who, number, tell, listed)
+            end = await self._read_response(answer, who, number, tell, listed)
+            if end.response is not None:
+                return end.response
+            if answer.status != 200:
+                raise refused_by_status(answer.status)
+            if ask.sender.era is Era.MODERN:
+                raise UpstreamBroken(_UNANSWERED)
+            try:
+                async with self._total_limit(ask, began):
+                    return await self._followed(end, ask, who, number, tell, listed)
+            except (UpstreamSilent, CallTooLong):
+                why = "The adapter waited too long for an answer."
+                self._background.run(self._say_cancelled(who, number, why))
+                raise
         except (SessionMissing, SessionUnknown):
             # For an unknown session a caller opens another and repeats its request; but this one has left.
             if ask.repeatable():
@@ -245,40 +261,46 @@ class Conversation:
                 "The session ended before the upstream server answered; the call may have run."
             ) from None
 
+    @contextlib.asynccontextmanager
+    async def _total_limit(self, ask: ClientRequest, began: float) -> AsyncIterator[None]:
+        """Limit what a tool call that ``began`` then takes in all: each stream is a request of its own upstream.
+
+        Raises CallTooLong.
+        """
+        limit = self._asks.server.timeouts.total
+        if limit is None or requests_of(ask.envelope)[0].method != "tools/call":
+            yield
+            return
+        async with until(began + limit, limit):
+            yield
+
     async def _followed(
         self,
-        answer: ClientResponse,
+        end: StreamEnd,
         ask: ClientRequest,
         who: Who,
         number: int,
         tell: Tell | None,
         listed: str | None,
     ) -> dict[str, Any]:
-        """The response to ``ask``, in its answer or on the streams with which the upstream goes on.
+        """The response to ``ask`` on the streams with which the upstream goes on after the ``end`` of its answer.
 
         Raises SessionUnknown where the session ends meanwhile, and UpstreamBroken where no response can be had.
         """
-        last_id, allowed = b"", None
+        # Streams of a session have no limit; but here somebody waits for an answer.
+        allowed = silence_of(ask, requests_of(ask.envelope))
+        last_id = b""
         for _ in range(RESUMPTIONS):
-            try:
-                end = await self._read_response(answer, who, number, tell, listed, allowed)
-            except UpstreamSilent:
-                if allowed is not None:
-                    why = "The adapter waited too long for an answer."
-                    self._background.run(self._say_cancelled(who, number, why))
-                raise
+            if end.last_id in (b"", last_id):
+                raise UpstreamBroken(_UNANSWERED)
+            last_id = end.last_id
+            await asyncio.sleep(min((end.retry or 0) / 1000, LONGEST_RETRY))
+            answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
+            end = await self._read_response(answer, who, number, tell, listed, allowed)
             if end.response is not None:
                 return end.response
             if answer.status != 200:
                 raise refused_by_status(answer.status)
-            if ask.sender.era is Era.MODERN or end.last_id in (b"", last_id):
-                raise UpstreamBroken("The upstream server ended its answer without a response.")
-            last_id = end.last_id
-            await asyncio.sleep(min((end.retry or 0) / 1000, LONGEST_RETRY))
-            answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
-            # Streams of a session have no limit; but here somebody waits for an answer.
-            allowed = silence_of(ask, requests_of(ask.envelope))
-        await answer.close()
         raise UpstreamBroken(f"The upstream server deferred its answer on {RESUMPTIONS} streams in a row.")
 
     async def _read_response(

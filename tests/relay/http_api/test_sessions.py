@@ -12,6 +12,7 @@ import pytest
 from adapter.errors import (
     AdapterError,
     BadRequest,
+    CallTooLong,
     LimitReached,
     UpstreamBroken,
     UpstreamSilent,
@@ -24,7 +25,7 @@ from adapter.relay.server import Timeouts
 from adapter.relay.stages import Call, StageTable
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header
+from adapter.upstream.port import ReadLimit, UpstreamReply, UpstreamRequest, WholeReply, header
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream, Step
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying, of_tools
@@ -33,6 +34,7 @@ SSE = (("Content-Type", "text/event-stream"),)
 JSON = ("Content-Type", "application/json")
 TOOLS: list[dict[str, Any]] = [{"name": "save", "inputSchema": {"type": "object"}}, {"name": "load"}]
 DONE = {"content": [{"type": "text", "text": "done"}]}
+CHATTER = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "on"}}
 ANN = Who("ann", "tab-1", {"X-Team": "red", "Authorization": "Bearer secret", "Mcp-Name": "other"})
 
 
@@ -353,6 +355,27 @@ async def test_a_stream_that_an_answer_is_put_off_to_has_the_limit_of_the_call()
     serving = Serving(*opening(), call(2, poll), resumed, told)
     with pytest.raises(UpstreamSilent, match=r"no message for 0\.2 s"):
         await serving.sessions.call(ANN, "save", {})
+    await serving.played()
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+async def test_a_stream_that_an_answer_is_put_off_to_takes_time_of_its_call(method: str) -> None:
+    """Whatever the server says there, the call ends at its total limit, and the server is told; a list has no such
+    limit.
+    """
+    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+    chatty = ScriptedAnswer(headers=SSE, chunks=[data(CHATTER)] * 3 + [asyncio.Event()])
+    resumed = (Expect("GET", headers={"last-event-id": "7"}), chatty)
+    told = (Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
+    serving = Serving(*opening(), (Expect("POST", asks(method)), poll), resumed, told)
+    total = ReadLimit(0.1, "core.defaults.tool_call_total_seconds")
+    serving.relaying.server.timeouts = Timeouts(tool_call=60.0, request=0.2, total=total)
+    if method == "tools/list":
+        with pytest.raises(UpstreamSilent, match=r"no message for 0\.2 s"):
+            await serving.sessions.tools(ANN)
+    else:
+        with pytest.raises(CallTooLong, match=r"0\.1 s that core\.defaults\.tool_call_total_seconds allows"):
+            await serving.sessions.call(ANN, "save", {})
     await serving.played()
 
 
