@@ -8,5 +8,5 @@ from adapter.app.tool_plans import Compiled
 
 def plans_of(app: App) -> Compiled:
     """The plans of an adapter whose settings ask for some."""
-    assert app.core.plans is not None
-    return app.core.plans
+    assert app.plans is not None
+    return app.plans

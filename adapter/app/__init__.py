@@ -1,6 +1,6 @@
-"""The composition root. ``build`` puts the parts together in the order of the floors: ``relay``, ``files``, ``tools``,
-``pipeline`` and ``hosted``, ``edge``, ``console``, one module for each. ``run`` starts and stops them, on a port or
-inside a host's application; ``serve`` is the process.
+"""The composition root. ``build`` puts the parts together in the order of the floors: ``sessions``, ``files``,
+``tools``, ``servers``, ``relay``, ``edge``, ``console``. Each is given ``base``, to which it adds its routes and its
+tasks of the cleanup. ``run`` starts and stops them, on a port or inside a host's application; ``serve`` is the process.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from adapter.app.console import BuiltConsole, ConsoleSurroundings
-from adapter.app.edge import Door, Observation
-from adapter.app.files import FileStages
-from adapter.app.relay import RelayParts, Runtime
+from adapter.app.console import BuiltConsole
+from adapter.app.core import Core
+from adapter.app.edge import Observation
+from adapter.app.file_keeping import build_registry, build_shelf
+from adapter.app.files import FileParts
 from adapter.app.state import sealed_rows
 from adapter.edge.api.auth_hook import AuthHook
 from adapter.edge.api.news_streams import NewsStreams
@@ -43,7 +44,6 @@ from adapter.rules.clients.mcp_clients import USUAL_VARIABLE
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
-from adapter.state.port import Store
 from adapter.version import VERSION
 from adapter.wire.eras import Era
 
@@ -54,36 +54,36 @@ if TYPE_CHECKING:
 SECRET = "http sessions"  # noqa: S105 (the name of a secret)
 
 
-def build_branches(settings: Settings, observation: Observation, around: ConsoleSurroundings) -> BuiltConsole:
+def build_branches(app: Core, observation: Observation) -> BuiltConsole:
     """Build the console. A hook that cannot be loaded is noted as a problem of the plans."""
-    recent, relay, files, door = observation.recent, around.relay, around.files, around.door
+    settings, recent, relay, files = app.settings, observation.recent, app.relay, app.files
     if recent is None:
         return BuiltConsole()
     path = settings.console.path
-    sign_in = around.access.sign_in
-    guard = door.guard if sign_in is None else sign_in.guard
+    sign_in = app.sign_in
+    guard = app.guard if sign_in is None else sign_in.guard
     credentials = frozenset({settings.core.auth.header_name.lower()})
-    viewers = Callers(guard, door.bases, credentials, CONSOLE)
-    callers = {server: Callers(guard, door.bases, credentials, server) for server in relay.servers.by_id}
-    sessions = _sessions(settings, around.runtime, relay, _sealed(settings, door.health.store))
-    belongings = _belongings(settings, relay, files, door.health.store)
-    apis = _apis(settings, around, sessions, callers, belongings, recent)
+    viewers = Callers(guard, app.bases, credentials, CONSOLE)
+    callers = {server: Callers(guard, app.bases, credentials, server) for server in relay.servers.by_id}
+    sessions = _sessions(app, _sealed(app))
+    belongings = _belongings(app)
+    apis = _apis(app, sessions, callers, belongings, recent)
     records = ExchangeRecords(guard, observation.calls, recent)
-    described = _document(settings, files, grants=around.access.grants is not None)
+    described = _document(settings, files, grants=app.grants is not None)
     routes = ServerRoutes(path, apis, described, records, observation.server_spans())
 
     async def look(request: Request, server: str) -> None:
         await sessions[server].tools(viewers.of(request))
 
-    grants = _grants(settings, around)
+    grants = _grants(app)
     topics = ConsoleTopics(
         ServerStatus(
-            door.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}, recent
+            app.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}, recent
         ),
         belongings,
         recent,
-        Activity(recent, observation.shared_counts, door.health.replicas),
-        _connections(settings, door),
+        Activity(recent, observation.shared_counts, app.health.replicas),
+        _connections(app),
         grants,
     )
     data = ConsoleData(_facts(settings, None if sign_in is None else sign_in.roles), guard, topics, look)
@@ -96,9 +96,8 @@ def build_branches(settings: Settings, observation: Observation, around: Console
 # --- the API of tools -------------------------------------------------------------------------------------------
 
 
-def _sessions(
-    settings: Settings, runtime: Runtime, relay: RelayParts, sealed: SealedRows | None
-) -> dict[str, HttpSessions]:
+def _sessions(app: Core, sealed: SealedRows | None) -> dict[str, HttpSessions]:
+    settings, relay = app.settings, app.relay
     monitors = relay.servers.monitors
     # Of a call that runs the others are told by the cleanup.
     told = IDLE * TOLD + (settings.core.cleanup_interval_seconds or 0)
@@ -107,19 +106,19 @@ def _sessions(
         server.id: HttpSessions(
             relay.relay,
             server,
-            runtime.background,
+            app.background,
             time.monotonic,
             era=_era_of(monitors.get(server.id)),
-            rows=None if sealed is None else SessionRows(sealed, server.id, IDLE, told, runtime.clock),
+            rows=None if sealed is None else SessionRows(sealed, server.id, IDLE, told, app.clock),
             bounds=bounds,
         )
         for server in relay.servers.by_id.values()
     }
 
 
-def _sealed(settings: Settings, store: Store) -> SealedRows | None:
+def _sealed(app: Core) -> SealedRows | None:
     """The rows by which processes share the sessions of callers; None where there is one process."""
-    return sealed_rows(settings, store, SECRET) if store.shared else None
+    return sealed_rows(app.settings, app.store, SECRET) if app.store.shared else None
 
 
 def _era_of(monitor: HealthMonitor | None) -> Callable[[], Era | None]:
@@ -127,15 +126,14 @@ def _era_of(monitor: HealthMonitor | None) -> Callable[[], Era | None]:
 
 
 def _apis(
-    settings: Settings,
-    around: ConsoleSurroundings,
+    app: Core,
     sessions: Mapping[str, HttpSessions],
     callers: Mapping[str, Callers],
     belongings: Belongings,
     recent: Recent,
 ) -> dict[str, ServerApi]:
-    console = settings.console
-    hook = _hook(console.auth_hook, around)
+    settings, console = app.settings, app.settings.console
+    hook = _hook(console.auth_hook, app)
     options = ApiOptions(
         title=console.title,
         allow_execute=console.allow_execute,
@@ -146,7 +144,7 @@ def _apis(
     )
     news = NewsStreams()
     recent.on_close.append(news.close)
-    takers = {entry.id for entry in settings.servers if around.files.own_tools(entry)}
+    takers = {entry.id for entry in settings.servers if app.files.own_tools(entry)}
     own_files = ServerFiles(belongings, settings.uploads.max_file_bytes)
     apis = {}
     for server, http_sessions in sessions.items():
@@ -154,11 +152,11 @@ def _apis(
         api = ToolApi(
             tools,
             options,
-            around.runtime.log,
+            app.log,
             authenticate=callers[server].authenticate,
             hook=hook,
             view=tools.view,
-            checks=around.checks.checks,
+            checks=app.checks.checks,
         )
         catalogue = ServerCatalogue(
             api, http_sessions, callers[server], news, own_files if server in takers else None
@@ -167,31 +165,31 @@ def _apis(
     return apis
 
 
-def _hook(reference: str | None, around: ConsoleSurroundings) -> AuthHook | None:
+def _hook(reference: str | None, app: Core) -> AuthHook | None:
     if reference is None:
         return None
-    assert around.plans is not None, "the user's own code asks for plans"
-    loading = around.plans.loading
+    assert app.plans is not None, "the user's own code asks for plans"
+    loading = app.plans.loading
     with loading.judging("console.auth_hook", ScriptInvalid):
-        return AuthHook(loading.function(reference, least=1, most=1).plain, around.runtime.log)
+        return AuthHook(loading.function(reference, least=1, most=1).plain, app.log)
     return None
 
 
-def _grants(settings: Settings, around: ConsoleSurroundings) -> ConsoleGrants | None:
-    sign_in, grants = around.access
+def _grants(app: Core) -> ConsoleGrants | None:
+    settings, sign_in, grants = app.settings, app.sign_in, app.grants
     if grants is None:
         return None
     from adapter.edge.console.grants import ConsoleGrants
     from adapter.edge.console.status import Viewers
 
-    guard = around.door.guard if sign_in is None else sign_in.guard
+    guard = app.guard if sign_in is None else sign_in.guard
     viewers = Viewers(guard, settings.console.operators, None if sign_in is None else sign_in.roles)
     return ConsoleGrants(settings.console.path, viewers, grants.servers)
 
 
-def _document(settings: Settings, files: FileStages, *, grants: bool) -> bytes:
+def _document(settings: Settings, files: FileParts, *, grants: bool) -> bytes:
     path = settings.console.path
-    upload_path = settings.core.upload_path if files.parts.active else None
+    upload_path = settings.core.upload_path if files.active else None
     others = operations(upload_path, downloads=settings.core.allow_artifacts_download)
     data = [each.below(path) for each in console_operations.OPERATIONS]
     if grants:
@@ -218,26 +216,28 @@ def _facts(settings: Settings, roles: RoleTerms | None) -> ConsoleFacts:
     )
 
 
-def _connections(settings: Settings, door: Door) -> Connections:
-    auth = settings.core.auth
+def _connections(app: Core) -> Connections:
+    settings, auth = app.settings, app.settings.core.auth
     return Connections(
         {entry.id: entry.mount_path for entry in settings.servers},
-        door.bases,
+        app.bases,
         USUAL_VARIABLE if auth.enabled and auth.has_static_tokens else None,
         signs_in=auth.enabled and auth.oauth is not None,
     )
 
 
-def _server_facts(entry: ServerSettings, files: FileStages) -> ServerFacts:
+def _server_facts(entry: ServerSettings, files: FileParts) -> ServerFacts:
     helper = next((str(tool["name"]) for tool in files.own_tools(entry)), None)
     return ServerFacts(entry.upstream.transport, helper)
 
 
-def _belongings(settings: Settings, relay: RelayParts, files: FileStages, store: Store) -> Belongings:
+def _belongings(app: Core) -> Belongings:
+    settings, sessions = app.settings, app.relay.sessions
+    registry = app.files.registry if app.files.active else build_registry(app, build_shelf(settings))
     return Belongings(
-        OpenSessions(store, relay.sessions.sessions),
-        relay.sessions.scopes,
-        files.parts.registry,
+        OpenSessions(app.store, sessions.sessions),
+        sessions.scopes,
+        registry,
         settings.sessions.max_total_session_size,
         settings.uploads.uri_scheme,
         settings.artifacts.uri_scheme,

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from adapter import log
-from adapter.app.relay import RelayParts, Runtime
+from adapter.app.base import Base
+from adapter.app.core import Core
+from adapter.app.relay import RelayParts
 from adapter.edge.health import Health, HealthTerms
 from adapter.edge.http.access import Guard
 from adapter.edge.http.access_tokens import AccessTokens
-from adapter.edge.http.bases import Bases
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.cors import Cors
 from adapter.edge.http.limits import Patience
-from adapter.edge.http.request import Branch, LateBranches
+from adapter.edge.http.request import Branch
 from adapter.edge.landing import landing_page
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.mcp.ingress import Ingress
@@ -35,15 +36,13 @@ from adapter.settings.core import CorsSettings
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError, is_loopback
 from adapter.settings.servers.file_adapters import UploadConsumer
-from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
-    from adapter.app.access.grants import GrantParts
+    from adapter.app.replicas import ReplicaParts
     from adapter.edge.mcp.server_spans import ServerSpans
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.relay.http_api.shared_counts import SharedCounts
-    from adapter.relay.replicas.registry import Replicas
     from adapter.telemetry import Telemetry
     from adapter.telemetry.metric_registry import MetricRegistry
 
@@ -134,63 +133,38 @@ def _telemetry(settings: Settings, registry: MetricRegistry | None) -> Telemetry
 # --- the door ---------------------------------------------------------------------------------------------------
 
 
-class Door(NamedTuple):
-    """The check of who comes in, the base of the URLs that are handed out, and the health of what is inside."""
-
-    guard: Guard
-    bases: Bases
-    health: Health
-
-
-def build_door(
-    settings: Settings,
-    store: WatchedStore,
-    relay: RelayParts,
-    pin_review: PinReview,
-    replicas: Replicas | None,
-    verifier: TokenVerifier | None = None,
-) -> Door:
-    """Build the parts that decide about requests before the relay sees them.
-
-    ``verifier`` checks OAuth access tokens; None accepts none.
-    """
-    core = settings.core
-    guard = build_guard(settings, verifier)
-    health = Health(
+def build_health(
+    base: Base, relay: RelayParts, pin_review: PinReview, guard: Guard, replicas: ReplicaParts | None
+) -> Health:
+    """Build the health of what is inside."""
+    core = base.settings.core
+    return Health(
         list(relay.servers.by_id.values()),
         relay.servers.monitors,
         pin_review,
         relay.sessions.sessions,
-        store,
+        base.store,
         guard,
         HealthTerms(
-            settings.state_persistence.type, core.max_start_wait_seconds, core.readiness, core.replica.id
+            base.settings.state_persistence.type, core.max_start_wait_seconds, core.readiness, core.replica.id
         ),
-        replicas,
+        None if replicas is None else replicas.replicas,
     )
-    return Door(guard, Bases(core.public_base_url, guard, core.trusted_proxies), health)
 
 
-def build_front(
-    settings: Settings,
-    runtime: Runtime,
-    observation: Observation,
-    relay: RelayParts,
-    door: Door,
-    branches: Sequence[Branch | LateBranches],
-    grants: GrantParts | None = None,
-) -> Front:
-    """Build the handler of all requests: mounts, the paths of health, and ``branches`` beside them."""
-    core, health = settings.core, door.health
+def build_front(app: Core, observation: Observation) -> Front:
+    """Build the handler of all requests: mounts, the paths of health, and the branches of all parts beside them."""
+    settings, relay, grants = app.settings, app.relay, app.grants
+    core, health = settings.core, app.health
     ingress = Ingress(
         core.max_request_bytes, max_values=core.max_request_values, max_members=core.max_batch_members
     )
     endpoint = Endpoint(
         relay.relay,
-        door.guard,
+        app.guard,
         ingress,
-        runtime.log,
-        door.bases,
+        app.log,
+        app.bases,
         legacy_statuses=core.errors.legacy_status == "http",
         spans=observation.server_spans(),
         grants=None if grants is None else grants.answers(relay.sessions),
@@ -199,10 +173,10 @@ def build_front(
         endpoint,
         mounts={server.mount: server for server in relay.servers.by_id.values()},
         routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
-        guard=door.guard,
-        log=runtime.log,
-        branches=(*branches, *_metadata(settings), landing_page(_places(settings))),
-        records=observation.records(door.guard),
+        guard=app.guard,
+        log=app.log,
+        branches=(*app.branches, *_metadata(settings), landing_page(_places(settings))),
+        records=observation.records(app.guard),
     )
 
 

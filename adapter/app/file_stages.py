@@ -1,23 +1,13 @@
-"""The store of files, the routes to it, and the stages of the tools that take or produce files."""
+"""The stages of the tools that take or produce files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from structlog.typing import FilteringBoundLogger
-
-from adapter.app.files import FileParts
-from adapter.app.relay import Runtime
+from adapter.app.file_keeping import KeptFiles, takes_uploads
 from adapter.app.servers import read_timeouts
-from adapter.edge.files.downloads import DownloadRoute
-from adapter.edge.files.ownership import Claims
-from adapter.edge.files.uploads import UploadLimits, UploadRoute
-from adapter.edge.http.access import Guard
-from adapter.edge.http.request import Branch
-from adapter.files.port import CaptureLimit, FileStore
-from adapter.files.shelf import Shelf
+from adapter.files.port import CaptureLimit
 from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_producer import Producer, ProducerRule
 from adapter.relay.files.artifact_resources import (
@@ -28,123 +18,29 @@ from adapter.relay.files.artifact_resources import (
     ResourceTemplates,
 )
 from adapter.relay.files.artifact_view import ArtifactShowing
-from adapter.relay.files.file_registry import FileLimits, FileRegistry
 from adapter.relay.files.round_stage import RoundStage
-from adapter.relay.files.upload_batch import BatchLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
-from adapter.relay.notifications import Notifications
-from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import StageEntry
-from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
-from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
-from adapter.state.port import Store
 
 
-def build_routes(parts: FileParts, guard: Guard) -> Sequence[Branch]:
-    """Build the file routes beside the mounts."""
-    settings = parts.settings
-    claims = Claims(parts.sessions, parts.scopes, guard)
-    limits = UploadLimits(
-        max_file_bytes=settings.uploads.max_file_bytes,
-        max_files=settings.uploads.max_files,
-        quota=settings.sessions.max_total_session_size,
-        require_sha256=settings.uploads.require_sha256,
-        stall_timeout=settings.uploads.stall_timeout_seconds,
-    )
-    takers = [entry.id for entry in settings.servers if takes_uploads(settings, entry)]
-    uploads = UploadRoute(
-        parts.registry, parts.credentials, parts.scopes, claims, takers, limits, settings.uploads.uri_scheme
-    )
-    every = [entry.id for entry in settings.servers]
-    downloads = DownloadRoute(parts.registry, parts.credentials, claims, every)
-    if parts.trail is not None:
-        from adapter.relay.call.audit_trail import DOWNLOADED, UPLOADED
-
-        uploads.record = partial(parts.trail.file, UPLOADED)
-        downloads.record = partial(parts.trail.file, DOWNLOADED)
-    uploads.count = parts.on_upload
-    routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
-    return [*routes, downloads.artifacts()] if settings.core.allow_artifacts_download else routes
-
-
-def takes_uploads(settings: Settings, entry: ServerSettings) -> bool:
-    """Tell whether some tool of the server takes files."""
-    return settings.uploads.enabled and any(isinstance(each, UploadConsumer) for each in entry.adapters)
-
-
-def tell_gone(notifications: Notifications, record: FileRecord) -> None:
-    if record.kind is FileKind.ARTIFACT and record.exposed:
-        notifications.resources_changed(Scope(record.scope, record.owner))
-
-
-def build_shelf(settings: Settings) -> Shelf:
-    storage, lock = settings.storage, settings.root_lock
-    if lock == "exclusive" and settings.has_other_workers:
-        # Of several processes that keep all others away, the one that starts them has the lock.
-        lock = None
-    configured = storage.artifact_locator_policy == "allow_configured_roots"
-    return Shelf(
-        storage.root,
-        allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
-        private=(settings.state_path,),
-        atomic=storage.atomic_writes,
-        lock=lock,
-        copies=storage.max_size,
-    )
-
-
-def build_registry(
-    settings: Settings, store: Store, files: FileStore, clock: Callable[[], float], log: FilteringBoundLogger
-) -> FileRegistry:
-    storage = settings.storage
-    quota = Limits(
-        scope_bytes=settings.sessions.max_total_session_size,
-        total_bytes=storage.max_size,
-        artifacts=settings.artifacts.max_per_session,
-        policy=settings.sessions.eviction_policy,
-    )
-    limits = FileLimits(
-        quota,
-        BatchLimits(settings.uploads.max_file_bytes, settings.uploads.max_files, quota.scope_bytes),
-        upload_ttl=settings.uploads.ttl_seconds,
-        artifact_ttl=settings.artifacts.ttl_seconds,
-        queue_wait=settings.uploads.stall_timeout_seconds,
-        sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
-    )
-    return FileRegistry(store, files, limits, clock, log)
-
-
-class StagesOfFiles:
-    """Assembles the stages of tools that take or produce files."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        runtime: Runtime,
-        parts: FileParts,
-        mirrors_of: Callable[[ServerSettings], ParamHeaders],
-    ) -> None:
-        self.settings = settings
-        self.parts = parts
-        self._runtime = runtime
-        self._mirrors_of = mirrors_of
+class ActiveFiles(KeptFiles):
+    """Keeps files, and assembles the stages of tools that take or produce them."""
 
     def entries(self, entry: ServerSettings) -> list[StageEntry]:
-        """The stages of one server's requests that concern files; none where it has nothing to do with them."""
+        """See FileParts."""
         entries: list[StageEntry] = []
         for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
             entries += self._of_tool(entry, tool)
         offer = self._offer(entry)
         if offer is not None:
-            helper = HelperTool(offer, self.parts.credentials, self.parts.scopes)
+            helper = HelperTool(offer, self.credentials, self.scopes)
             entries.append(StageEntry("tools/call", "own", helper, offer.tool_name))
         return [*entries, *self._of_lists(entry, offer)] if entries else []
 
@@ -162,9 +58,7 @@ class StagesOfFiles:
             if (stage := self._stage(entry, adapter, tool, edits=edits)) is not None:
                 slot = "uploads" if isinstance(stage, Consumer) else "artifacts"
                 found.append(StageEntry("tools/call", slot, stage, tool))
-        return (
-            [StageEntry("tools/call", "rounds", RoundStage(self.parts.rounds), tool), *found] if found else []
-        )
+        return [StageEntry("tools/call", "rounds", RoundStage(self.rounds), tool), *found] if found else []
 
     def _edits(self, adapter: UploadConsumer | ArtifactProducer) -> bool:
         """Tell whether what its tools make of their files is kept."""
@@ -178,7 +72,7 @@ class StagesOfFiles:
         announcing = Announcing(
             partial(announced, tools=offer is not None, resources=resources, changing=exposed)
         )
-        texts = TaskTexts(Redaction(self.parts.files.roots, {}))
+        texts = TaskTexts(Redaction(self.files.roots, {}))
         entries = [
             StageEntry("initialize", "announce", announcing),
             StageEntry("server/discover", "announce", announcing),
@@ -191,10 +85,10 @@ class StagesOfFiles:
         self, entry: ServerSettings, documents: tuple[Document, ...], *, exposed: bool
     ) -> list[StageEntry]:
         artifacts = self.settings.artifacts
-        listed = ResourceList(entry.id, self.parts.registry, documents, artifacts.uri_scheme, exposed=exposed)
-        links = self.parts.links if self.settings.core.allow_artifacts_download else None
+        listed = ResourceList(entry.id, self.registry, documents, artifacts.uri_scheme, exposed=exposed)
+        links = self.links if self.settings.core.allow_artifacts_download else None
         read = ResourceRead(
-            self.parts.registry,
+            self.registry,
             documents,
             artifacts.uri_scheme,
             limit=artifacts.max_resource_bytes,
@@ -206,7 +100,7 @@ class StagesOfFiles:
             *(StageEntry("resources/read", "artifacts", read, document.uri) for document in documents),
         ]
         if exposed:
-            subscription = SubscriptionStage(self.parts.notifications)
+            subscription = SubscriptionStage(self.sessions.notifications)
             entries += [
                 StageEntry("subscriptions/listen", "artifacts", subscription),
                 StageEntry("resources/read", "artifacts", read, prefix=artifacts.uri_scheme),
@@ -234,7 +128,7 @@ class StagesOfFiles:
             edits=adapter.edits,
             schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
         )
-        return Consumer(rule, self.parts.access, self._mirrors_of(entry))
+        return Consumer(rule, self.access, self.mirrors_of(entry))
 
     def _producer(
         self, entry: ServerSettings, adapter: ArtifactProducer, tool: str, *, edits: bool
@@ -265,11 +159,11 @@ class StagesOfFiles:
         )
         return Producer(
             rule,
-            self.parts.access,
-            self._mirrors_of(entry),
-            self.parts.notifications,
-            self._runtime.clock,
-            self._runtime.log,
+            self.access,
+            self.mirrors_of(entry),
+            self.sessions.notifications,
+            self.base.clock,
+            self.base.log,
         )
 
     def _patience(self, entry: ServerSettings, tool: str) -> float | None:

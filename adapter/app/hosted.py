@@ -99,7 +99,7 @@ class Hosting:
         for index, connector in enumerate(settings.connectors):
             hosting._declare(connector, f"connectors[{index}]")
         for index, entry in enumerate(settings.servers):
-            if entry.upstream.transport == "hosted":
+            if entry.upstream.kind.needs is None:
                 hosting._host(entry, f"servers[{index}].tools.define")
         return hosting
 

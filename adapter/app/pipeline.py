@@ -52,8 +52,7 @@ from adapter.settings.servers.server import ServerSettings, fits
 from adapter.settings.servers.stages import ToolStages
 
 if TYPE_CHECKING:
-    from adapter.app.shared_stages import SharedParts
-    from adapter.relay.shared_results import SharedResults
+    from adapter.relay.shared_results import SharedParts, SharedResults
 
 Schema = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
@@ -132,7 +131,7 @@ class Steps:
     def __init__(
         self, materials: Materials, entry: ServerSettings, tool: str, stages: ToolStages, place: str
     ) -> None:
-        self._structured = entry.upstream.transport != "hosted"
+        self._structured = entry.upstream.kind.needs is not None
         self._materials = materials
         self._loading = materials.loading
         self._entry = entry
@@ -349,7 +348,7 @@ class Planning:
         """Tell whether any tool of an upstream may have a plan, or a description that its server did not give."""
         sync = self.materials.sync
         configured = entry.stages or sync.policies or sync.default is not None
-        return entry.upstream.transport != "hosted" and bool(configured)
+        return entry.upstream.kind.needs is not None and bool(configured)
 
     def check(self, entry: ServerSettings, place: str) -> None:
         """Compile the stages of every glob once, so that what is wrong with them is known at start."""

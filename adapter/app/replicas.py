@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from adapter.app.base import Base
 from adapter.edge.replicas import replica_branch
 from adapter.errors import StoreUnavailable, UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
@@ -21,10 +22,8 @@ from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.rules.access.replicas import owner_of
 from adapter.rules.access.sessions import decode
 from adapter.rules.access.shared_sessions import shared_record
-from adapter.settings.root import Settings
 from adapter.settings.settings_digest import settings_digest
 from adapter.state.paging import every_row
-from adapter.state.port import Store
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.portable import PortableSessions
 from adapter.upstream.local.upstream import LocalUpstream
@@ -32,7 +31,6 @@ from adapter.upstream.port import Upstream
 from adapter.version import VERSION
 
 if TYPE_CHECKING:
-    from adapter.app.relay import Runtime
     from adapter.edge.http.request import Branch
 
 KEY = "replicas"
@@ -53,13 +51,12 @@ class ReplicaParts:
 
     def __init__(
         self,
-        settings: Settings,
-        store: Store,
-        runtime: Runtime,
+        base: Base,
         terms: ReplicaTerms = TERMS,
         *,
         alone: bool = True,
     ) -> None:
+        settings, store = base.settings, base.store
         chosen = settings.core.replica
         name = chosen.id or replica_id()
         self.place = chosen.bound
@@ -73,17 +70,21 @@ class ReplicaParts:
         self._alone = alone
         self._settings = settings
         self._store = store
-        self._log = runtime.log
-        self._background = runtime.background
+        self._log = base.log
+        self._background = base.background
         self._local: dict[str, LocalUpstream[Any]] = {}
         digest = settings_digest(settings)
-        self.replicas = Replicas(store, name, VERSION, runtime.clock, runtime.log, terms, digest)
+        self.replicas = Replicas(store, name, VERSION, base.clock, base.log, terms, digest)
         self.replicas.on_displaced.append(self._displaced)
-        self._forwarding = Forwarding(self.replicas, store, self._connect, runtime.background, runtime.log)
-        self.home = Home(self.replicas, self._local, runtime.background, runtime.log)
-        self._words = SharedSessionWords(store, self.replicas, runtime.background, runtime.clock, runtime.log)
+        self._forwarding = Forwarding(self.replicas, store, self._connect, base.background, base.log)
+        self.home = Home(self.replicas, self._local, base.background, base.log)
+        self._words = SharedSessionWords(store, self.replicas, base.background, base.clock, base.log)
         self.branch: Branch = replica_branch(self.home)
         store.listeners.append(self.home)
+        base.rereads.append(self.read_key)
+        base.on_loss.append(self.store_lost)
+        if self.place is None:
+            base.branches.append(self.branch)
 
     def __repr__(self) -> str:
         return f"<ReplicaParts: {self.replicas!r}>"

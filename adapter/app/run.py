@@ -56,9 +56,7 @@ def _places(app: App, front: Front) -> ConnectionLimit:
     reserved: Handler = front.serve_reserved
     if app.metering is not None:
         handler, reserved = app.metering.requests.around(handler), app.metering.requests.around(reserved)
-    full = RareWarning(
-        app.runtime.log, "as many clients are connected as allowed", setting="core.max_connections"
-    )
+    full = RareWarning(app.log, "as many clients are connected as allowed", setting="core.max_connections")
     places = ConnectionLimit(handler, limit=core.max_connections, reserved=reserved, on_full=full)
     if app.metering is not None:
         app.metering.watch(places)
@@ -113,7 +111,7 @@ class _ReplicaListener:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._parts = app.core.replicas
+        self._parts = app.replicas
         self._opened: tuple[Front, Listener] | None = None
 
     async def open(self, public: Listener) -> None:
@@ -147,7 +145,7 @@ async def awake(app: App) -> AsyncIterator[None]:
 
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed.
     """
-    plans = app.core.plans
+    plans = app.plans
     hosting = contextlib.nullcontext() if plans is None else plans.hosting.opened()
     async with _recorded(app), hosting, _working(app):
         yield
@@ -168,36 +166,33 @@ async def _recorded(app: App) -> AsyncIterator[None]:
         if app.metering is not None:
             await app.metering.gauges.read()
         if not await telemetry.close():
-            app.runtime.log.warning(
-                "not all that was recorded could be exported", setting="telemetry.endpoint"
-            )
+            app.log.warning("not all that was recorded could be exported", setting="telemetry.endpoint")
 
 
 def _audited(app: App) -> AbstractContextManager[None]:
     """Keep the file of the audit log, if there is one, that of its path while the block runs."""
-    if app.core.relay.audit is None or app.settings.core.audit.file is None:
+    if app.relay.audit is None or app.settings.core.audit.file is None:
         return contextlib.nullcontext()
     # Late, as its log.
     from adapter.app.policies.audit import kept_open
 
-    return kept_open(app.core.relay.audit)
+    return kept_open(app.relay.audit)
 
 
 @contextlib.asynccontextmanager
 async def _working(app: App) -> AsyncIterator[None]:
-    core = app.core
-    await core.store.open()
-    if core.store.outage() is None:
-        await warn_of_unowned(app.settings, core.store, app.runtime.log)
-    await core.files.open()
-    tasks = core.relay.servers.watch()
-    tasks.append(asyncio.get_running_loop().create_task(core.relay.sessions.last_seen.run()))
-    if core.replicas is not None:
-        tasks.append(asyncio.get_running_loop().create_task(core.replicas.replicas.epoch.run()))
+    await app.store.open()
+    if app.store.outage() is None:
+        await warn_of_unowned(app.settings, app.store, app.log)
+    await app.files.open()
+    tasks = app.relay.servers.watch()
+    tasks.append(asyncio.get_running_loop().create_task(app.relay.sessions.last_seen.run()))
+    if app.replicas is not None:
+        tasks.append(asyncio.get_running_loop().create_task(app.replicas.replicas.epoch.run()))
     if app.metering is not None:
         tasks.append(asyncio.get_running_loop().create_task(app.metering.gauges.run()))
     if app.settings.core.cleanup_interval_seconds is not None:
-        tasks.append(asyncio.get_running_loop().create_task(core.cleanup.run()))
+        tasks.append(asyncio.get_running_loop().create_task(app.cleanup.run()))
     try:
         with _audited(app):
             yield
@@ -209,24 +204,23 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 
 async def _close(app: App) -> None:
-    core = app.core
-    await core.relay.servers.leave(FAREWELL)
-    if core.replicas is not None:
-        await core.replicas.close()
+    await app.relay.servers.leave(FAREWELL)
+    if app.replicas is not None:
+        await app.replicas.close()
     with contextlib.suppress(StoreUnavailable):
-        await core.relay.sessions.last_seen.write()
+        await app.relay.sessions.last_seen.write()
     await app.sessions.close()
     await app.console.close(FAREWELL)
-    await app.runtime.background.close()
-    if app.core.relay.audit is not None:
-        await app.core.relay.audit.close()
-    core.checks.close()
-    if core.grants is not None:
-        await core.grants.close(FAREWELL)
-    await core.relay.servers.close()
+    await app.background.close()
+    if app.relay.audit is not None:
+        await app.relay.audit.close()
+    app.checks.close()
+    if app.grants is not None:
+        await app.grants.close(FAREWELL)
+    await app.relay.servers.close()
     with contextlib.suppress(StoreUnavailable):
-        await core.files.close()
-    await core.store.close()
+        await app.files.close()
+    await app.store.close()
     if app.observation.calls is not None:
         app.observation.calls.close()
 
@@ -268,7 +262,7 @@ def _settings(source: Source) -> Settings:
 
 @contextlib.asynccontextmanager
 async def _lifetime(app: App) -> AsyncIterator[None]:
-    parts = app.core.replicas
+    parts = app.replicas
     await refresh(app.settings)
     async with awake(app):
         if parts is not None:

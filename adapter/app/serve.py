@@ -66,7 +66,7 @@ def allow_descriptors(settings: Settings, logger: FilteringBoundLogger) -> None:
 
 
 def _descriptors_toward(upstream: UpstreamSettings, core: Core) -> int:
-    if upstream.transport == "stdio":
+    if upstream.kind.needs == "command":
         return DESCRIPTORS_OF_A_PROCESS * upstream.max_processes
     return core.upstream.max_connections + core.upstream.max_streams
 
@@ -93,7 +93,7 @@ def starts_programs(settings: Settings) -> bool:
 
 
 def _starts_programs(server: ServerSettings) -> bool:
-    return server.upstream.transport == "stdio" or any(
+    return server.upstream.kind.needs == "command" or any(
         tool.runtime == "subprocess" for tool in server.tools.define
     )
 
@@ -299,14 +299,14 @@ async def _serve(
     app = build(settings)
     if cautions is not None:
         for caution in cautions:
-            app.runtime.log.warning("is this meant?", setting=caution.path, why=caution.sentence)
-    allow_descriptors(settings, app.runtime.log)
-    hide_from_programs(settings, app.runtime.log)
+            app.log.warning("is this meant?", setting=caution.path, why=caution.sentence)
+    allow_descriptors(settings, app.log)
+    hide_from_programs(settings, app.log)
     served = False
     try:
         async with running(app, grace, owner.listen) as (host, port):
             settle()
-            app.runtime.log.info(
+            app.log.info(
                 "serving",
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
                 mounts=[server.mount for server in app.servers.values()],
@@ -327,7 +327,7 @@ async def _serve(
         address = (
             {"host": settings.core.host, "port": settings.core.port} if isinstance(error, OSError) else {}
         )
-        app.runtime.log.error(obstacle.event, **address, why=obstacle.why, setting=obstacle.setting)
+        app.log.error(obstacle.event, **address, why=obstacle.why, setting=obstacle.setting)
         if served:
             return 1
         raise StartFailed([obstacle]) from None
@@ -361,18 +361,16 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
     failed = False
     while True:
         await asyncio.sleep(STORE_INTERVAL)
-        failure = await app.core.store.failure()
+        failure = await app.store.failure()
         if app.metering is not None and (failure is not None) != failed:
             app.metering.note_store("unavailable" if failure is not None else "recovered")
         if failure is not None and app.settings.state_persistence.unavailable_policy == "exit":
-            app.runtime.log.error("the state store failed; leaving", why=str(failure))
+            app.log.error("the state store failed; leaving", why=str(failure))
             return _resolve(stop, 1)
         if failure is not None and not failed:
-            app.runtime.log.error(
-                "the state store cannot be written", why=str(failure), setting="state_persistence"
-            )
+            app.log.error("the state store cannot be written", why=str(failure), setting="state_persistence")
         elif failure is None and failed:
-            app.runtime.log.warning("the state store can be written again")
+            app.log.warning("the state store can be written again")
         failed = failure is not None
 
 

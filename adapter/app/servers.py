@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.app.base import Base
+from adapter.relay.cleanup import CleanupTask
 from adapter.relay.server import Server, Timeouts, TransferRules
 from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
 from adapter.relay.sessions.own_session import OwnSession
@@ -22,79 +23,117 @@ from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
-from adapter.state.port import Store
+from adapter.settings.servers.transports import Transport
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.port import ReadLimit, Upstream
+from adapter.upstream.port import ProcessUse, ReadLimit, Upstream
 
 if TYPE_CHECKING:
     from adapter.app.access.grants import GrantParts
     from adapter.app.hosted import Hosting
-    from adapter.app.measuring.parts import Metering
-    from adapter.app.relay import Runtime
     from adapter.app.replicas import ReplicaParts
-    from adapter.app.stdio import StdioUpstreams
-    from adapter.app.tool_plans import Compiled
     from adapter.relay.sessions.shared_sessions import SharedSessions
+    from adapter.upstream.stdio.supervisor import Supervisor
 
 START_COOLDOWN = 1.0
 """Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
 
 
-class LocalParts(NamedTuple):
-    """The log, and the parts of upstreams that are no addresses; None where no server needs them.
+Observed = Callable[[ServerSettings, StageTable, Upstream], Upstream]
 
-    ``metering`` observes the requests to them, None where nothing is counted.
 
-    ``replicas`` is None where no other process uses the state store, ``store`` where there is none.
+class Upstreams:
+    """Makes the servers, each with its upstream.
+
+    ``hosting`` has the tools that run here, ``replicas`` the sessions that live in other processes, ``grants`` those of
+    people; None where there are none. ``observed`` returns an upstream to which operations are counted.
     """
 
-    log: FilteringBoundLogger
-    hosting: Hosting | None = None
-    processes: StdioUpstreams | None = None
-    replicas: ReplicaParts | None = None
-    store: Store | None = None
-    grants: GrantParts | None = None
-    metering: Metering | None = None
+    def __init__(
+        self,
+        base: Base,
+        hosting: Hosting | None = None,
+        replicas: ReplicaParts | None = None,
+        grants: GrantParts | None = None,
+        observed: Observed | None = None,
+    ) -> None:
+        self.base = base
+        self.hosting = hosting
+        self.replicas = replicas
+        self.grants = grants
+        self.observed = observed
+        self.process_uses: dict[str, Callable[[], ProcessUse]] = {}
+        self._processes: Supervisor | None = None
 
-    def owned(self, server: str, upstream: Upstream) -> Upstream:
-        """The upstream with the sessions that live in other replicas."""
-        return upstream if self.replicas is None else self.replicas.owned(server, upstream)
+    @property
+    def processes(self) -> Supervisor:
+        """What starts the processes of all servers over stdio."""
+        if self._processes is None:
+            # Late: most servers are reached over a network.
+            from adapter.upstream.stdio.supervisor import Supervisor
 
-    def authorized(self, settings: Settings, entry: ServerSettings, upstream: Upstream) -> Upstream:
-        """The same with the credentials of this entry, which a request gets where its client speaks to it."""
-        owned = self.owned(entry.id, upstream)
-        if entry.upstream.auth.type in ("none", "static"):
-            return owned
-        if entry.upstream.auth.type == "authorization_code":
-            # Without grants, as for a command, nobody is there whose grant it could be.
-            return owned if self.grants is None else self.grants.authorized(entry.id, owned)
-        # Late: few servers want credentials that are not written down.
-        from adapter.app.access.upstream_auth import Surroundings, authorized
-        from adapter.state.memory import MemoryStore
-
-        return authorized(Surroundings(settings, self.store or MemoryStore(), self.log), entry, owned)
+            self._processes = Supervisor(self.base.log)
+        return self._processes
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
-        if self.processes is not None:
-            await self.processes.close()
+        if self._processes is not None:
+            await self._processes.close()
 
+    def server(self, entry: ServerSettings, stages: StageTable) -> Server:
+        """One entry of ``servers``; only its upstream depends on the transport."""
+        settings, upstream, grants = self.base.settings, entry.upstream, self.grants
+        ping, hosting = settings.ping_for(entry), self.hosting
+        breaker = Breaker(
+            failure_threshold=ping.failure_threshold,
+            open_cooldown=ping.open_cooldown_seconds,
+            half_open_probes=ping.half_open_probe_allowance,
+            start_cooldown=START_COOLDOWN,
+        )
+        made = UPSTREAMS[upstream.transport](self, entry)
+        # A hosted tool has a deadline of its own.
+        total = None if upstream.kind.needs is None else _limit(settings, entry, "tool_call_total_seconds")
+        reached = self._wrapped(entry, made, total)
+        server = Server(
+            id=entry.id,
+            mount=entry.mount_path,
+            upstream=reached if self.observed is None else self.observed(entry, stages, reached),
+            breaker=breaker if ping.enabled else None,
+            timeouts=Timeouts(
+                tool_call=_limit(settings, entry, "tool_call_timeout_seconds"),
+                request=ReadLimit(
+                    settings.core.upstream_request_timeout_seconds, "core.upstream_request_timeout_seconds"
+                ),
+                tools=({} if hosting is None else hosting.read_timeouts(entry)) | read_timeouts(entry),
+                total=total,
+            ),
+            rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
+            stages=stages,
+        )
+        server.connections = made if isinstance(made, HttpUpstream) else None
+        server.apart = upstream.auth.per_caller
+        if grants is not None:
+            grants.stand_before(server)
+        server.process_use = self.process_uses.get(entry.id, server.process_use)
+        return server
 
-def local_parts(
-    settings: Settings,
-    hosting: Hosting | None,
-    log: FilteringBoundLogger,
-    replicas: ReplicaParts | None = None,
-    store: Store | None = None,
-    grants: GrantParts | None = None,
-) -> LocalParts:
-    """Build the parts that the servers of these settings need."""
-    if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return LocalParts(log, hosting, None, replicas, store, grants)
-    # Late: most servers are reached over a network.
-    from adapter.app.stdio import StdioUpstreams
+    def _wrapped(self, entry: ServerSettings, made: Upstream, total: ReadLimit | None) -> Upstream:
+        """The upstream with the sessions in other replicas, its credentials and its limit."""
+        base = self.base
+        upstream = made if self.replicas is None else self.replicas.owned(entry.id, made)
+        if entry.upstream.auth.type == "authorization_code":
+            # Without grants, as for a command, nobody is there whose grant it could be.
+            upstream = upstream if self.grants is None else self.grants.authorized(entry.id, upstream)
+        elif entry.upstream.auth.type not in ("none", "static"):
+            # Late: few servers want credentials that are not written down.
+            from adapter.app.access.upstream_auth import Surroundings, authorized
 
-    return LocalParts(log, hosting, StdioUpstreams(log), replicas, store, grants)
+            upstream = authorized(Surroundings(base.settings, base.store, base.log), entry, upstream)
+        if total is not None:
+            # Late: few limit that.
+            from adapter.upstream.call_limit import LimitedUpstream
+
+            upstream = LimitedUpstream(upstream, total)
+        return upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +141,14 @@ class Servers:
     """The servers by id, and the parts that look after them.
 
     ``monitors`` ping the servers where pings are enabled; ``wiring_watches`` look at the tools of the others.
-    ``shared`` are the upstreams that give one session to many requests, ``parts`` is closed behind them.
+    ``shared`` are the upstreams that give one session to many requests, ``upstreams`` is closed behind them.
     """
 
     by_id: Mapping[str, Server]
     monitors: Mapping[str, HealthMonitor]
     wiring_watches: Sequence[WiringWatch]
     shared: Sequence[SharedSessions]
-    parts: LocalParts
+    upstreams: Upstreams
 
     def watch(self) -> list[asyncio.Task[None]]:
         """Start the tasks that look after the servers until they are cancelled."""
@@ -132,40 +171,31 @@ class Servers:
     async def close(self) -> None:
         """Close the connections to all servers, and end their processes."""
         await asyncio.gather(*(server.upstream.close() for server in self.by_id.values()))
-        await self.parts.close()
+        await self.upstreams.close()
 
 
-def build_servers(
-    settings: Settings,
-    store: Store,
-    runtime: Runtime,
-    plans: Compiled | None,
-    replicas: ReplicaParts | None,
-    stages_of: Callable[[ServerSettings], StageTable],
-    grants: GrantParts | None = None,
-) -> Servers:
+def build_servers(upstreams: Upstreams, stages_of: Callable[[ServerSettings], StageTable]) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    hosting = None if plans is None else plans.hosting
-    parts = local_parts(settings, hosting, runtime.log, replicas, store, grants)
-    parts = parts._replace(metering=runtime.metering)
-    servers = {entry.id: build_server(settings, entry, stages_of(entry), parts) for entry in settings.servers}
+    base, settings = upstreams.base, upstreams.base.settings
+    servers = {entry.id: upstreams.server(entry, stages_of(entry)) for entry in settings.servers}
     monitors = {
         entry.id: HealthMonitor(
             servers[entry.id],
             PingSettings(ping.interval_seconds, ping.timeout_seconds),
-            runtime.clock,
-            runtime.log,
+            base.clock,
+            base.log,
         )
         for entry in settings.servers
         if (ping := settings.ping_for(entry)).enabled
     }
     watches = [
-        _wiring_watch(server, runtime.log)
+        _wiring_watch(server, base.log)
         for server in servers.values()
         if server.id not in monitors and server.wiring.configured
     ]
-    shared = _shared(settings, servers.values(), store, runtime.clock)
-    return Servers(servers, monitors, watches, shared, parts)
+    found = Servers(servers, monitors, watches, _shared(base, servers.values()), upstreams)
+    base.tasks.append(CleanupTask("shared sessions", found.tidy, alone=False))
+    return found
 
 
 def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
@@ -174,9 +204,12 @@ def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
     return WiringWatch(server.id, server.wiring, session, within + LATEST, within, log)
 
 
-def _http_upstream(settings: Settings, entry: ServerSettings) -> HttpUpstream:
+# --- transports -------------------------------------------------------------------------------------------------
+
+
+def _over_http(made: Upstreams, entry: ServerSettings) -> HttpUpstream:
     """Raises SettingsError for a URL with credentials."""
-    upstream, limits = entry.upstream, settings.core.upstream
+    upstream, limits = entry.upstream, made.base.settings.core.upstream
     assert upstream.url is not None, "settings refuse an upstream over HTTP without a url"
     try:
         return HttpUpstream(
@@ -190,28 +223,39 @@ def _http_upstream(settings: Settings, entry: ServerSettings) -> HttpUpstream:
         raise SettingsError([Problem(f"upstream.url of {entry.id}", str(error))]) from None
 
 
-def _over_http(settings: Settings, entry: ServerSettings, _: LocalParts) -> Upstream:
-    return _http_upstream(settings, entry)
-
-
-def _over_sse(settings: Settings, entry: ServerSettings, parts: LocalParts) -> Upstream:
+def _over_sse(made: Upstreams, entry: ServerSettings) -> Upstream:
     # Late: few servers speak the transport of 2024.
-    from adapter.app.sse import sse_upstream
+    from adapter.upstream.local.upstream import LocalUpstream
+    from adapter.upstream.sse.server import SseServer
+    from adapter.upstream.sse.stream import SseAddress, SseTerms
 
-    return sse_upstream(_http_upstream(settings, entry), settings, entry, parts.log)
-
-
-def _hosted(_: Settings, entry: ServerSettings, parts: LocalParts) -> Upstream:
-    assert parts.hosting is not None, "a hosted server asks for plans"
-    return parts.hosting.servers[entry.id].upstream
-
-
-def _over_stdio(settings: Settings, entry: ServerSettings, parts: LocalParts) -> Upstream:
-    assert parts.processes is not None, "a stdio server asks for processes"
-    return parts.processes.upstream(settings, entry)
+    core, http = made.base.settings.core, _over_http(made, entry)
+    terms = SseTerms(core.upstream.max_answer_bytes, core.upstream_request_timeout_seconds)
+    address, log = SseAddress(http, entry.upstream.url or ""), made.base.log.bind(server=entry.id)
+    return LocalUpstream(SseServer(address, terms, log, core.upstream.max_streams))
 
 
-UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, LocalParts], Upstream]] = {
+def _over_stdio(made: Upstreams, entry: ServerSettings) -> Upstream:
+    # Late: most servers are reached over a network.
+    from adapter.upstream.local.upstream import LocalUpstream
+    from adapter.upstream.stdio.child import ChildProcess, ChildSpec
+    from adapter.upstream.stdio.server import StdioServer
+
+    log, supervisor = made.base.log.bind(server=entry.id), made.processes
+    spec = ChildSpec.of(entry.upstream, made.base.settings.core.upstream.max_answer_bytes)
+    server = StdioServer(
+        entry.id, entry.upstream, lambda owner: ChildProcess.start(supervisor, spec, owner, log), log
+    )
+    made.process_uses[entry.id] = lambda: server.use
+    return LocalUpstream(server)
+
+
+def _hosted(made: Upstreams, entry: ServerSettings) -> Upstream:
+    assert made.hosting is not None, "a hosted server asks for plans"
+    return made.hosting.servers[entry.id].upstream
+
+
+UPSTREAMS: Mapping[Transport, Callable[[Upstreams, ServerSettings], Upstream]] = {
     "streamable_http": _over_http,
     "sse": _over_sse,
     "stdio": _over_stdio,
@@ -220,50 +264,7 @@ UPSTREAMS: Mapping[str, Callable[[Settings, ServerSettings, LocalParts], Upstrea
 """The makers of upstreams, by ``upstream.transport``."""
 
 
-def build_server(settings: Settings, entry: ServerSettings, stages: StageTable, parts: LocalParts) -> Server:
-    """One entry of ``servers``; only its upstream depends on the transport."""
-    hosting = parts.hosting
-    upstream, ping = entry.upstream, settings.ping_for(entry)
-    breaker = Breaker(
-        failure_threshold=ping.failure_threshold,
-        open_cooldown=ping.open_cooldown_seconds,
-        half_open_probes=ping.half_open_probe_allowance,
-        start_cooldown=START_COOLDOWN,
-    )
-    made = UPSTREAMS[upstream.transport](settings, entry, parts)
-    reached = parts.authorized(settings, entry, made)
-    # A hosted tool has a deadline of its own.
-    total = None if upstream.transport == "hosted" else _limit(settings, entry, "tool_call_total_seconds")
-    if total is not None:
-        # Late: few limit that.
-        from adapter.upstream.call_limit import LimitedUpstream
-
-        reached = LimitedUpstream(reached, total)
-    if parts.metering is not None:
-        reached = parts.metering.observed(entry, stages, reached)
-    server = Server(
-        id=entry.id,
-        mount=entry.mount_path,
-        upstream=reached,
-        breaker=breaker if ping.enabled else None,
-        timeouts=Timeouts(
-            tool_call=_limit(settings, entry, "tool_call_timeout_seconds"),
-            request=ReadLimit(
-                settings.core.upstream_request_timeout_seconds, "core.upstream_request_timeout_seconds"
-            ),
-            tools=({} if hosting is None else hosting.read_timeouts(entry)) | read_timeouts(entry),
-            total=total,
-        ),
-        rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
-        stages=stages,
-    )
-    server.connections = made if isinstance(made, HttpUpstream) else None
-    server.apart = upstream.auth.per_caller
-    if parts.grants is not None:
-        parts.grants.stand_before(server)
-    if parts.processes is not None:
-        server.process_use = partial(parts.processes.use_of, entry.id)
-    return server
+# --- settings ---------------------------------------------------------------------------------------------------
 
 
 def _limit(settings: Settings, entry: ServerSettings, name: str) -> ReadLimit | None:
@@ -295,14 +296,12 @@ def read_timeouts(entry: ServerSettings) -> dict[str, float]:
     return found
 
 
-def _shared(
-    settings: Settings, servers: Iterable[Server], store: Store, clock: Callable[[], float]
-) -> list[SharedSessions]:
+def _shared(base: Base, servers: Iterable[Server]) -> list[SharedSessions]:
     """Put shared sessions before the upstreams where any request may want one; nothing elsewhere.
 
     ``sessions.upstream`` and ``sessions.missing_id`` decide.
     """
-    sessions = settings.sessions
+    settings, sessions = base.settings, base.settings.sessions
     if sessions.upstream == "session" and sessions.missing_id == "refuse":
         return []
     # Late: clients have a session of their own unless the settings say otherwise.
@@ -312,7 +311,9 @@ def _shared(
     limits = SharingLimits(settings.core.upstream.max_answer_bytes, settings.core.upstream.max_streams)
     found = []
     for server in servers:
-        shared = SharedSessions(server, store, limits, idle_ttl=sessions.idle_ttl_seconds, clock=clock)
+        shared = SharedSessions(
+            server, base.store, limits, idle_ttl=sessions.idle_ttl_seconds, clock=base.clock
+        )
         server.upstream = shared
         server.shares = sessions.upstream == "principal"
         found.append(shared)

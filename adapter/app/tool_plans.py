@@ -10,9 +10,9 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter import log
+from adapter.app.base import Base
 from adapter.app.hosted import Hosting
 from adapter.app.pipeline import Materials, Planning
-from adapter.app.shared_stages import SharedParts
 from adapter.app.user_code import Loading
 from adapter.app.validation import SharedChecks
 from adapter.errors import AdapterError
@@ -22,6 +22,8 @@ from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
 from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters
 from adapter.pipeline.tracing import Observing
+from adapter.relay.cleanup import CleanupTask
+from adapter.relay.shared_results import SharedParts
 from adapter.rules.calls.inputs import InputsRefused
 from adapter.rules.presenters.presenters import BlockSources, Presenter, PresenterFailed, SentData
 from adapter.rules.presenters.shapes import Check, StepsLeft
@@ -102,6 +104,18 @@ def compiled(
     compilation = Compiled(loading, planning, hosting)
     compilation.require()
     return compilation
+
+
+def shared_parts(base: Base) -> SharedParts | None:
+    """What stages share with other replicas; None where nobody else uses the store."""
+    if not base.store.shared:
+        return None
+    servers = base.settings.servers
+    caches = any(stages.cache.shared for entry in servers for stages in entry.stages.values())
+    caches = caches or any(tool.cache.shared for entry in servers for tool in entry.tools.define)
+    shared = SharedParts(base.store, base.background, caches=caches)
+    base.tasks.append(CleanupTask("shared results", shared.tidy))
+    return shared
 
 
 def fault(error: Exception) -> BaseException | None:

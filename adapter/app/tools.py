@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapter.app.files import FileStages
-from adapter.app.relay import Runtime, SessionParts
+from adapter.app.base import Base
+from adapter.app.files import FileParts
+from adapter.app.sessions import SessionParts
 from adapter.errors import AdapterError, BadJson, StoreUnavailable
+from adapter.relay.cleanup import CleanupTask
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.stages import StageEntry, StageTable
@@ -62,30 +64,25 @@ class ToolParts:
     ``servers`` is filled after the servers are built, because their stages come from here.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        runtime: Runtime,
-        sessions: SessionParts,
-        files: FileStages,
-        plans: Compiled | None,
-    ) -> None:
+    def __init__(self, base: Base, sessions: SessionParts, files: FileParts, plans: Compiled | None) -> None:
+        store = base.store
         self.servers: dict[str, RelayServer] = {}
-        self._settings = settings
-        self._runtime = runtime
+        self._settings = base.settings
+        self._base = base
         self._sessions = sessions
         self._files = files
         self._planning = None if plans is None else plans.planning
-        self._locks = locks(settings)
-        self._pins = Pins(store, runtime.clock)
+        self._locks = locks(base.settings)
+        self._pins = Pins(store, base.clock)
         self._ended: list[str] = []
         """Ids of scopes whose pins are still to be taken away."""
-        self._of_server = {entry.id: self._baselines(entry) for entry in settings.servers}
+        self._of_server = {entry.id: self._baselines(entry) for entry in base.settings.servers}
         self._is_shared = store.shared
         self._hear_others(store)
-        self.pin_review = PinReview(self._of_server, runtime.log)
+        self.pin_review = PinReview(self._of_server, base.log)
         sessions.sessions.on_end.append(self.end_session)
+        base.on_loss.append(self.store_lost)
+        base.tasks.append(CleanupTask("pins", self.tidy))
 
     async def end_session(self, key: str) -> None:
         """Delete the pins of a session that has ended for good, soon and together with those of others."""
@@ -93,7 +90,7 @@ class ToolParts:
         for baselines in self._of_server.values():
             baselines.cache.end(scope.id)
         if not self._ended:
-            self._runtime.background.run(self._forget_ended())
+            self._base.background.run(self._forget_ended())
         self._ended.append(scope.id)
 
     async def _forget_ended(self) -> None:
@@ -145,7 +142,7 @@ class ToolParts:
             shape_of(policies, self._decorate(entry)),
             (*own, *_folding_tools(entry)) if folds else own,
             self._files.mirrors_of(entry),
-            self._runtime.log,
+            self._base.log,
             limits_of(self._settings),
         )
         tool_guard = ToolGuard(
@@ -153,7 +150,7 @@ class ToolParts:
             hides(policies),
             self._of_server[entry.id],
             partial(self._revoke, entry.id),
-            GuardRuntime(time.monotonic, self._runtime.background, self._runtime.log),
+            GuardRuntime(time.monotonic, self._base.background, self._base.log),
             by_content=policies.sanitization.mode == "block" or entry.access is not None,
             definitions=Definitions() if folds or planning is not None else None,
         )
@@ -241,7 +238,7 @@ class ToolParts:
         if record is not None:
             if sessions.on_event is not None:
                 sessions.on_event(server, "revoked")
-            self._runtime.background.run(self._close_upstream(self.servers[server], record))
+            self._base.background.run(self._close_upstream(self.servers[server], record))
 
     async def _close_upstream(self, server: RelayServer, record: SessionRecord) -> None:
         with contextlib.suppress(AdapterError):

@@ -6,7 +6,8 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -80,13 +81,18 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE if all(each.reachable for each in reached) else UNREACHABLE
 
 
-def _missing_programs(settings: Settings) -> Iterable[Problem]:
-    if not any(entry.upstream.transport == "stdio" for entry in settings.servers):
-        return ()
-    # Late, as in ``app/servers.py``.
-    from adapter.app.stdio import missing_programs
+def _missing_programs(settings: Settings) -> Iterator[Problem]:
+    """Find the programs of servers that are not on this machine."""
+    for index, entry in enumerate(settings.servers):
+        if entry.upstream.kind.needs == "command":
+            # Late, as in ``app/servers.py``.
+            from adapter.upstream.stdio.child import ChildSpec
+            from adapter.upstream.stdio.start_failures import missing_program
 
-    return missing_programs(settings)
+            spec = ChildSpec.of(entry.upstream, settings.core.upstream.max_answer_bytes)
+            sentence = missing_program(spec.argv[0], spec.environment, spec.cwd or str(Path.cwd()))
+            if sentence is not None:
+                yield Problem(f"servers[{index}].upstream.command", sentence)
 
 
 def _reached(settings: Settings) -> Sequence[Reached]:

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 from adapter import log
-from adapter.app.servers import build_server, local_parts
+from adapter.app.base import Base
+from adapter.app.servers import Upstreams
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import Decorate, limits_of, policies_of, shape_of
 from adapter.errors import AdapterError
@@ -22,6 +23,8 @@ from adapter.rules.access.authorization_servers import OAUTH_CURE
 from adapter.rules.tools.definitions import Tool
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
+from adapter.state.memory import MemoryStore
+from adapter.state.watched import WatchedStore
 from adapter.wire.eras import Era
 
 
@@ -35,17 +38,16 @@ async def own_session(
     """
     # The scripts of other servers are not loaded.
     alone = settings.model_copy(update={"servers": [entry]})
-    logger = log.get_logger(__name__)
-    made = compiled(alone, logger)
-    parts = local_parts(alone, made.hosting, logger)
-    server = build_server(settings, entry, StageTable(), parts)
+    made = compiled(alone, log.get_logger(__name__))
+    upstreams = Upstreams(Base(settings, WatchedStore(MemoryStore())), made.hosting)
+    server = upstreams.server(entry, StageTable())
     session = OwnSession(server, patience)
     try:
         yield session, made
     finally:
         await session.close()
         await server.upstream.close()
-        await parts.close()
+        await upstreams.close()
         made.loading.close()
 
 
@@ -85,7 +87,7 @@ class Reached(NamedTuple):
 
 async def reach_all(settings: Settings) -> Sequence[Reached]:
     """Open and close a session with every server that has an address or a process of its own, all at once."""
-    entries = [entry for entry in settings.servers if entry.upstream.transport != "hosted"]
+    entries = [entry for entry in settings.servers if entry.upstream.kind.needs is not None]
     return await asyncio.gather(*(_reach(settings, entry) for entry in entries))
 
 

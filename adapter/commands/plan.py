@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     locked = locks(settings).get(server)
     try:
         names = _names(entry) if tool is None else [tool]
-        hosted = entry.upstream.transport == "hosted"
+        hosted = entry.upstream.kind.needs is None
         if tool is not None and hosted and compilation.hosting.tool(server, tool) is None:
             print(f"mcp-adapter: {server} has no tool {tool}", file=sys.stderr)
             return UNKNOWN_NAME
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _names(entry: ServerSettings) -> list[str]:
     """Return the tools of a hosted server; of an upstream the tools and globs that the settings name."""
-    if entry.upstream.transport == "hosted":
+    if entry.upstream.kind.needs is None:
         return [tool.name for tool in entry.tools.define]
     named = [tool for adapter in entry.adapters for tool in adapter.tools]
     return list(dict.fromkeys((*named, *entry.stages)))
@@ -165,7 +165,7 @@ def _passed_over(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _unknown(settings: Settings, entry: ServerSettings) -> str:
-    if entry.upstream.transport == "hosted":
+    if entry.upstream.kind.needs is None:
         return str(settings.core.errors.unknown_tool_code)
     return "the upstream's answer"
 

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -35,6 +36,9 @@ MOST = 16
 
 LOOK = 0.25
 """Seconds between two looks at a result that others work out, where no word of it comes."""
+
+RATES = "rates"
+"""Table: the counts of calls."""
 
 _WORKING, _DONE = b"W", b"D"
 
@@ -295,3 +299,34 @@ class ServerResults:
 
     find_or_lead = find
     """Work runs within the call of who does it in either case."""
+
+
+class SharedParts:
+    """What stages with ``shared: true`` share with other replicas: counts of calls, and results if some ``caches``."""
+
+    def __init__(self, store: Store, background: BackgroundTasks, *, caches: bool) -> None:
+        self._store = store
+        self._background = background
+        self._all = SharedResults(store, background, 0) if caches else None
+        self._results: dict[int, SharedResults] = {}
+        self.spend = partial(store.spend, RATES)
+
+    def __repr__(self) -> str:
+        return f"<SharedParts in {self._store!r}>"
+
+    def results_of(self, most_bytes: int) -> SharedResults:
+        """The results of a server that may take so many bytes all in all."""
+        largest = most_bytes // (BUCKETS * MOST)
+        if largest not in self._results:
+            self._results[largest] = SharedResults(self._store, self._background, largest)
+        return self._results[largest]
+
+    async def purge(self, invalidation: Invalidation) -> None:
+        """Make stale what a call has outdated, on every replica. Raises StoreUnavailable."""
+        if self._all is not None:
+            await self._all.purge(invalidation)
+
+    async def tidy(self) -> None:
+        """Delete results whose time is over. Raises StoreUnavailable."""
+        if self._all is not None:
+            await self._all.tidy()

@@ -43,7 +43,7 @@ def _repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Pr
 
 def hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
     """Find contradictions in the tools of one server, and tools where no server is hosted."""
-    if server.upstream.transport != "hosted":
+    if server.upstream.kind.needs is not None:
         for key in ("define", "directory", "require_auth"):
             if getattr(server.tools, key):
                 sentence = "is only for hosted servers: set upstream.transport to hosted"
@@ -238,10 +238,9 @@ def _at_or_below(path: str, route: str) -> bool:
 
 def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
     upstream = server.upstream
-    if upstream.transport in ("streamable_http", "sse") and upstream.url is None:
-        yield Problem(f"{path}.upstream.url", f"is required for the transport {upstream.transport}")
-    if upstream.transport == "stdio" and upstream.command is None:
-        yield Problem(f"{path}.upstream.command", "is required for the transport stdio")
+    needs = upstream.kind.needs
+    if needs is not None and getattr(upstream, needs) is None:
+        yield Problem(f"{path}.upstream.{needs}", f"is required for the transport {upstream.transport}")
     yield from _strange_keys(upstream, f"{path}.upstream")
 
 
@@ -271,7 +270,7 @@ _OF_STDIO = (
 
 def _strange_keys(upstream: UpstreamSettings, path: str) -> Iterator[Problem]:
     """Keys of another transport than the server's; a default that stands there does no harm."""
-    is_stdio = upstream.transport == "stdio"
+    is_stdio = upstream.kind.needs == "command"
     for key in _OF_HTTP if is_stdio else _OF_STDIO:
         usual = UpstreamSettings.model_fields[key].get_default(call_default_factory=True)
         if key in upstream.said and getattr(upstream, key) != usual:

@@ -161,7 +161,7 @@ class Settings(BaseModel):
             or self.console.auth_hook
         )
         return bool(anywhere) or any(
-            server.upstream.transport == "hosted" or server.stages for server in self.servers
+            server.upstream.kind.needs is None or server.stages for server in self.servers
         )
 
     def ping_for(self, server: ServerSettings) -> UpstreamPing:

@@ -33,17 +33,17 @@ async def replica(memory: SharedMemory, root: Path) -> AsyncIterator[App]:
         "servers": [entry],
     }
     app = build(Settings.model_validate(settings), store=memory.replica())
-    await app.core.store.open()
-    await app.core.files.open()
+    await app.store.open()
+    await app.files.open()
     try:
         yield app
     finally:
-        await app.core.files.close()
-        await app.core.store.close()
+        await app.files.close()
+        await app.store.close()
 
 
 async def uploaded(app: App, scope: Scope) -> FileRecord:
-    batch = await app.core.files.registry.begin(scope, "raw", 1)
+    batch = await app.files.registry.begin(scope, "raw", 1)
     try:
         await batch.add("0.bin", None)
         await batch.write(b"x")
@@ -64,20 +64,20 @@ async def test_each_replica_does_its_own_work_and_one_that_of_all(tmp_path: Path
     """While one has the lease, another still writes down what was used there, and forgets what was not."""
     memory = SharedMemory()
     async with replica(memory, tmp_path) as one, replica(memory, tmp_path) as two:
-        await one.core.cleanup.run_once()
+        await one.cleanup.run_once()
         records = [await uploaded(one, SCOPE), await uploaded(two, OTHER)]
         for app, record in zip((one, two), records, strict=True):
-            await app.core.files.registry.write_last_access()
+            await app.files.registry.write_last_access()
             before = await due(memory, record)
-            assert await app.core.files.registry.find(record.scope, record.kind, record.id) is not None
+            assert await app.files.registry.find(record.scope, record.kind, record.id) is not None
             await memory.rows.put(NONCES, "spent", b"", due=1.0)
             await memory.rows.put(ROUNDS, "scope/unreadable", b"", due=1.0)
-            await app.core.cleanup.run_once()
+            await app.cleanup.run_once()
             assert await due(memory, record) > before
             left = await memory.rows.count(NONCES), await memory.rows.count(ROUNDS)
             assert left == ((0, 0) if app is one else (1, 1))
-        assert two.core.files.registry.total == 1
+        assert two.files.registry.total == 1
         for _ in range(2):
-            await two.core.cleanup.run_once()
-        assert two.core.files.registry.total == 0
+            await two.cleanup.run_once()
+        assert two.files.registry.total == 0
         assert (await memory.rows.count(NONCES), await memory.rows.count(FILES)) == (1, 2)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
-from structlog import get_logger
 
+from adapter.app.base import Base
 from adapter.app.build import build
-from adapter.app.relay import Runtime
 from adapter.app.replicas import ReplicaParts, advertised
-from adapter.relay.background import BackgroundTasks
 from adapter.rules.access.replicas import is_replica_id
 from adapter.settings.root import Settings
+from adapter.state.watched import WatchedStore
 from tests.state.shared import SharedMemory
 
 BOUND = ("10.0.0.5", 8932)
@@ -73,12 +71,11 @@ def test_processes_at_one_port_differ(
     settings = Settings.model_validate(
         {"core": {"host": "10.0.0.4", "replica": replica}, "state_persistence": {"type": "redis"}}
     )
-    runtime = Runtime(time.time, get_logger(), BackgroundTasks())
-    store = SharedMemory().replica()
-    parts = [ReplicaParts(settings, store, runtime, alone=alone) for _ in range(2)]
+    store = WatchedStore(SharedMemory().replica())
+    parts = [ReplicaParts(Base(settings, store), alone=alone) for _ in range(2)]
     assert {each.place for each in parts} == {place}
     local = Settings.model_validate({"core": {"host": "10.0.0.4", "replica": replica}})
-    near = ReplicaParts(local, store, runtime, alone=alone)
+    near = ReplicaParts(Base(local, store), alone=alone)
     assert near.place == (place if alone else ("127.0.0.1", 0))
     names = [each.replicas.id for each in parts]
     assert all(name.startswith(named) and is_replica_id(name) for name in names)
@@ -103,7 +100,7 @@ async def test_a_host_without_an_address_is_told(tmp_path: Path, capfd: pytest.C
     settings = {"core": {"port": 0}, "storage": {"root": str(tmp_path)}, "servers": [entry]}
     store = SharedMemory().replica()
     app = build(Settings.model_validate(settings), store=store)
-    parts = app.core.replicas
+    parts = app.replicas
     assert parts is not None
     await parts.join(None)
     assert "core.replica.address" in capfd.readouterr().err
@@ -119,20 +116,20 @@ async def test_key_of_replicas_is_read_again_after_a_start_without_the_store(tmp
     entry = {"id": "one", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}
     settings = {"storage": {"root": str(tmp_path)}, "state_persistence": state, "servers": [entry]}
     there, away = (build(Settings.model_validate(settings), store=memory.replica()) for _ in range(2))
-    ours, theirs = away.core.replicas, there.core.replicas
+    ours, theirs = away.replicas, there.replicas
     assert ours is not None and theirs is not None
-    await there.core.store.open()
+    await there.store.open()
     await theirs.join(BOUND)
     memory.replicas[1].down = True
-    await away.core.store.open()
-    assert away.core.store.outage() is None
+    await away.store.open()
+    assert away.store.outage() is None
     await ours.join(BOUND)
-    assert away.core.store.outage() is not None and ours.home.key != theirs.home.key
+    assert away.store.outage() is not None and ours.home.key != theirs.home.key
     memory.replicas[1].down = False
     async with asyncio.timeout(10):
-        while away.core.store.outage() is not None or ours.home.key != theirs.home.key:
+        while away.store.outage() is not None or ours.home.key != theirs.home.key:
             await asyncio.sleep(0.05)
     for app in (away, there):
-        assert app.core.replicas is not None
-        await app.core.replicas.close()
-        await app.core.store.close()
+        assert app.replicas is not None
+        await app.replicas.close()
+        await app.store.close()

@@ -10,14 +10,13 @@ from typing import Any, get_args
 import pytest
 
 from adapter.app import build, running
-from adapter.app.measuring import parts
 from adapter.app.servers import UPSTREAMS
 from adapter.settings.file.load import load
-from adapter.settings.servers.server import Transport
+from adapter.settings.servers import transports
 from tests.e2e.provision import ROOT
 from tests.ports import free_port
 
-TRANSPORTS: tuple[str, ...] = get_args(Transport)
+TRANSPORTS: tuple[str, ...] = get_args(transports.Transport)
 
 UPSTREAM: dict[str, dict[str, Any]] = {
     "streamable_http": {"url": "http://127.0.0.1:9/mcp"},
@@ -34,7 +33,7 @@ def test_each_transport_has_a_maker_and_its_names() -> None:
     (shown,) = re.findall(r"const TRANSPORTS = \{(.*?)\n\};", terms, re.DOTALL)
     named = {
         "makers": set(UPSTREAMS),
-        "metrics": set(parts.TRANSPORTS),
+        "kinds": set(transports.TRANSPORTS),
         "console": set(re.findall(r"^\s+(\w+): \[", shown, re.MULTILINE)) & set(TRANSPORTS),
         "tests": set(UPSTREAM),
     }

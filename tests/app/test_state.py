@@ -51,10 +51,10 @@ async def test_memory_survives_a_restart_with_snapshots(tmp_path: Path) -> None:
     found = settings(tmp_path, type="memory", snapshot_interval_seconds=3600)
     first = build(found)
     async with awake(first):
-        await first.core.store.put("pins", "x", b"1")
+        await first.store.put("pins", "x", b"1")
     second = build(found)
     async with awake(second):
-        row = await second.core.store.get("pins", "x")
+        row = await second.store.get("pins", "x")
         assert row is not None and row.value == b"1"
 
 
@@ -69,11 +69,11 @@ async def test_refresh_deletes_all_state(tmp_path: Path, kind: str) -> None:
     for found, there in ((kept, True), (fresh, False)):
         app = build(kept)
         async with awake(app):
-            await app.core.store.put("pins", "x", b"1")
+            await app.store.put("pins", "x", b"1")
         await refresh(found)
         app = build(kept)
         async with awake(app):
-            assert (await app.core.store.get("pins", "x") is not None) is there
+            assert (await app.store.get("pins", "x") is not None) is there
 
 
 class DeadStore(MemoryStore):
@@ -88,8 +88,8 @@ async def test_adapter_starts_without_its_store_where_it_may(tmp_path: Path) -> 
     """``fallback_memory`` serves from memory; ``fail_closed`` does not start."""
     app = build(settings(tmp_path, unavailable_policy="fallback_memory"), store=DeadStore())
     async with awake(app):
-        assert app.core.store.outage() == "fallback_memory_activated_during_startup"
-        await app.core.store.put("pins", "x", b"1")
+        assert app.store.outage() == "fallback_memory_activated_during_startup"
+        await app.store.put("pins", "x", b"1")
     with pytest.raises(StoreUnavailable):
         async with awake(build(settings(tmp_path), store=DeadStore())):
             pass
@@ -99,7 +99,7 @@ async def test_fallback_is_only_there_where_it_is_asked_for(tmp_path: Path) -> N
     """Memory has nothing to fall back from, and without the policy no call goes through one more object."""
     for state in ({"type": "memory", "unavailable_policy": "fallback_memory"}, {"type": "disk"}):
         app = build(settings(tmp_path, **state))
-        assert "Fallback" not in repr(app.core.store)
+        assert "Fallback" not in repr(app.store)
 
 
 async def test_files_of_a_lost_state_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import orjson
 import pytest
 
+from adapter.app.file_keeping import KeptFiles
 from adapter.rules.access.sessions import session_key
 from adapter.rules.files.file_records import FileKind
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
@@ -102,7 +103,7 @@ class Scene:
 
     def scope_of(self, client: RawClient) -> str:
         assert client.session is not None
-        return self.front.app.core.files.scopes.of_session_key(session_key(client.session)).id
+        return self.front.app.files.scopes.of_session_key(session_key(client.session)).id
 
     def check(self, answer: bytes) -> None:
         """Nothing in it is another's or tells where the store lies."""
@@ -228,16 +229,19 @@ class Scene:
     async def swept(self) -> Counter[str]:
         """What no record knows and the cleanup leaves all the same."""
         # What has just changed is not old yet, by the clock of the file system.
+        files = self.front.app.files
+        assert isinstance(files, KeptFiles)
         async with asyncio.timeout(5):
             while left := self.on_disk() - await self.recorded():
-                await self.front.app.core.files.tidy_own()
-                await self.front.app.core.files.tidy()
+                await files.tidy_own()
+                await files.tidy()
                 await asyncio.sleep(0.01)
         return left
 
     async def recorded(self) -> Counter[str]:
         """The files that records know, and the copies that tools were given of them."""
-        filing = self.front.app.core.files
+        filing = self.front.app.files
+        assert isinstance(filing, KeptFiles)
         found: Counter[str] = Counter()
         for area in (self.root / "uploads", self.root / "artifacts"):
             kind = FileKind.UPLOAD if area.name == "uploads" else FileKind.ARTIFACT

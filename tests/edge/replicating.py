@@ -34,8 +34,8 @@ class Replica:
     @property
     def registry(self) -> Replicas:
         """The replicas as this one sees them."""
-        assert self.app.core.replicas is not None
-        return self.app.core.replicas.replicas
+        assert self.app.replicas is not None
+        return self.app.replicas.replicas
 
     @property
     def processes(self) -> int:

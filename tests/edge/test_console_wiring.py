@@ -57,7 +57,7 @@ async def test_every_served_route_is_described(upstream: StartUpstream, adapter:
 def branches_of(front: Adapter) -> list[Branch]:
     """All branches that are served, but those of the page."""
     app = front.app
-    served = [*app.console.branches, *app.core.files.branches(build_guard(app.settings))]
+    served = [*app.console.branches, *app.files.branches(build_guard(app.settings), None, None)]
     return [
         branch
         for branch in served

@@ -118,7 +118,7 @@ async def test_scrapers_that_leave_start_no_second_writing(
         yield from ()
 
     async with upstream(done) as up, adapter(up, telemetry=ON) as front:
-        log = front.app.runtime.log
+        log = front.app.log
         metering = Metering(front.app.settings, MetricRegistry(gather=held), log)
         first = asyncio.create_task(metering.scrape(""))
         assert await asyncio.to_thread(began.acquire, timeout=20)

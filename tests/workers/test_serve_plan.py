@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.app.file_stages import build_shelf
+from adapter.app.file_keeping import build_shelf
 from adapter.app.state import build_store
 from adapter.errors import StorageFailed
 from adapter.settings.file.load import load

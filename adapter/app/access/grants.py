@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from adapter.app.base import Base
 from adapter.app.state import sealed_rows
 from adapter.edge.grants.routes import BrowserIdentity, GrantRoutes
 from adapter.edge.http.access import Guard
@@ -21,6 +22,7 @@ from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.relay.call.grants import GrantAnswers, GrantGate
+from adapter.relay.cleanup import CleanupTask
 from adapter.relay.lease import Lease
 from adapter.relay.notifications import Notice
 from adapter.rules.access.principals import Scope
@@ -28,13 +30,12 @@ from adapter.rules.access.resources import ANY
 from adapter.rules.calls.grant_answers import ASKING
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
-from adapter.state.port import Store
 from adapter.upstream.authorized import AuthorizedUpstream, refusal_by
 from adapter.upstream.port import Upstream
 from adapter.wire.envelope import dump
 
 if TYPE_CHECKING:
-    from adapter.app.relay import Runtime, SessionParts
+    from adapter.app.sessions import SessionParts
     from adapter.relay.server import Server
 
 SECRET = "grants"  # noqa: S105 (the name of a secret)
@@ -84,32 +85,34 @@ class ServerGrants:
 class GrantParts:
     """The grants of all servers with ``upstream.auth.type: authorization_code``, by the ids of these."""
 
-    def __init__(self, settings: Settings, store: Store, runtime: Runtime) -> None:
+    def __init__(self, base: Base) -> None:
+        settings, store = base.settings, base.store
         self._store = store
-        self._runtime = runtime
+        self._base = base
         self._sessions: SessionParts | None = None
         self.rows = sealed_rows(settings, store, SECRET)
         self.grants = GrantStore(self.rows)
-        self.links = GrantLinks(self.rows, runtime.clock)
+        self.links = GrantLinks(self.rows, base.clock)
         self.servers: Mapping[str, ServerGrants] = {
             entry.id: self._of(grant_terms(settings, entry))
             for entry in settings.servers
             if asks_people(entry)
         }
+        base.tasks.append(CleanupTask("grants", self.links.tidy))
 
     def __repr__(self) -> str:
         return f"<GrantParts of {len(self.servers)} servers>"
 
     def _of(self, terms: GrantTerms) -> ServerGrants:
-        runtime = self._runtime
+        base = self._base
         http = grant_http(terms)
-        clients = ClientRegistry(self.rows, http, runtime.clock)
-        finder = IssuerFinder(terms, http, runtime.log)
+        clients = ClientRegistry(self.rows, http, base.clock)
+        finder = IssuerFinder(terms, http, base.log)
         leases = (lambda name: Lease(self._store, name, LEASE_SECONDS)) if self._store.shared else None
-        renewal = GrantRenewal(self.grants, clients, http, leases, runtime.log, runtime.clock)
-        credentials = GrantCredentials(terms, self.grants, renewal, self.links, finder, runtime.clock)
-        flow = GrantFlow(terms, self.links, self.grants, clients, finder, http, runtime.log)
-        flow.clock = runtime.clock
+        renewal = GrantRenewal(self.grants, clients, http, leases, base.log, base.clock)
+        credentials = GrantCredentials(terms, self.grants, renewal, self.links, finder, base.clock)
+        flow = GrantFlow(terms, self.links, self.grants, clients, finder, http, base.log)
+        flow.clock = base.clock
         flow.on_granted = self._granted
         return ServerGrants(terms, self.grants, credentials, flow, renewal)
 
@@ -132,10 +135,6 @@ class GrantParts:
         tokens = GuardedTokens(guard) if authenticated else None
         flows = {name: each.flow for name, each in self.servers.items()}
         return GrantRoutes(flows, browsers, tokens).branch()
-
-    async def tidy(self) -> None:
-        """Forget links and states whose time is over. Raises StoreUnavailable."""
-        await self.links.tidy()
 
     async def close(self, within: float) -> None:
         """Wait until tokens that are being renewed are written, no longer than ``within`` seconds."""

@@ -61,13 +61,10 @@ from adapter.upstream.port import Upstream
 from adapter.upstream.tracing import OutgoingSpans
 
 if TYPE_CHECKING:
-    # It imports this module, where metrics are on.
-    from adapter.app.build import Core
+    from adapter.app.core import Core
     from adapter.telemetry.spans import RequestSpans
 
 HEALTH = ("/healthz", "/livez", "/readyz")
-TRANSPORTS = {"streamable_http": "tcp", "sse": "tcp", "stdio": "pipe", "hosted": ""}
-"""What OpenTelemetry calls the transports of upstreams; empty for one in this process."""
 
 MOST_SCRAPERS = 32
 """Connections to a port of its own at the same time."""
@@ -134,13 +131,13 @@ class Metering:
         """A server's upstream, to which each operation is counted, and is a span where spans are recorded."""
         operations = ServerOperations(entry.id, ToolLabels(tool_names(entry, stages)))
         self.operations.servers[entry.id] = operations
-        kind = entry.upstream.transport
-        counts = SentCounts(entry.id, self.registry, operations.tools.label, TRANSPORTS[kind])
+        kind = entry.upstream.kind
+        counts = SentCounts(entry.id, self.registry, operations.tools.label, kind.network)
         self.gauges.flushes.append(counts.waiting.flush)
         spans = None
         # Tools that run here have spans of their own.
-        if self._spans is not None and kind != "hosted":
-            spans = OutgoingSpans(self._spans, _address(entry), over_http=kind == "streamable_http")
+        if self._spans is not None and kind.needs is not None:
+            spans = OutgoingSpans(self._spans, _address(entry), over_http=kind.own_http)
         return ObservedUpstream(upstream, counts, spans)
 
     def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
@@ -202,11 +199,11 @@ class Metering:
 
 def _address(entry: ServerSettings) -> dict[str, str | int]:
     """The attributes of spans that tell where a server is; a command is none of them."""
-    found: dict[str, str | int] = {"server.id": entry.id}
+    found: dict[str, str | int] = {"server.id": entry.id, "network.transport": entry.upstream.kind.network}
     if entry.upstream.url is None:
-        return {**found, "network.transport": "pipe"}
+        return found
     parts = urlsplit(entry.upstream.url)
-    found |= {"network.transport": "tcp", "network.protocol.name": "http"}
+    found["network.protocol.name"] = "http"
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return {**found, "server.address": parts.hostname or "", "server.port": port}
 

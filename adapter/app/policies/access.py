@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from adapter.app.files import FileStages
+from adapter.app.files import FileParts
 from adapter.relay.call.access_stages import AccessGate, ListedTools
 from adapter.rules.access.access_rules import AccessRule, AccessRules, AllowPatterns, OwnOfferings, Scalar
 from adapter.rules.access.principals import ANONYMOUS, DEFAULT_TOKEN
@@ -24,7 +24,7 @@ LONGEST_SHOWN = 300
 def access_gate(
     entry: ServerSettings,
     entries: Sequence[AccessEntry],
-    files: FileStages,
+    files: FileParts,
     tools: ListedTools,
     *,
     folds: bool,
@@ -35,7 +35,7 @@ def access_gate(
         frozenset((names.search, names.schema, names.call)) if folds else frozenset(),
         *files.own_resources(entry),
     )
-    shared = entry.upstream.transport == "stdio" and entry.upstream.process == "shared"
+    shared = entry.upstream.process == "shared" and entry.upstream.kind.needs == "command"
     return AccessGate(AccessRules([rule_of(each) for each in entries], own), tools, shared=shared)
 
 
@@ -127,7 +127,7 @@ def known_tools(settings: Settings, locked: Mapping[str, Catalogue]) -> dict[str
     known: dict[str, frozenset[str]] = {}
     for entry in settings.servers:
         own = frozenset({f"{entry.id}_get_upload_url"})
-        if entry.upstream.transport == "hosted":
+        if entry.upstream.kind.needs is None:
             known[entry.id] = own | {tool.name for tool in entry.tools.define}
         elif entry.id in locked:
             known[entry.id] = own | locked[entry.id].tools.keys()

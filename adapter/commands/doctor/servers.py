@@ -75,7 +75,7 @@ def _asks_oauth(server: ServerSettings, refused: ServerRefused, public: str | No
 
 async def _why_not_started(server: ServerSettings, adapter: AdapterAddress) -> str | None:
     """What the adapter tells operators of a program that does not start, None where it tells nothing."""
-    if server.upstream.transport != "stdio":
+    if server.upstream.kind.needs != "command":
         return None
     try:
         health = await json_of(f"{adapter.base}/healthz", adapter.headers)

@@ -32,14 +32,16 @@ from adapter.settings.servers.policies import (
     UpstreamPingOverride,
 )
 from adapter.settings.servers.stages import StageErrors, ToolStages
+from adapter.settings.servers.transports import TRANSPORTS, Transport, TransportKind
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 
-Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
 _SPELLINGS = {
     "http": "streamable_http",
     "streamable-http": "streamable_http",
     "streamablehttp": "streamable_http",
 }
+
+ProcessMode = Literal["per_session", "per_principal", "shared"]
 
 
 def _transport(value: object) -> object:
@@ -114,7 +116,7 @@ class UpstreamSettings(Section):
         description="Working directory of the program, relative to the settings file; null means that of the "
         "adapter.",
     )
-    process: Literal["per_session", "per_principal", "shared"] = Field(
+    process: ProcessMode = Field(
         default="per_session",
         description="Clients that share one process of a stdio server; `docs/stdio.md` compares the modes.",
     )
@@ -139,6 +141,11 @@ class UpstreamSettings(Section):
         default_factory=ServerHeaders,
         description="Headers of the upstream's answers that are forwarded to clients.",
     )
+
+    @property
+    def kind(self) -> TransportKind:
+        """The facts that follow from the transport."""
+        return TRANSPORTS[self.transport]
 
     @field_validator("env")
     @classmethod

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr
 
 from adapter.settings.oauth import Scopes, SecureUrl
 from adapter.settings.section import BlankIsNull, Line, OptionalText, Problem, Section, is_loopback
+from adapter.settings.servers.transports import TRANSPORTS, Transport
 
 AuthType = Literal[
     "none", "static", "passthrough", "client_credentials", "token_exchange", "authorization_code"
@@ -129,7 +130,7 @@ class UpstreamAuth(Section):
 
 
 def auth_problems(
-    auth: UpstreamAuth, transport: str, static: Iterable[str], passed: Iterable[str], path: str
+    auth: UpstreamAuth, transport: Transport, static: Iterable[str], passed: Iterable[str], path: str
 ) -> Iterator[Problem]:
     """Contradictions in the section of one server. ``static`` and ``passed`` are names of header fields."""
     for key, value in auth.said.items():
@@ -140,7 +141,7 @@ def auth_problems(
             yield Problem(f"{path}.{key}", f"is only for type {users}: remove it, or change type")
     if auth.type == "none":
         return
-    if transport not in ("streamable_http", "sse"):
+    if TRANSPORTS[transport].needs != "url":
         sentence = f"is not for the transport {transport}, whose requests have no HTTP headers: remove it"
         yield Problem(f"{path}.type", sentence)
         return

@@ -13,7 +13,8 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamNotStarted
-from adapter.upstream.stdio.environment import secrets_of
+from adapter.settings.servers.server import UpstreamSettings
+from adapter.upstream.stdio.environment import child_environment, secrets_of
 from adapter.upstream.stdio.error_lines import LONGEST_LINE, ErrorLines
 from adapter.upstream.stdio.pipes import LinePipe, MessagePipe
 from adapter.upstream.stdio.start_failures import start_failure
@@ -54,6 +55,19 @@ class ChildSpec:
     environment: Mapping[str, str]
     cwd: str | None = None
     limits: ChildLimits = field(default_factory=ChildLimits)
+
+    @classmethod
+    def of(
+        cls, settings: UpstreamSettings, line_bytes: int, own: Mapping[str, str] = os.environ
+    ) -> ChildSpec:
+        """The program of one server; ``own`` are the adapter's variables."""
+        assert settings.command is not None, "settings refuse a stdio server without a command"
+        return cls(
+            (settings.command, *settings.args),
+            child_environment(own, settings.inherit_env, settings.env),
+            None if settings.cwd is None else str(settings.cwd),
+            ChildLimits(line_bytes=line_bytes, stop_grace_seconds=settings.stop_grace_seconds),
+        )
 
 
 @dataclass(frozen=True, slots=True)

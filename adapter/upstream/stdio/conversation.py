@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -47,19 +47,11 @@ class Audience(Protocol):
         """Take a notification or response of a client's."""
 
 
-class ConversationTerms(NamedTuple):
-    """``server`` is the server's id. ``start_timeout``: seconds within which its child answers for the first time.
-
-    ``shared``: several clients speak with one child, so their requests are renumbered.
-    """
-
-    server: str
-    start_timeout: float
-    shared: bool = False
-
-
 class ChildConversation:
-    """Starts a child and passes messages on, until ``leave`` is called or the child ends.
+    """Starts a child of the server ``name`` and passes messages on, until ``leave`` is called or the child ends.
+
+    It has to answer for the first time within ``start_timeout`` seconds. ``shared``: several clients speak with it, so
+    their requests are renumbered.
 
     ``ended`` is called once, when it is over; its caller closes it then. ``failure`` is why it is over, and
     ``was_left`` says that the adapter wanted it so. ``answered`` tells whether the child ever answered anything,
@@ -68,31 +60,35 @@ class ChildConversation:
 
     def __init__(
         self,
-        terms: ConversationTerms,
+        name: str,
+        start_timeout: float,
         start: StartChild,
         ended: Callable[[ChildConversation], None],
         log: FilteringBoundLogger,
+        *,
+        shared: bool,
     ) -> None:
         self._loop = loop = asyncio.get_running_loop()
-        self.terms = terms
+        self._name = name
+        self._start_timeout = start_timeout
         self.audience: Audience | None = None
         self.failure: AdapterError | None = None
         self.answered = False
         self.was_left = False
         self.used = loop.time()
-        self.correlation = Correlation(self, shared=terms.shared)
+        self.correlation = Correlation(self, shared=shared)
         self._start = start
         self._child: ChildProcess | None = None
         self._ended = ended
         self._log = log
         self._drops = DroppedLines(log, loop.time)
-        self._outgoing = Outgoing(terms.server)
+        self._outgoing = Outgoing(name)
         self._running = loop.create_task(self._run())
-        self._alarm = loop.call_later(terms.start_timeout, self._late)
+        self._alarm = loop.call_later(start_timeout, self._late)
 
     def __repr__(self) -> str:
         state = "over" if self.failure else "answering" if self.answered else "starting"
-        return f"<ChildConversation with {self.terms.server!r}: {state}, {len(self.correlation.requests)} under way>"
+        return f"<ChildConversation with {self._name!r}: {state}, {len(self.correlation.requests)} under way>"
 
     # --- the life of the child --------------------------------------------------------------------------------
 
@@ -104,15 +100,15 @@ class ChildConversation:
             # A child that has ended while it was written to says so itself, and why.
             if self._child is None:
                 self._log.warning("a server's process was not started", why=error.reason or str(error))
-                self.finish(not_started(self.terms.server, error))
+                self.finish(not_started(self._name, error))
 
     def _late(self) -> None:
         if not self.answered:
-            self.finish(never_answered(self.terms.server, self.terms.start_timeout))
+            self.finish(never_answered(self._name, self._start_timeout))
 
     def exited(self, child_exit: ChildExit) -> None:
         """See ChildOwner."""
-        self.finish(exited(self.terms.server, child_exit, answered=self.answered))
+        self.finish(exited(self._name, child_exit, answered=self.answered))
 
     def finish(self, failure: AdapterError) -> None:
         """End what is under way with this failure, and take nothing more. Idempotent."""
@@ -135,13 +131,13 @@ class ChildConversation:
         """End what is under way because the child is needed no more."""
         if self.failure is None:
             self.was_left = True
-            self.finish(stopped(self.terms.server))
+            self.finish(stopped(self._name))
 
     def start_again(self) -> None:
         """Have the child open sessions, which it has to prove as one does that was started just now."""
         self.answered = False
         self._alarm.cancel()
-        self._alarm = self._loop.call_later(self.terms.start_timeout, self._late)
+        self._alarm = self._loop.call_later(self._start_timeout, self._late)
 
     def serve_one(self) -> None:
         """Belong to one client from now on. Nothing may be under way."""

@@ -47,8 +47,7 @@ def stopped(server: str) -> AdapterError:
 def backing_off(server: str, wait: float, reason: str) -> AdapterError:
     """The failure of a start that comes too soon after one that failed."""
     failure = UpstreamUnreachable(
-        f'Server "{server}": The process failed to start and is not started again for {wait:.1f} s '
-        "(servers[].upstream.restart).",
+        f'Server "{server}": The process failed to start and is not started again for {wait:.1f} s.',
         retry_after=wait,
     )
     failure.reason = f"{failure} The last start failed: {reason}"

@@ -6,15 +6,15 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import LimitReached
 from adapter.rules.calls.restart_backoff import RestartBackoff
+from adapter.settings.servers.server import UpstreamSettings
 from adapter.upstream.port import ProcessUse
 from adapter.upstream.stdio.child import ChildOwner, ChildProcess
-from adapter.upstream.stdio.conversation import ChildConversation, ConversationTerms, StartChild
+from adapter.upstream.stdio.conversation import ChildConversation, StartChild
 from adapter.upstream.stdio.failures import backing_off
 
 MOST_BACKOFFS = 1000
@@ -26,34 +26,27 @@ SPARE = 60.0
 _LOOKS = 8
 """Looks at the idle processes within the time after which they are stopped."""
 
-
-class ProcessLimits(NamedTuple):
-    """``most`` processes at once, each stopped after ``idle_ttl`` seconds without use, None: never.
-
-    ``first_pause`` and ``longest_pause`` are the seconds between failed starts. After ``spare`` seconds without use a
-    process may be stopped to make room for another.
-    """
-
-    most: int = 100
-    idle_ttl: float | None = None
-    first_pause: float = 1.0
-    longest_pause: float = 60.0
-    spare: float = SPARE
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between failed starts; each is twice the one before."""
 
 
 class Processes:
-    """Starts processes by ``start``. ``put_to_rest`` is called with a conversation that nobody uses, and ends it."""
+    """Starts processes of the server ``name`` by ``start``. ``put_to_rest`` is called with a conversation that nobody
+    uses, and ends it. After ``spare`` seconds without use a process may be stopped to make room for another.
+    """
 
     def __init__(
         self,
-        terms: ConversationTerms,
-        limits: ProcessLimits,
+        name: str,
+        settings: UpstreamSettings,
         start: StartChild,
         log: FilteringBoundLogger,
         put_to_rest: Callable[[ChildConversation], None],
+        spare: float,
     ) -> None:
-        self._terms = terms
-        self._limits = limits
+        self._name = name
+        self._settings = settings
+        self._spare = spare
         self._start = start
         self._log = log
         self._put_to_rest = put_to_rest
@@ -64,12 +57,12 @@ class Processes:
         self._looking: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<Processes of {self._terms.server!r}: {len(self._all)} of {self._limits.most}>"
+        return f"<Processes of {self._name!r}: {len(self._all)} of {self._settings.max_processes}>"
 
     @property
     def use(self) -> ProcessUse:
         """The number of processes now, and the most."""
-        return ProcessUse(len(self._all), self._limits.most)
+        return ProcessUse(len(self._all), self._settings.max_processes)
 
     def begin(
         self, series: str, ended: Callable[[ChildConversation], None], *, shared: bool
@@ -81,13 +74,21 @@ class Processes:
         now = asyncio.get_running_loop().time()
         backoff = self._backoffs.get(series)
         if backoff is not None and (wait := backoff.wait(now)):
-            raise backing_off(self._terms.server, wait, backoff.reason)
-        start = self._start if len(self._all) < self._limits.most else self._start_in_place(now)
-        terms = self._terms._replace(shared=shared)
-        conversation = ChildConversation(terms, start, partial(self._over, ended), self._log)
+            raise backing_off(self._name, wait, backoff.reason)
+        start = self._start if len(self._all) < self._settings.max_processes else self._start_in_place(now)
+        conversation = ChildConversation(
+            self._name,
+            self._settings.start_timeout_seconds,
+            start,
+            partial(self._over, ended),
+            self._log,
+            shared=shared,
+        )
         self._all[conversation] = series
-        if self._looking is None and self._limits.idle_ttl is not None:
-            self._looking = asyncio.get_running_loop().create_task(self._look(self._limits.idle_ttl))
+        if self._looking is None and self._settings.idle_ttl_seconds is not None:
+            self._looking = asyncio.get_running_loop().create_task(
+                self._look(self._settings.idle_ttl_seconds)
+            )
         return conversation
 
     async def close(self) -> None:
@@ -115,8 +116,7 @@ class Processes:
         if conversation.answered:
             self._backoffs.pop(series, None)
         elif not conversation.was_left:
-            found = self._backoffs.pop(series, None)
-            backoff = found or RestartBackoff(self._limits.first_pause, self._limits.longest_pause)
+            backoff = self._backoffs.pop(series, None) or RestartBackoff(FIRST_PAUSE, LONGEST_PAUSE)
             failure = conversation.failure
             backoff.failed(now, "" if failure is None else failure.reason or str(failure))
             self._backoffs[series] = backoff
@@ -134,11 +134,11 @@ class Processes:
         idle = [
             each
             for each in self._all
-            if each not in self._closing and each.is_idle and now - each.used >= self._limits.spare
+            if each not in self._closing and each.is_idle and now - each.used >= self._spare
         ]
         if not idle:
             raise LimitReached(
-                f'The server "{self._terms.server}" has {self._limits.most} processes, as many as '
+                f'The server "{self._name}" has {self._settings.max_processes} processes, as many as '
                 "servers[].upstream.max_processes allows. Try again when a session has ended.",
                 retry_after=SPARE,
             )

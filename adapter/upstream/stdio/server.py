@@ -6,12 +6,12 @@ open no sessions, so those of one principal share a process.
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import SessionUnknown
+from adapter.settings.servers.server import UpstreamSettings
 from adapter.upstream.local.correlation import BOUNDS
 from adapter.upstream.local.handshake import agreed_version, declared_capabilities
 from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, RpcRefused, result
@@ -24,11 +24,10 @@ from adapter.upstream.stdio.audiences import DISCOVER, ManySessions, NoSession, 
 from adapter.upstream.stdio.conversation import (
     Audience,
     ChildConversation,
-    ConversationTerms,
     StartChild,
 )
 from adapter.upstream.stdio.handshake import SharedHandshake
-from adapter.upstream.stdio.processes import Processes, ProcessLimits
+from adapter.upstream.stdio.processes import SPARE, Processes
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage
@@ -37,16 +36,8 @@ MOST_SESSIONS = 100_000
 """Sessions of one server, also those whose process rests."""
 
 
-class ProcessMode(Enum):
-    """The sessions that one process serves in the legacy era."""
-
-    PER_SESSION = "per_session"
-    PER_PRINCIPAL = "per_principal"
-    SHARED = "shared"
-
-
 class StdioServer:
-    """Serves sessions by processes that ``start`` starts. ``terms.shared`` follows from ``mode``.
+    """Serves sessions by processes that ``start`` starts; see ``Processes``.
 
     A session whose process was stopped because nobody used it rests: it answers pings, and any other request 404, at
     which the relay opens it again.
@@ -56,16 +47,16 @@ class StdioServer:
 
     def __init__(
         self,
-        terms: ConversationTerms,
-        mode: ProcessMode,
-        limits: ProcessLimits,
+        name: str,
+        settings: UpstreamSettings,
         start: StartChild,
         log: FilteringBoundLogger,
+        spare: float = SPARE,
     ) -> None:
         self.sessions = LocalSessions(MOST_SESSIONS, self._session_ended, BOUNDS)
-        self._name = terms.server
-        self._mode = mode
-        self._processes = Processes(terms, limits, start, log, self._put_to_rest)
+        self._name = name
+        self._mode = settings.process
+        self._processes = Processes(name, settings, start, log, self._put_to_rest, spare)
         self._of_session: dict[LocalSession, ChildConversation] = {}
         # Both by principal; where all share a process there is one.
         self._modern: dict[str, NoSession] = {}
@@ -91,7 +82,7 @@ class StdioServer:
                 # A child that speaks both eras would take it for the handshake of the other one.
                 raise RpcRefused(METHOD_NOT_FOUND, "initialize does not exist in this protocol version.")
             return self._modern_audience(self._key(request), request.envelope.method).ask(request)
-        if self._mode is ProcessMode.PER_SESSION:
+        if self._mode == "per_session":
             return self._open(request)
         return self._handshake(self._key(request)).open(request)
 
@@ -112,7 +103,7 @@ class StdioServer:
         return conversation.audience
 
     def _key(self, request: LocalRequest) -> str:
-        return "" if self._mode is ProcessMode.SHARED else request.head.caller.principal
+        return "" if self._mode == "shared" else request.head.caller.principal
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -160,7 +151,7 @@ class StdioServer:
                 conversation.start_again()
             else:
                 conversation = self._begun("legacy", key)
-            strangers = self._mode is ProcessMode.SHARED
+            strangers = self._mode == "shared"
             audience = conversation.audience = ManySessions(conversation, strangers=strangers)
             refused = partial(self._legacy_refused, key)
             handshake = SharedHandshake(conversation, audience, self._join, refused, strangers=strangers)
@@ -196,7 +187,7 @@ class StdioServer:
             # Where sessions share a process, that one is asked which eras it speaks.
             asks = handshake is not None and handshake.is_open and method == DISCOVER
             conversation = handshake.conversation if handshake and asks else self._begun("modern", key)
-            audience = NoSession(conversation, strangers=self._mode is ProcessMode.SHARED)
+            audience = NoSession(conversation, strangers=self._mode == "shared")
             conversation.audience = conversation.audience or audience
             self._modern[key] = audience
         return audience

@@ -26,14 +26,14 @@ async def test_two_thousand_hostile_forms(hostilities: StartScene) -> None:
         await client.initialize()
         await asyncio.gather(*(send_forms(scene, client, seed) for seed in range(SENDERS)))
         scope = scene.scope_of(client)
-        assert scene.front.app.core.files.registry.used(scope) <= QUOTA
+        assert scene.front.app.files.registry.used(scope) <= QUOTA
         assert scene.answers[200] > FORMS // 10 and scene.answers[400] > FORMS // 10, scene.answers
         assert {200, 400, 413, 415} <= set(scene.answers) <= {200, 400, 401, 408, 413, 415, 429}
 
 
 async def send_forms(scene: Scene, client: RawClient, seed: int) -> None:
     draw = random.Random(seed)
-    filing, scope = scene.front.app.core.files, scene.scope_of(client)
+    filing, scope = scene.front.app.files, scene.scope_of(client)
     for _ in range(FORMS // SENDERS):
         signed = draw.random() < 0.5
         target = f"/upload/raw?{filing.credentials.issue('raw', scope)[0]}" if signed else "/upload/raw"

@@ -153,7 +153,7 @@ async def test_what_is_planted_at_the_allocated_path(
             assert len(answer["content"]) == 1 and "isError" not in answer
             assert await scene.swept() == Counter(), "the cleanup takes what was put elsewhere"
             assert before == (treasure.stat().st_nlink, treasure.read_bytes()[:100])
-        assert len(planted) == 5 and scene.front.app.core.files.registry.used(scene.scope_of(client)) == 0
+        assert len(planted) == 5 and scene.front.app.files.registry.used(scene.scope_of(client)) == 0
 
 
 @pytest.mark.parametrize("plant", PLANTS)

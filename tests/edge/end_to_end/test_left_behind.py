@@ -33,7 +33,7 @@ async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
         async with asyncio.timeout(5):
             while front.app.sessions.active:
                 await asyncio.sleep(0)
-        assert await front.app.core.store.count(TABLE) == 0
+        assert await front.app.store.count(TABLE) == 0
 
 
 async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
@@ -68,12 +68,12 @@ async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
         assert (await leaver.head()).status == 200
         await caller.head()
         assert up.sessions == set()
-        assert await front.app.core.store.count(TABLE) == 0
+        assert await front.app.store.count(TABLE) == 0
 
 
 async def overdue(front: Adapter) -> Overdue:
     """The sessions whose time has come."""
-    return await SessionExpiry(front.app.sessions, front.app.core.store, time.time).overdue()
+    return await SessionExpiry(front.app.sessions, front.app.store, time.time).overdue()
 
 
 async def test_stuck_sessions_do_not_delay_the_cleanup(
@@ -85,7 +85,7 @@ async def test_stuck_sessions_do_not_delay_the_cleanup(
         await up.stop()
         await client.request("DELETE")
         assert len((await overdue(front)).found) == 1
-        await front.app.core.cleanup.run_once()
+        await front.app.cleanup.run_once()
         assert (await overdue(front)).found == []
 
 

@@ -77,12 +77,12 @@ async def test_an_incoming_file_counts_once(upstream: StartUpstream, adapter: St
         await client.initialize()
         assert (await upload(client, b"x" * 600))[0] == 200
         assert (await upload(client, b"x" * 400))[0] == 200
-        assert front.app.core.files.registry.total == 1000
+        assert front.app.files.registry.total == 1000
         assert (await upload(client, b"x" * 1000))[0] == 200
-        assert front.app.core.files.registry.total == 1000
+        assert front.app.files.registry.total == 1000
         status, answer = await upload(client, b"x" * 1001)
         assert status == 429 and "sessions.max_total_session_size" in answer["detail"]
-        assert front.app.core.files.registry.total == 1000
+        assert front.app.files.registry.total == 1000
 
 
 @pytest.mark.parametrize("name", ["名前.txt", "Ελληνικά.pdf", "שלום.txt", "naïve – café.md", "🙂.png"])
@@ -201,7 +201,7 @@ async def test_an_artifact_that_never_fits_evicts_nothing(
         assert "artifact" in (await call(client, "write", {}))["_meta"]
         answer = await call(client, "write", {})
         assert text_of(answer).startswith("Saved to") and "artifact_error" in answer["_meta"]
-        assert front.app.core.files.registry.total == 1000
+        assert front.app.files.registry.total == 1000
 
 
 async def test_reading_a_large_artifact_keeps_nobody_waiting(

@@ -126,7 +126,7 @@ async def test_caller_over_http_has_one_session_on_all_adapters(
         (session,) = {call.head["mcp-session-id"] for call in up.calls("tools/call")}
         await house.adapters[0].app.console.close(5)
         assert session in up.sessions
-        store = house.adapters[0].app.core.store
+        store = house.adapters[0].app.store
         (row,) = await store.scan("http:raw")
         await store.put("http:raw", row.key, row.value, due=0.0)
         await asyncio.gather(*(each.app.console.tidy() for each in house.adapters))
@@ -205,10 +205,10 @@ async def test_stop_leaves_the_cleanup_to_others(upstream: StartUpstream, adapte
         memory = SharedMemory()
         async with adapter(up, store=memory.replica()) as front, front.client() as client:
             await client.initialize()
-            await front.app.core.cleanup.run_once()
+            await front.app.cleanup.run_once()
             assert await memory.rows.count(LEASES) > 0
         async with adapter(up, store=memory.replica()) as other:
-            await other.app.core.cleanup.run_once()
+            await other.app.cleanup.run_once()
             house = House([other])
             assert await house.call(0, client.session) == result(1)
 

@@ -54,11 +54,11 @@ async def test_a_session_that_was_left_ends_where_nobody_opened_the_console(
         await api_call(a, "weigh")
         await found.stop("a")
         (session,) = {each.head["mcp-session-id"] for each in up.calls("tools/call")}
-        await b.app.core.cleanup.run_once()
+        await b.app.cleanup.run_once()
         assert session in up.sessions
         row = await row_of(found)
         await found.memory.rows.put(TABLE, row.key, row.value, due=0.0)
-        await b.app.core.cleanup.run_once()
+        await b.app.cleanup.run_once()
         assert session not in up.sessions
         assert await found.memory.rows.scan(TABLE) == []
 

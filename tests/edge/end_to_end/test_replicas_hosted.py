@@ -40,9 +40,9 @@ def hosted(replica: Replica) -> HostedServer:
 def forwarded(*replicas: Replica) -> int:
     """The number of replicas that these have forwarded anything to."""
     return sum(
-        int(repr(replica.app.core.replicas._forwarding).split()[2])
+        int(repr(replica.app.replicas._forwarding).split()[2])
         for replica in replicas
-        if replica.app.core.replicas is not None
+        if replica.app.replicas is not None
     )
 
 

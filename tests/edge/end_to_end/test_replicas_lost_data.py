@@ -237,13 +237,13 @@ async def test_processes_that_no_replica_remembers_are_left(tmp_path: Path) -> N
     """They end unless somebody uses them; one whose session began after the loss does not wait for that."""
     async with two_replicas(tmp_path) as (found, a, _, first):
         await call(first, "who")
-        await a.app.core.relay.sessions.last_seen.write()
+        await a.app.relay.sessions.last_seen.write()
         await a.app.sessions.cache.forget_unused(time.time() + 2 * KEPT)
         found.memory.rows = MemoryStore()
         async with a.client() as second:
             await second.initialize()
             await call(second, "who")
-            parts = a.app.core.replicas
+            parts = a.app.replicas
             assert parts is not None and a.processes == 2
             await a.registry.epoch.look()
             async with asyncio.timeout(PATIENCE):
@@ -257,13 +257,13 @@ async def test_processes_whose_rows_are_there_go_on(tmp_path: Path) -> None:
     """A node of a cluster may lose the epoch alone: whoever was silent for long still has a session."""
     async with two_replicas(tmp_path) as (found, a, _, first):
         await call(first, "who")
-        await a.app.core.relay.sessions.last_seen.write()
+        await a.app.relay.sessions.last_seen.write()
         await a.app.sessions.cache.forget_unused(time.time() + 2 * KEPT)
         await found.memory.rows.delete(EPOCH, KEY)
         await a.registry.epoch.look()
-        parts = a.app.core.replicas
+        parts = a.app.replicas
         assert parts is not None
         async with asyncio.timeout(PATIENCE):
-            while repr(a.app.runtime.background) != "<BackgroundTasks: 0 running>":
+            while repr(a.app.background) != "<BackgroundTasks: 0 running>":
                 await asyncio.sleep(0.01)
         assert (a.registry.epoch.losses, len(parts.home.left)) == (1, 0)

@@ -90,7 +90,7 @@ async def test_streams_of_a_session_that_idled_away_end(
         await client.initialize()
         stream = await listening(front, client.session)
         await asyncio.sleep(0.06)
-        await front.app.core.cleanup.run_once()
+        await front.app.cleanup.run_once()
         await ended(stream, script)
         assert up.sessions == set()
 

@@ -91,7 +91,7 @@ async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(
         assert head.status == 200
         await up.start()
         up.sessions.add("upstream-1")
-        await front.app.core.cleanup.run_once()
+        await front.app.cleanup.run_once()
         assert up.sessions == set()
 
 
@@ -120,7 +120,7 @@ async def test_idle_session_rests_and_is_revived(upstream: StartUpstream, adapte
     ):
         await client.initialize()
         await asyncio.sleep(0.02)
-        await front.app.core.cleanup.run_once()
+        await front.app.cleanup.run_once()
         assert up.sessions == set()
         head, body = await client.call()
         assert head.status == 200 and body == result(1)

@@ -50,7 +50,7 @@ async def left(up: RawUpstream, *sessions: str) -> None:
 async def noticed(front: Adapter, count: int) -> None:
     """Wait until the adapter knows that so many clients have left."""
     async with asyncio.timeout(5):
-        while repr(front.app.runtime.background) != f"<BackgroundTasks: {count} running>":
+        while repr(front.app.background) != f"<BackgroundTasks: {count} running>":
             await asyncio.sleep(0.005)
 
 

@@ -99,7 +99,7 @@ async def test_a_row_nobody_can_read_harms_no_other(upstream: StartUpstream, ada
         async with adapter(up) as front, front.client() as client:
             await client.initialize()
             session = client.session
-            await front.app.core.store.put("sessions", "0" * 64, b"of another version")
+            await front.app.store.put("sessions", "0" * 64, b"of another version")
         async with adapter(up) as front, front.client() as client:
             client.session = session
             head, _ = await client.call()

@@ -180,7 +180,7 @@ async def test_idle_end_of_a_session_borrows_nobodys_token(
         await client.initialize(**bearer("ann"))
         server = front.app.servers["raw"]
         session = await front.app.sessions.find(client.session, "raw", ANONYMOUS)
-        reply = await front.app.core.relay.sessions.upstream.close(server, session)
+        reply = await front.app.relay.sessions.upstream.close(server, session)
         assert reply is not None and reply.status == 401
     assert up.refused == [None]
 

@@ -26,8 +26,8 @@ async def test_tokens_that_end_amid_the_calls_of_two_people_stay_apart(scene: St
         for who in TOKENS:
             await it.grant(who)
             await it.call(who)
-        assert it.front.app.core.grants is not None
-        it.front.app.core.grants.servers["raw"].credentials.just_renewed = 0.0
+        assert it.front.app.grants is not None
+        it.front.app.grants.servers["raw"].credentials.just_renewed = 0.0
         for token in it.seen_tokens():
             it.issuer.expire(token)
         callers = [who for _ in range(10) for who in TOKENS]
@@ -149,7 +149,7 @@ async def test_a_refusal_is_told_and_nothing_of_it_is_believed(scene: StartScene
 async def test_an_old_state_is_refused(scene: StartScene) -> None:
     """Who comes back after ten minutes begins anew."""
     async with scene() as it:
-        grants = it.front.app.core.grants
+        grants = it.front.app.grants
         assert grants is not None
         alice = it.browser("alice")
         flow = grants.servers["raw"].flow

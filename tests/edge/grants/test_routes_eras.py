@@ -154,7 +154,7 @@ async def test_an_ended_token_is_renewed_within_the_call(scene: StartScene) -> N
     async with scene() as it:
         await it.grant()
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
-        grants = it.front.app.core.grants
+        grants = it.front.app.grants
         assert grants is not None
         grants.servers["raw"].credentials.just_renewed = 0.0
         it.issuer.expire(it.seen_tokens()[-1])
@@ -167,7 +167,7 @@ async def test_an_ended_grant_is_asked_for_again(scene: StartScene) -> None:
     async with scene() as it:
         await it.grant()
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
-        grants = it.front.app.core.grants
+        grants = it.front.app.grants
         assert grants is not None
         grants.servers["raw"].credentials.just_renewed = 0.0
         it.issuer.expire(it.seen_tokens()[-1])

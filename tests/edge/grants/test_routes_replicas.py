@@ -23,8 +23,8 @@ ALICE = f"Bearer {TOKENS['alice']}"
 
 
 def parts(replica: Replica) -> GrantParts:
-    assert replica.app.core.grants is not None
-    return replica.app.core.grants
+    assert replica.app.grants is not None
+    return replica.app.grants
 
 
 def front(replica: Replica) -> Adapter:

@@ -233,8 +233,8 @@ class Account:
 
     async def _idle(self) -> None:
         """Wait until nothing is done behind the exchange any more."""
-        while self.front.app.runtime.background._running:
-            await asyncio.gather(*self.front.app.runtime.background._running)
+        while self.front.app.background._running:
+            await asyncio.gather(*self.front.app.background._running)
 
     @staticmethod
     def _text(head: Head, body: bytes) -> list[str]:
@@ -447,7 +447,7 @@ async def travelled(road: Road, place: Path) -> dict[str, str]:
         RawClient(front.port) as client,
     ):
         day = Account(place, up, front)
-        if front.app.core.relay.servers.wiring_watches:
+        if front.app.relay.servers.wiring_watches:
             await up.arrived("DELETE")  # the adapter has looked at the tools that are configured
         await modern_day(road, day, client)
         await batch_day(road, day, client)

@@ -54,7 +54,7 @@ async def test_local_development_starts(tmp_path: Path) -> None:
     flags = {"core.port": "0", "core.host": "127.0.0.1", "core.upstream_ping.enabled": "false"}
     app = build(scenario("local-dev", tmp_path, flags))
     async with running(app) as (_, port):
-        assert port and "Snapshot" in repr(app.core.store)
+        assert port and "Snapshot" in repr(app.store)
     assert (tmp_path / "state" / "snapshot.sqlite3").exists()
 
 
@@ -77,5 +77,5 @@ async def test_scenario_with_redis_starts(tmp_path: Path, name: str) -> None:
         one, other = build(settings), build(settings)
         async with running(one) as (_, first), running(other) as (_, second):
             assert first != second
-            await one.core.store.put("pins", "x", b"1")
-            assert await other.core.store.get("pins", "x") is not None
+            await one.store.put("pins", "x", b"1")
+            assert await other.store.get("pins", "x") is not None

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
 import orjson
 from structlog import get_logger
 
 from adapter.rules.access.principals import Caller
+from adapter.settings.servers.server import ProcessMode, UpstreamSettings
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.upstream.stdio.child import ChildLimits, ChildProcess, ChildSpec
-from adapter.upstream.stdio.conversation import ConversationTerms
-from adapter.upstream.stdio.environment import child_environment
-from adapter.upstream.stdio.processes import ProcessLimits
-from adapter.upstream.stdio.server import ProcessMode, StdioServer
+from adapter.upstream.stdio.child import ChildProcess, ChildSpec
+from adapter.upstream.stdio.processes import SPARE
+from adapter.upstream.stdio.server import StdioServer
 from adapter.upstream.stdio.supervisor import Supervisor
 
 PATIENCE = 20.0
 """Seconds that an answer may take on a busy machine."""
+
+MODES = get_args(ProcessMode)
 
 SERVER = r"""
 import json, os, sys, time
@@ -147,8 +147,9 @@ class Client:
 class Setup:
     """A server that is to be started: see ``running``."""
 
-    mode: ProcessMode = ProcessMode.PER_SESSION
-    limits: ProcessLimits = ProcessLimits()  # noqa: RUF009  (it is frozen)
+    mode: str = "per_session"
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    spare: float = SPARE
     start_timeout: float = PATIENCE
     arguments: tuple[str, ...] = ()
     program: str = SERVER
@@ -159,15 +160,21 @@ class Setup:
 async def running(supervisor: Supervisor, setup: Setup) -> AsyncIterator[LocalUpstream[StdioServer]]:
     """An upstream whose processes run the scripted server, until the block ends."""
     argv = (sys.executable, "-S", "-c", setup.program, *setup.arguments)
-    limits = ChildLimits(line_bytes=setup.line_bytes, stop_grace_seconds=1)
-    spec = ChildSpec(argv, child_environment(os.environ), None, limits)
-    log = get_logger()
+    settings = UpstreamSettings.model_validate(
+        {
+            "transport": "stdio",
+            "command": argv[0],
+            "args": argv[1:],
+            "process": setup.mode,
+            "start_timeout_seconds": setup.start_timeout,
+            "stop_grace_seconds": 1,
+            "idle_ttl_seconds": None,
+            **setup.limits,
+        }
+    )
+    spec, log = ChildSpec.of(settings, setup.line_bytes), get_logger()
     server = StdioServer(
-        ConversationTerms("scripted", setup.start_timeout),
-        setup.mode,
-        setup.limits,
-        lambda owner: ChildProcess.start(supervisor, spec, owner, log),
-        log,
+        "scripted", settings, lambda owner: ChildProcess.start(supervisor, spec, owner, log), log, setup.spare
     )
     upstream = LocalUpstream(server)
     try:

@@ -8,8 +8,6 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached, UpstreamUnanswered
-from adapter.upstream.stdio.processes import ProcessLimits
-from adapter.upstream.stdio.server import ProcessMode
 from adapter.upstream.stdio.subscriptions import LONGEST_URI, MOST_OF_A_SESSION
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import vanished
@@ -26,8 +24,8 @@ from tests.upstream.stdio.scripted import (
     running,
 )
 
-PRINCIPAL = Setup(ProcessMode.PER_PRINCIPAL)
-SHARED = Setup(ProcessMode.SHARED)
+PRINCIPAL = Setup("per_principal")
+SHARED = Setup("shared")
 OWN = Setup()
 
 
@@ -199,8 +197,8 @@ async def test_a_crash_ends_all_sessions_of_the_process(supervisor: Supervisor) 
 
 async def test_a_session_that_ends_leaves_the_process_to_others(supervisor: Supervisor) -> None:
     """It is stopped when it was idle for long enough."""
-    limits = ProcessLimits(idle_ttl=0.3)
-    async with running(supervisor, Setup(ProcessMode.PER_PRINCIPAL, limits)) as upstream:
+    limits = {"idle_ttl_seconds": 0.3}
+    async with running(supervisor, Setup("per_principal", limits)) as upstream:
         one, other = Client(upstream), Client(upstream)
         await one.initialize()
         await other.initialize()

@@ -1,0 +1,171 @@
+"""The store of files, and the routes to it. Loaded where files are active, or shown by the console."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapter.app.base import Base
+from adapter.app.files import FileParts
+from adapter.app.sessions import SessionParts
+from adapter.edge.files.downloads import DownloadRoute
+from adapter.edge.files.ownership import Claims
+from adapter.edge.files.uploads import UploadLimits, UploadRoute
+from adapter.edge.http.access import Guard
+from adapter.edge.http.request import Branch
+from adapter.files.shelf import Shelf
+from adapter.relay.cleanup import CleanupTask
+from adapter.relay.files.artifact_view import FileAccess
+from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.rounds import RoundLimits, Rounds
+from adapter.relay.files.signed_urls import Links
+from adapter.relay.files.upload_batch import BatchLimits
+from adapter.rules.access.principals import Scope
+from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.quota import Limits
+from adapter.settings.root import Settings
+from adapter.settings.servers.file_adapters import UploadConsumer
+from adapter.settings.servers.server import ServerSettings
+
+if TYPE_CHECKING:
+    from adapter.pipeline.tracing import Tracing
+    from adapter.relay.call.audit_trail import AuditTrail
+
+LINK_TTL = 600.0
+"""Seconds for which a link to a file is good where the file itself has no time to live."""
+
+
+class KeptFiles(FileParts):
+    """Keeps files: on disk, in a registry, and within the rounds of calls that ask their client for more."""
+
+    active = True
+
+    def __init__(self, base: Base, sessions: SessionParts) -> None:
+        super().__init__(base, sessions)
+        settings, ttl = base.settings, base.settings.artifacts.ttl_seconds
+        self.links = Links(
+            self.credentials,
+            route=settings.core.upload_path,
+            ttl=LINK_TTL if ttl is None else ttl,
+            clock=base.clock,
+        )
+        self.files = build_shelf(settings)
+        self.registry = build_registry(base, self.files)
+        self.registry.on_gone.append(self._tell_gone)
+        self.access = FileAccess(self.registry, self.files, self.links)
+        limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
+        self.rounds = Rounds(
+            base.store, self.registry, self.files, self.credentials, limits, base.clock, base.log
+        )
+        sessions.sessions.on_end.append(self._end_session)
+        base.tasks.append(CleanupTask("own files", self.tidy_own, alone=False))
+
+    async def open(self) -> None:
+        """See FileParts."""
+        await super().open()
+        await self.registry.open()
+        await self.rounds.open()
+
+    async def close(self) -> None:
+        """See FileParts."""
+        await self.registry.close()
+
+    async def tidy_own(self) -> None:
+        """Write down what was used here, and forget what was not, and the rounds that waited here too long.
+
+        Raises StoreUnavailable, StorageFailed.
+        """
+        await self.rounds.expire_known()
+        await self.registry.tidy_own()
+
+    async def tidy(self) -> None:
+        """See FileParts."""
+        await super().tidy()
+        await self.rounds.expire()
+        await self.registry.tidy(self.scopes.gone)
+        await self.scopes.tidy()
+
+    async def _end_session(self, key: str) -> None:
+        """Drop what a session owned that has ended for good. Raises StoreUnavailable."""
+        scope = self.scopes.of_session_key(key)
+        await self.registry.drop_scope(scope.id)
+        await self.rounds.end_scope(scope.id)
+        await self.scopes.forget(scope)
+
+    def _tell_gone(self, record: FileRecord) -> None:
+        if record.kind is FileKind.ARTIFACT and record.exposed:
+            self.sessions.notifications.resources_changed(Scope(record.scope, record.owner))
+
+    def branches(self, guard: Guard, trail: AuditTrail | None, tracing: Tracing | None) -> Sequence[Branch]:
+        """See FileParts."""
+        settings = self.settings
+        claims = Claims(self.sessions.sessions, self.scopes, guard)
+        limits = UploadLimits(
+            max_file_bytes=settings.uploads.max_file_bytes,
+            max_files=settings.uploads.max_files,
+            quota=settings.sessions.max_total_session_size,
+            require_sha256=settings.uploads.require_sha256,
+            stall_timeout=settings.uploads.stall_timeout_seconds,
+        )
+        takers = [entry.id for entry in settings.servers if takes_uploads(settings, entry)]
+        uploads = UploadRoute(
+            self.registry, self.credentials, self.scopes, claims, takers, limits, settings.uploads.uri_scheme
+        )
+        every = [entry.id for entry in settings.servers]
+        downloads = DownloadRoute(self.registry, self.credentials, claims, every)
+        if trail is not None:
+            from adapter.relay.call.audit_trail import DOWNLOADED, UPLOADED
+
+            uploads.record = partial(trail.file, UPLOADED)
+            downloads.record = partial(trail.file, DOWNLOADED)
+        uploads.count = self.on_upload
+        routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
+        if settings.core.allow_artifacts_download:
+            routes.append(downloads.artifacts())
+        if tracing is None:
+            return routes
+        # Late: few ask for traces.
+        from adapter.edge.files.file_spans import traced
+
+        return tuple(traced(routes, tracing))
+
+
+def takes_uploads(settings: Settings, entry: ServerSettings) -> bool:
+    """Tell whether some tool of the server takes files."""
+    return settings.uploads.enabled and any(isinstance(each, UploadConsumer) for each in entry.adapters)
+
+
+def build_shelf(settings: Settings) -> Shelf:
+    storage, lock = settings.storage, settings.root_lock
+    if lock == "exclusive" and settings.has_other_workers:
+        # Of several processes that keep all others away, the one that starts them has the lock.
+        lock = None
+    configured = storage.artifact_locator_policy == "allow_configured_roots"
+    return Shelf(
+        storage.root,
+        allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
+        private=(settings.state_path,),
+        atomic=storage.atomic_writes,
+        lock=lock,
+        copies=storage.max_size,
+    )
+
+
+def build_registry(base: Base, files: Shelf) -> FileRegistry:
+    settings, storage = base.settings, base.settings.storage
+    quota = Limits(
+        scope_bytes=settings.sessions.max_total_session_size,
+        total_bytes=storage.max_size,
+        artifacts=settings.artifacts.max_per_session,
+        policy=settings.sessions.eviction_policy,
+    )
+    limits = FileLimits(
+        quota,
+        BatchLimits(settings.uploads.max_file_bytes, settings.uploads.max_files, quota.scope_bytes),
+        upload_ttl=settings.uploads.ttl_seconds,
+        artifact_ttl=settings.artifacts.ttl_seconds,
+        queue_wait=settings.uploads.stall_timeout_seconds,
+        sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
+    )
+    return FileRegistry(base.store, files, limits, base.clock, base.log)

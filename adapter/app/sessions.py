@@ -1,0 +1,69 @@
+"""The sessions of clients, and what belongs to each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from adapter.app.base import Base
+from adapter.relay.files.scopes import Scopes
+from adapter.relay.notifications import Notifications
+from adapter.relay.sessions.last_seen import LastSeen
+from adapter.relay.sessions.renewal import LateSessions
+from adapter.relay.sessions.session_map import SessionLimits, Sessions
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+
+if TYPE_CHECKING:
+    from adapter.relay.shared_notifications import SharedNotifications
+
+
+class SessionParts(NamedTuple):
+    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams.
+
+    ``shared_notifications`` is None where no other process uses the store.
+    """
+
+    sessions: Sessions
+    scopes: Scopes
+    notifications: Notifications
+    upstream: UpstreamSessions
+    last_seen: LastSeen
+    shared_notifications: SharedNotifications | None
+
+
+def build_sessions(base: Base) -> SessionParts:
+    """Build the parts that know about sessions."""
+    store, limits = base.store, base.settings.sessions
+    sessions = Sessions(
+        store,
+        SessionLimits(
+            max_active=limits.max_active,
+            max_in_flight=limits.max_in_flight_per_session,
+            idle_ttl=limits.idle_ttl_seconds,
+            allow_revival=limits.allow_revival,
+            tombstone_ttl=limits.tombstone_ttl_seconds,
+        ),
+        base.clock,
+    )
+    notifications = Notifications()
+    shared = None
+    if store.shared:
+        # Late: most stores are one process's own.
+        from adapter.relay.shared_notifications import SharedNotifications
+
+        shared = SharedNotifications(store, notifications, base.background, base.clock)
+    scopes = Scopes(store, per_principal=limits.scope == "principal")
+    base.on_loss.append(scopes.store_lost)
+    return SessionParts(
+        sessions,
+        scopes,
+        notifications,
+        UpstreamSessions(
+            sessions,
+            LateSessions(base.background, base.log),
+            renewals=limits.upstream_session_termination_retries,
+            clock=base.clock,
+            log=base.log,
+        ),
+        LastSeen(sessions.cache, store, limits.idle_ttl_seconds, base.clock),
+        shared,
+    )
