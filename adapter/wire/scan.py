@@ -18,6 +18,14 @@ _SPACE = re.compile(rb"[ \t\n\r]*+")
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+|(?!))*+', re.DOTALL)
 _STEP = 1 << 20
 """Bytes of a string that are looked through at once: other threads wait for the end of a look."""
+TEXT = 1 << 16
+"""Bytes of a string that are read at once."""
+# Whole escapes only, those of two surrogates as one.
+_WHOLE = re.compile(
+    rb'(?:[^"\\]++|\\[^u]|\\u(?:(?![dD][89abAB])[0-9a-fA-F]{4}|[dD][89abAB][0-9a-fA-F]{2}'
+    rb"(?:\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?=[^\\]|\\[^u]|\\u(?![dD][c-fC-F])[0-9a-fA-F]{4})))|(?!))*+",
+    re.DOTALL,
+)
 _SCALAR = re.compile(rb"true|false|null|-?[0-9][-+.0-9eE]*+")
 # A key without escapes and, where it is as plain, its value too with what follows it: one call instead of ten.
 _PLAIN_MEMBER = re.compile(
@@ -234,6 +242,22 @@ def _run_end(doc: bytes, at: int) -> int:
             break
         at = _string_end(doc, at)
     return at
+
+
+def text_pieces(doc: bytes, start: int, end: int, step: int = TEXT) -> Iterator[str]:
+    """The text between the quotes of a string, which stands from ``start`` to ``end``, in pieces of about ``step``
+    bytes, of more than a dozen. Raises ValueError for what is no text.
+    """
+    while end - start > step:
+        found = _WHOLE.match(doc, start, start + step)
+        stop = start if found is None else found.end()
+        while stop > start and doc[stop] & 0xC0 == 0x80:  # within a character
+            stop -= 1
+        if stop == start:
+            break
+        yield json.loads(f'"{doc[start:stop].decode("utf-8")}"')
+        start = stop
+    yield json.loads(f'"{doc[start:end].decode("utf-8")}"')
 
 
 def unescape(quoted: bytes) -> str:

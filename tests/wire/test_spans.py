@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.wire.scan import end_of_value
+from adapter.wire.scan import end_of_value, text_pieces
 from adapter.wire.spans import Drop, Edit, Insert, Path, Replace, edit, find, items, members
 
 keys = st.sampled_from(["a", "b", "ä", 'q"', "\\", "", "{", "\ud800"])
@@ -266,3 +266,37 @@ def test_long_string_with_escapes(size: int) -> None:
         for broken in (doc[:-4], doc[:-4] + b"\\"):
             with pytest.raises(ValueError, match="does not end"):
                 end_of_value(broken, 1)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b"x",
+                b"\\n",
+                b"\\\\",
+                b'\\"',
+                b"\\u0041",
+                b"\\ud83d\\ude00",
+                b"\\ud83d",
+                b"\\ude00",
+                "é名😀".encode(),
+            ]
+        ),
+        max_size=60,
+    ).map(b"".join),
+    st.integers(13, 30),
+)
+def test_text_in_pieces_is_the_text(inside: bytes, step: int) -> None:
+    """Wherever a long string is cut, no escape, no pair of surrogates and no character is torn."""
+    doc = b'["' + inside + b'"]'
+    pieces = list(text_pieces(doc, 2, len(doc) - 2, step))
+    assert "".join(pieces) == json.loads(doc)[0]
+    assert all(len(piece) <= step for piece in pieces)
+
+
+@pytest.mark.parametrize("inside", [b"x\n" * 40, b"\x80" * 40, b"\xf0\x9f" * 30, b"\\x" * 40, b"\\ud83" * 20])
+def test_what_is_no_text_is_none_in_pieces(inside: bytes) -> None:
+    """Control characters, broken characters and unknown escapes end in ValueError."""
+    with pytest.raises(ValueError):
+        list(text_pieces(inside, 0, len(inside), 13))

@@ -29,6 +29,12 @@ DELIMITERS = r"""\s"'`<>|()\[\]{},;&*\x00-\x1f\x7f，。、；：！？「」『
 """Characters that end a path of which nothing is known, as in a set of an expression; also those of languages that
 put no space between words."""
 
+STEP = 1 << 16
+"""Characters that are looked at in one go: other threads wait for its end."""
+
+LONGEST_SPELLING = 40
+"""Characters that one character of a path may be spelled with: eight escaped slashes."""
+
 _SEPARATOR = re.compile(SLASHES)
 _ANY_SEPARATOR = re.compile(r"(?:\\{0,4}/|\\{1,4}|%2[fF]|%5[cC]|(?!)){1,8}+")
 # Of backslashes a tail takes only those that escape something within it: the one before a quote or an n belongs to
@@ -94,10 +100,30 @@ def behind_slashes(text: str, at: int, *, windows: bool = False) -> int | None:
 
 def end_of_tail(text: str, at: int, *, windows: bool = False) -> int:
     """Return the index where a path ends that is known only up to ``at``: ``at`` itself if the path ends there."""
-    tail = (_WINDOWS_TAIL if windows else _TAIL).match(text, at)
+    tail, end = _WINDOWS_TAIL if windows else _TAIL, at
+    # In steps: others wait for the end of each, and it keeps a place for each character of its own.
+    while here := tail.match(text, end, end + STEP):
+        end = here.end()
     # The stop behind a sentence, or the backslash of an escape behind the path, is not the path's.
-    below = tail[0].rstrip(".:!?\\") if tail else ""
-    return at + len(below) if below.strip("/\\") else at
+    while end > at:
+        piece = text[max(at, end - STEP) : end]
+        kept = piece.rstrip(".:!?\\")
+        end -= len(piece) - len(kept)
+        if kept:
+            break
+    names = any(text[start : min(end, start + STEP)].strip("/\\") for start in range(at, end, STEP))
+    return end if names else at
+
+
+def search(pattern: re.Pattern[str], text: str, at: int, reach: int) -> re.Match[str] | None:
+    """As ``pattern.search(text, at)``, for a pattern that looks at no more than ``reach`` characters from where it
+    begins to match. No look is at much more than STEP characters.
+    """
+    while True:
+        found = pattern.search(text, at, at + STEP + reach)
+        if (found is not None and found.start() <= at + STEP) or at + STEP + reach >= len(text):
+            return found
+        at += STEP
 
 
 @lru_cache(4096)

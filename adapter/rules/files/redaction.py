@@ -8,14 +8,15 @@ mounts it, is recognised by the ids that lead to a file. Work is linear in the t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import AnyStr, NamedTuple
 
 from adapter.rules.files.file_records import AREAS
 from adapter.rules.files.filenames import (
     DELIMITERS,
     ENDS,
+    LONGEST_SPELLING,
     SLASHES,
     any_of,
     behind_slashes,
@@ -24,12 +25,16 @@ from adapter.rules.files.filenames import (
     end_of_tail,
     is_windows,
     plainest_part,
+    search,
 )
 
 WITHHELD = "[withheld path]"
 
 LOOK = 1 << 20
-"""Bytes that are searched at once."""
+"""Bytes, or characters, that are searched for a word at once."""
+
+LONGEST_RUN = 1 << 16
+"""Characters before a place that are taken for its path, at most: no system has such paths."""
 
 _AREA = "|".join(AREAS.values())
 _ID = "[0-9a-f]{32}"
@@ -89,20 +94,14 @@ class Redaction:
 
         The search is for letters that are the same in every spelling; JSON can hide them only in a ``\u00``.
         """
-        size = len(message)
-        for needle in self._needles:
-            # Other threads wait for the end of each look.
-            for start in range(0, size, LOOK):
-                if message.find(needle, start, start + LOOK + len(needle)) >= 0:
-                    return False
-        return True
+        return not _holds(message, self._needles)
 
     def __call__(self, text: str) -> str:
         if not self._ready:
             self._get_ready()
-        if any(plainest_part(root) in text for root in self._roots):
+        if _holds(text, map(plainest_part, self._roots)):
             text = self._without_paths(text)
-        if any(area in text for area in AREAS.values()):
+        if _holds(text, AREAS.values()):
             text = self._without_places(text)
         return text
 
@@ -111,7 +110,8 @@ class Redaction:
     def _without_paths(self, text: str) -> str:
         pieces: list[str] = []
         done = at = 0
-        while found := any_of(self._roots).search(text, at):
+        reach = LONGEST_SPELLING * (len(self._roots[0]) + 2)
+        while found := search(any_of(self._roots), text, at, reach):
             at = found.end()
             begin = _beginning(text, done, found.start())
             if begin is None:
@@ -155,7 +155,7 @@ class Redaction:
     def _without_places(self, text: str) -> str:
         pieces: list[str] = []
         done = at = 0
-        while found := _PLACE_IN_TEXT.search(text, at):
+        while found := search(_PLACE_IN_TEXT, text, at, _REACH):
             begin = self._prefix(text, at, found.start())
             seen = self._held_at(text, found) or _Seen(WITHHELD, end_of_tail(text, found.end()))
             at = seen.end
@@ -179,7 +179,7 @@ class Redaction:
         """
         gap = next((part for part in self._parts_with_gaps if text.endswith(part, done, start)), "")
         start -= len(gap)
-        reversed_run = _UNDELIMITED.match(text[done:start][::-1])
+        reversed_run = _UNDELIMITED.match(text[max(done, start - LONGEST_RUN) : start][::-1])
         assert reversed_run is not None, "it may be empty"
         run = reversed_run[0][::-1]
         url = _URL.search(run)
@@ -196,6 +196,7 @@ _PLACE_IN_TEXT = re.compile(
     rf"(?:(?<![A-Za-z0-9_.~+-])|(?<=%[0-9a-fA-F]{{2}})|(?<=\\[nrtbfv]))"
     rf"(?:{_AREA}){SLASHES}({_ID}){SLASHES}({_ID})(?={SLASHES}|{ENDS})"
 )
+_REACH = 64 * 2 + LONGEST_SPELLING * 3
 _UNDELIMITED = re.compile(rf"[^{DELIMITERS}]*+")
 _FILE = re.compile(r"(?i)(?<![a-z0-9])file:\Z")
 _URL = re.compile(r"(?i)(?<![a-z0-9+.-])(?!file:)[a-z][a-z0-9+.-]*+(?::|%3a)(?:\\{0,4}/|%2f){2}")
@@ -215,6 +216,15 @@ def _sought(roots: tuple[str, ...]) -> tuple[tuple[str, ...], list[str], tuple[b
     own = tuple(sorted({root.rstrip("/\\") for root in roots} - {""}, key=len, reverse=True))
     needles = ("\\u00", *(plainest_part(root) for root in own), *AREAS.values())
     return own, _parts_with_gaps(own), tuple(needle.encode() for needle in needles)
+
+
+def _holds(text: AnyStr, parts: Iterable[AnyStr]) -> bool:
+    """Tell whether one of the parts is in the text. Other threads wait for the end of each look."""
+    for part in parts:
+        for start in range(0, len(text) or 1, LOOK):
+            if text.find(part, start, start + LOOK + len(part)) >= 0:
+                return True
+    return False
 
 
 def _parts_with_gaps(roots: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from adapter.wire import spans
-from adapter.wire.scan import byte, end_of_value, skip_space
+from adapter.wire.scan import byte, end_of_value, skip_space, text_pieces
 
 Withhold = Callable[[str], str]
 """A text, to what of it may be seen; the same text where that is all."""
@@ -309,10 +309,11 @@ def _seen(
         else:
             if key not in skip:
                 for begin, stop in _parts_of_text(response, at + 1, string_end - 1):
-                    text: str = json.loads(b'"%b"' % response[begin:stop])
+                    text = "".join(text_pieces(response, begin, stop))
                     seen = withheld(text)
                     if seen != text:
-                        yield begin, stop, _json(seen)[1:-1]
+                        steps = range(0, len(seen), LONG_TEXT)
+                        yield begin, stop, b"".join(_json(seen[at : at + LONG_TEXT])[1:-1] for at in steps)
             key = b""
         at = response.find(b'"', string_end, end)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.rules.files.filenames import STEP, search
 from adapter.rules.files.redaction import LOOK, WITHHELD, Redaction
 
 ROOTS = ["/srv/ad apter/data", "/srv/data"]
@@ -302,3 +304,46 @@ def test_a_long_message_is_searched_in_pieces(at: int) -> None:
     assert max(clean.looked) < 2 * LOOK
     for needle in (b"artifacts", b"uploads", b"\\u00"):
         assert not redaction.spares(b"z" * at + needle + b"z" * (3 * LOOK - at))
+
+
+NEAR = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [OWN, PLAIN, HELD, SIMPLE, SHOT, BOOK, quote(HELD), quote(SHOT, safe=""), "/srv/data"]
+        ),
+        st.sampled_from(["artifacts", "/", "\\", "\\/", "%2F", "%2f", " ", "file://", "http://h/", ".", "x"]),
+        st.sampled_from(["名", "\\u540d", "\\n", "=", "a" * 31, A, "é"]),
+    ),
+    max_size=12,
+).map("".join)
+
+
+@given(NEAR, st.integers(0, 600))
+def test_a_long_text_is_seen_in_pieces_as_a_short_one_is(text: str, back: int) -> None:
+    """However a text lies across the pieces in which a long one is looked through, the same of it is withheld."""
+    before, behind = "\n" * (STEP - back), "\n" * STEP
+    assert seen(before + text + behind) == before + seen(text) + behind
+
+
+@given(st.integers(STEP - 300, STEP + 300), st.sampled_from(["x", "\\/", "\\u540d", "/", "."]))
+def test_a_path_of_any_length_is_withheld_whole(size: int, unit: str) -> None:
+    """The path below a root is looked through in pieces too, which end within no escape."""
+    path = "/srv/data/y" + unit * size + "y"
+    assert seen(f"{path}. {path}") == f"{WITHHELD}. {WITHHELD}"
+
+
+def test_no_look_at_a_long_text_is_long() -> None:
+    """Other threads wait for the end of each search of an expression, so that each sees a part of the text only."""
+    looks: list[int] = []
+
+    class Counted:
+        def search(self, text: str, at: int, end: int) -> Any:
+            looks.append(end - at)
+            return re.compile("needle").search(text, at, end)
+
+    pattern: Any = Counted()
+    text = "x" * 5 * STEP + "needle" + "x" * STEP
+    found = search(pattern, text, 0, 6)
+    assert found is not None and found.start() == 5 * STEP
+    assert search(pattern, text, 5 * STEP + 1, 6) is None
+    assert max(looks) == STEP + 6
