@@ -6,13 +6,15 @@ import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
-from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
+from adapter.errors import AdapterError, AnswerTooLarge, BadJson, MessageTooLong, UpstreamBroken
 from adapter.relay.background import breathe, in_turns, own_turn, slices
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, header, pour
-from adapter.wire.envelope import answers, read_response
-from adapter.wire.outline import responds
+from adapter.wire.envelope import answers, read_response, response_in
+from adapter.wire.long_messages import MOST_VALUES, parsed
+from adapter.wire.outline import TooManyItems, responds
 from adapter.wire.piecewise import one_piece
 from adapter.wire.spans import MessagePieces, items
 from adapter.wire.sse import SseEvent, SseReader, replace_data
@@ -22,12 +24,37 @@ LIST = "tools/list"
 LARGE = 1 << 18
 """Bytes of a message that are parsed at once, in some milliseconds."""
 
+LONG = 1 << 20
+"""Bytes of a message that are parsed in a turn of its own, in up to twenty milliseconds."""
+
 
 async def is_response(data: bytes, request_id: str | int | float | None) -> bool:
     """As ``envelope.answers``; a large message is looked through in turns, and its result not read."""
     if len(data) <= LARGE:
         return answers(data, request_id)
     return await in_turns(responds(data, request_id))
+
+
+async def long_response_to(data: bytes, request_id: str | int | float | None) -> dict[str, Any] | None:
+    """As ``envelope.response_in``, for a large message. Raises AnswerTooLarge for one with too many values."""
+    if len(data) <= LONG:
+        await own_turn()
+        return response_in(data, request_id)
+    try:
+        return response_in(data, request_id, await long_value(data))
+    except BadJson:
+        return None
+
+
+async def long_value(data: bytes) -> Any:
+    """The JSON value of a long message, parsed in turns. Raises BadJson, and AnswerTooLarge for too many values."""
+    try:
+        return await in_turns(parsed(data))
+    except TooManyItems:
+        raise AnswerTooLarge(
+            f"The upstream server's answer has {len(data)} bytes and more than the {MOST_VALUES} values that "
+            "stages read of one so long."
+        ) from None
 
 
 async def edited(data: bytes, work: Callable[[], bytes]) -> bytes:

@@ -25,7 +25,7 @@ from time import time
 from typing import Any, NamedTuple, Protocol
 
 from adapter.relay.background import own_turn
-from adapter.relay.replies import LARGE
+from adapter.relay.replies import LARGE, LONG, long_value
 from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
@@ -235,6 +235,8 @@ async def walk_response(stages: Sequence[Stage], call: Call, response: bytes) ->
         if len(response) > LARGE:
             # Each may take some milliseconds for a megabyte.
             await own_turn()
+            if len(response) > LONG and call.came is not None and call.came[0] is not response:
+                call.came = response, await long_value(response)
         response = await stage.answer(call, response)
     return response
 

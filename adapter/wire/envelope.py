@@ -171,9 +171,14 @@ def answers(data: bytes, request_id: str | int | float | None) -> bool:
     return response_in(data, request_id) is not None
 
 
-def response_in(data: bytes, request_id: str | int | float | None) -> dict[str, Any] | None:
-    """The JSON-RPC response that ``data`` is to that request, as ``answers`` has it; None if it is none."""
-    response = read_response(data)
+def response_in(
+    data: bytes, request_id: str | int | float | None, message: Any = None
+) -> dict[str, Any] | None:
+    """The JSON-RPC response that ``data`` is to that request, as ``answers`` has it; None if it is none.
+
+    ``message`` is its JSON value, where that was parsed.
+    """
+    response = read_response(data, message)
     if response is None or (response.id is not None and response.id != request_id):
         return None
     return response.message
@@ -186,13 +191,13 @@ class RpcResponse(NamedTuple):
     message: dict[str, Any]
 
 
-def read_response(data: bytes) -> RpcResponse | None:
-    """The JSON-RPC response that ``data`` is, with its exact id; None if it is none."""
+def read_response(data: bytes, message: Any = None) -> RpcResponse | None:
+    """The JSON-RPC response that ``data`` is, with its exact id; None if it is none. ``message`` as above."""
     # A backslash may hide an escaped spelling of either key; without one, their absence settles it.
     if b'"result"' not in data and b'"error"' not in data and b"\\" not in data:
         return None
     try:
-        message = parse(data)
+        message = parse(data) if message is None else message
     except BadJson:
         return None
     if not isinstance(message, dict) or "method" in message:

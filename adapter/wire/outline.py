@@ -35,6 +35,7 @@ _SPACES = tuple(b" \t\n\r")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 # Tools have schemas, which have properties, which have schemas: this is deep enough for most of them in one go.
 _RUN = re.compile(run(8), re.DOTALL)
+_TO_COMMA = re.compile(rb'[^"\[\]{},]*+')
 _WORD = re.compile(rb"[-+.0-9a-zA-Z]*+")
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 # Escaped a character takes up to six bytes, and nobody here asks for longer keys.
@@ -80,7 +81,7 @@ def outline(doc: bytes, key: str, most: int) -> Piecewise[Outline | None]:
 
     Raises BadJson, and TooManyItems for a list of more than ``most``.
     """
-    reader = _Reader(doc)
+    reader = Reader(doc)
     found = Outline()
 
     def listed() -> Piecewise[None]:
@@ -130,7 +131,7 @@ def responds(doc: bytes, request_id: str | int | float | None) -> Piecewise[bool
 
 
 def _members_of(doc: bytes) -> Piecewise[dict[str, Span] | None]:
-    reader = _Reader(doc)
+    reader = Reader(doc)
     spans: dict[str, Span] = {}
     yield from reader.space()
     if byte(doc, reader.at) != OPEN_OBJECT:
@@ -141,7 +142,7 @@ def _members_of(doc: bytes) -> Piecewise[dict[str, Span] | None]:
 
 def member(doc: bytes, key: str) -> Piecewise[Span | None]:
     """Find the value of ``key`` in the object ``doc``; None where it is no object, or has none. Raises BadJson."""
-    reader = _Reader(doc)
+    reader = Reader(doc)
     found: list[Span] = []
 
     def visit() -> Piecewise[None]:
@@ -160,14 +161,19 @@ def member(doc: bytes, key: str) -> Piecewise[Span | None]:
 Visit = Callable[[], Piecewise[None]]
 
 
-class _Reader:
-    """Goes through a document once; ``at`` is where it stands. Every method raises ValueError for what is no JSON."""
+class Reader:
+    """Goes through a document; ``at`` is where it stands. Every method raises ValueError for what is no JSON."""
 
     def __init__(self, doc: bytes) -> None:
         self.doc = doc
         self.at = 0
         self._pause_at = STEP
         self._looks = 0
+        self._ends: dict[int, int] = {}
+
+    def go_back(self, at: int) -> None:
+        """Stand at a place that was passed."""
+        self.at, self._pause_at = at, at + STEP
 
     def _is_due(self) -> bool:
         """Tell whether this piece has been long enough."""
@@ -205,6 +211,9 @@ class _Reader:
         doc, start = self.doc, self.at
         if byte(doc, start) != _QUOTE:
             raise ValueError(f"no string at byte {start}")
+        if start in self._ends:
+            self.at = self._ends[start]
+            return
         quote = doc.find(b'"', start + 1)
         if quote > 0 and doc[quote - 1] != _BACKSLASH:
             self.at = quote + 1
@@ -218,6 +227,8 @@ class _Reader:
             if self._is_due():
                 yield None
         self.at += 1
+        if self.at - start > STEP:
+            self._ends[start] = self.at
 
     def _word(self) -> Piecewise[None]:
         """A number, or what is spelled with letters."""
@@ -260,31 +271,54 @@ class _Reader:
 
         ``spans`` learns where the values stand that make a response.
         """
-        more = yield from self._enter(CLOSE_OBJECT)
+        doc = self.doc
+        more = yield from self.enter(CLOSE_OBJECT)
         while more:
-            key = yield from self._key()
+            begin, end = yield from self.key()
+            key = unescape(doc[begin:end]) if end - begin <= _LONGEST_KEY else ""
             start = self.at
             visit = visits.get(key)
             yield from self.skip() if visit is None else visit()
             if key in _OF_RESPONSE:
                 spans[key] = start, self.at
-            more = yield from self._next(CLOSE_OBJECT)
+            more = yield from self.next(CLOSE_OBJECT)
 
     def items(self, most: int) -> Piecewise[array[int]]:
         """Find where the items of the array that begins here begin and end. Raises TooManyItems."""
         found = array("Q")
-        more = yield from self._enter(CLOSE_ARRAY)
+        more = yield from self.enter(CLOSE_ARRAY)
         while more:
             if len(found) >= 2 * most:
                 raise TooManyItems
             found.append(self.at)
-            if not self._is_behind_flat():
+            if not self.is_behind_flat():
                 yield from self.skip()
             found.append(self.at)
-            more = yield from self._next(CLOSE_ARRAY)
+            more = yield from self.next(CLOSE_ARRAY)
         return found
 
-    def _is_behind_flat(self) -> bool:
+    def short_items(self, long: int) -> Piecewise[int | None]:
+        """Go behind items of the array within which this stands, for about ``long`` bytes.
+
+        Returns where one of more than ``long`` bytes begins, behind which it stands then; None without such a one.
+        """
+        doc, start = self.doc, self.at
+        while True:
+            self._go(_RUN if self.at - start < long else _TO_COMMA)
+            found = byte(doc, self.at)
+            if found in (CLOSE_ARRAY, _COMMA):
+                return None
+            if found == _QUOTE or found in _OPENING:
+                begin = self.at
+                yield from self.skip()
+                if self.at - begin > long:
+                    return begin
+            elif found in (CLOSE_OBJECT, -1):
+                raise ValueError(f"the array with byte {start} does not end")
+            if self._is_due():
+                yield None
+
+    def is_behind_flat(self) -> bool:
         """Go behind the container that begins here if one look at it is enough, as it is with most tools."""
         doc, start = self.doc, self.at
         if byte(doc, start) not in _OPENING:
@@ -295,8 +329,8 @@ class _Reader:
         self.at = inside.end() + 1
         return True
 
-    def _key(self) -> Piecewise[str]:
-        """The key that begins here, "" of a long one; then goes on to its value."""
+    def key(self) -> Piecewise[Span]:
+        """Where the key stands that begins here; then goes on to its value."""
         start = self.at
         yield from self.string()
         end = self.at
@@ -305,9 +339,9 @@ class _Reader:
             raise ValueError(f"no colon after the key at byte {start}")
         self.at += 1
         yield from self.space()
-        return unescape(self.doc[start:end]) if end - start <= _LONGEST_KEY else ""
+        return start, end
 
-    def _enter(self, closing: int) -> Piecewise[bool]:
+    def enter(self, closing: int) -> Piecewise[bool]:
         """Tell whether there is anything in the container that begins here; then stands at the first of it."""
         self.at += 1
         yield from self.space()
@@ -316,7 +350,7 @@ class _Reader:
         self.at += 1
         return False
 
-    def _next(self, closing: int) -> Piecewise[bool]:
+    def next(self, closing: int) -> Piecewise[bool]:
         """Tell whether another member or item follows; then stands there, else behind the container."""
         found = byte(self.doc, self.at)
         if found in _SPACES:

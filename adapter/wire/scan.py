@@ -20,6 +20,7 @@ _STEP = 1 << 20
 """Bytes of a string that are looked through at once: other threads wait for the end of a look."""
 TEXT = 1 << 16
 """Bytes of a string that are read at once."""
+_LONGEST_ESCAPE = 12
 # Whole escapes only, those of two surrogates as one.
 _WHOLE = re.compile(
     rb'(?:[^"\\]++|\\[^u]|\\u(?:(?![dD][89abAB])[0-9a-fA-F]{4}|[dD][89abAB][0-9a-fA-F]{2}'
@@ -249,8 +250,9 @@ def text_pieces(doc: bytes, start: int, end: int, step: int = TEXT) -> Iterator[
     bytes, of more than a dozen. Raises ValueError for what is no text.
     """
     while end - start > step:
-        found = _WHOLE.match(doc, start, start + step)
-        stop = start if found is None else found.end()
+        stop = start + step
+        if b"\\" in doc[stop - _LONGEST_ESCAPE : stop]:
+            stop = _between_escapes(doc, start, stop)
         while stop > start and doc[stop] & 0xC0 == 0x80:  # within a character
             stop -= 1
         if stop == start:
@@ -258,6 +260,17 @@ def text_pieces(doc: bytes, start: int, end: int, step: int = TEXT) -> Iterator[
         yield json.loads(f'"{doc[start:stop].decode("utf-8")}"')
         start = stop
     yield json.loads(f'"{doc[start:end].decode("utf-8")}"')
+
+
+def _between_escapes(doc: bytes, start: int, stop: int) -> int:
+    """The last place before ``stop`` that is known to lie in no escape; ``start`` where a bad one begins there."""
+    at = doc.rfind(b"\\", start, stop)
+    while at > start and doc[at - 1] == _BACKSLASH:
+        at -= 1
+    if at > start and doc[at - 6 : at - 4] != b"\\u":  # it may be the first of two surrogates
+        return at
+    whole = _WHOLE.match(doc, start, stop)
+    return start if whole is None else whole.end()
 
 
 def unescape(quoted: bytes) -> str:

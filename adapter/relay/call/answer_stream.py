@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import SLICE, breathe, slices
 from adapter.relay.exchange import Flow
-from adapter.relay.replies import LARGE, LIST, is_response, messages_in, too_large
+from adapter.relay.replies import LARGE, is_response, messages_in, too_large
 from adapter.upstream.port import Sink, UpstreamReply, pour
 from adapter.wire.envelope import Envelope, failure, read_response
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data
@@ -290,8 +290,8 @@ class AnswerStream:
         return b"".join(leaving)
 
     async def _is_answer(self, event: SseEvent) -> bool:
-        """As ``_strike_off`` of a stream that is read; a long list is looked through in turns."""
-        if event.data is None or self._asked.method != LIST or len(event.data) <= LARGE:
+        """As ``_strike_off`` of a stream that is read; a long answer is looked through in turns."""
+        if event.data is None or len(event.data) <= LARGE:
             return self._strike_off(event)
         if not self._wanted or not await is_response(event.data, self._asked.id):
             return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
-from adapter.relay.background import BackgroundTasks, own_turn
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
@@ -22,6 +22,7 @@ from adapter.relay.replies import (
     is_encoded,
     is_response,
     joined,
+    long_response_to,
     media_type,
     read_body,
     read_pieces,
@@ -168,9 +169,8 @@ async def _known_list(
 async def _answers(call: Call, body: bytes) -> bool:
     """Tell whether the body is the response to the call."""
     if call.envelope.method != LIST:
-        if len(body) > LARGE:
-            await own_turn()
-        message = response_in(body, call.envelope.id)
+        number = call.envelope.id
+        message = response_in(body, number) if len(body) <= LARGE else await long_response_to(body, number)
         call.came = (body, message)
         return message is not None
     return await is_response(body, call.envelope.id)
@@ -182,11 +182,7 @@ async def _finished(stages: Stages, call: Call, response: bytes) -> bytes:
     What else ended the wait, such as a batch of JSON-RPC messages, leaves as it came, unless the call is guarded.
     """
     try:
-        if call.envelope.method == LIST:
-            is_answer = await is_response(response, call.envelope.id)
-        else:
-            is_answer = answers(response, call.envelope.id)
-        if is_answer:
+        if await _answers(call, response):
             return await walk_response(stages, call, response)
         if not call.guarded:
             return response

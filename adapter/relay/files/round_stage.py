@@ -31,7 +31,7 @@ class RoundStage:
     async def answer(self, call: Call, response: bytes) -> bytes:
         if ROUND not in call.notes and STATE not in response:
             return response
-        message = parse(response)
+        message = call.parsed(response)
         state = asks_for_input(message)
         if state is not None:
             return await self._rounds.remember(call, state, response)
