@@ -79,9 +79,9 @@ class HttpReply(Pouring):
                 if not self.push():
                     await sink.drained()
                     if self.buffered > SMALL:
-                        # Many clients may take more at the same moment.
                         await share_of_this_loop().take(self.buffered)
                     self._full = False
+                    self.push(granted=True)
                 elif self.failure is not None:
                     raise again(self.failure)
                 elif self._connection is None:
@@ -100,9 +100,15 @@ class HttpReply(Pouring):
         self._chunks.append(chunk)
         self.buffered += len(chunk)
 
-    def push(self) -> bool:
-        """Hand what came to the sink; False without one, or if it is full."""
+    def push(self, *, granted: bool = False) -> bool:
+        """Hand what came to the sink; False without one, or if it is full, or if much has moved in this turn, unless
+        a share of it is ``granted``.
+        """
         if self._sink is None or self._full:
+            return False
+        if self.buffered > SMALL and not granted and not share_of_this_loop().spend(self.buffered):
+            # Many answers may bring more, or many clients take more, at the same moment.
+            self._full = True
             return False
         if self._chunks:
             try:

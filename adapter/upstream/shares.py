@@ -23,10 +23,16 @@ class ByteShare:
     def __repr__(self) -> str:
         return f"<ByteShare: {self._taken} bytes taken, {len(self._waiting)} pieces waiting>"
 
+    def spend(self, size: int) -> bool:
+        """Move ``size`` bytes now; False if this turn has none left, or others wait for them."""
+        if self._taken >= PER_TURN or self._waiting:
+            return False
+        self._taken += size
+        return True
+
     async def take(self, size: int) -> None:
         """Wait until ``size`` bytes, more than none, may move."""
-        if self._taken < PER_TURN:
-            self._taken += size
+        if self.spend(size):
             return
         if not self._waiting:
             # Not before somebody waits: for a lone answer each turn more is time lost.

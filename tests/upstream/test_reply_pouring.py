@@ -271,6 +271,35 @@ async def test_many_sinks_that_take_more_at_once_share_each_turn() -> None:
     assert most <= 2 * (PER_TURN + len(piece))
 
 
+async def test_many_answers_that_come_at_once_share_each_turn() -> None:
+    """However many servers send at the same moment to clients that keep up, a turn of the loop moves few bytes, and
+    all of them arrive in order.
+    """
+    piece, number = bytes(PAUSE_ABOVE), 64
+    lines = [Line() for _ in range(number)]
+    replies = [HttpReply(line) for line in lines]
+    glasses = [Glass(room=1 << 30) for _ in replies]
+    pouring = asyncio.gather(
+        *(pour(reply, glass, None) for reply, glass in zip(replies, glasses, strict=True))
+    )
+    await asyncio.sleep(0)
+    moved = [0]
+    for last in (False, True):
+        for line, reply in zip(lines, replies, strict=True):
+            reply.add(piece + b"2" * last)
+            if last:
+                reply.complete()
+            reply.push()
+            line.read_timer.wake()
+        moved.append(sum(len(each) for glass in glasses for each in glass.taken))
+    while not pouring.done():
+        await asyncio.sleep(0)
+        moved.append(sum(len(each) for glass in glasses for each in glass.taken))
+    await pouring
+    assert all(b"".join(glass.taken) == piece + piece + b"2" for glass in glasses)
+    assert max(later - before for before, later in pairwise(moved)) <= 2 * (PER_TURN + 2 * len(piece) + 1)
+
+
 async def test_who_gave_up_takes_no_share() -> None:
     """One that left while it waited is passed over, and those behind it have the same turn."""
     share = ByteShare(asyncio.get_running_loop())
