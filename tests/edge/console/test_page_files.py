@@ -52,13 +52,13 @@ async def asked(page_files: PageFiles, target: str, **fields: str) -> Sent | Non
 
 
 async def test_the_page_is_small(page_files: PageFiles) -> None:
-    """With its font and its Markdown reader, and without the plot libraries: under 152 KB gzipped."""
+    """With its font and its Markdown reader, and without the plot libraries: under 150 KB gzipped."""
     size = len((await page_files.page({"Accept-Encoding": "gzip"}))[2])
     for name in set(page_files) - PLOTS:
         size += len(
             (await page_files.file((page_files.version, *name.split("/")), {"Accept-Encoding": "gzip"}))[2]
         )
-    assert size < 152 * 1000
+    assert size < 150 * 1000
 
 
 async def test_the_page_stands_below_any_mount(page_files: PageFiles) -> None:

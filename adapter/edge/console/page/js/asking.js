@@ -2,15 +2,13 @@
 
 import { Refused, post, reason } from './api.js';
 import { announce, button, fill, h } from './dom.js';
-import { completed, inputs, linksNode, questions } from './elicitation.js';
+import { completed, linksNode, questions, rounds } from './elicitation.js';
 import { follow } from './news.js';
 
-const MOST_ROUNDS = 20;
-
 /**
- * A button `label` that posts `body()` to `path` and shows `shown(answer)`; `body()` is null where something is missing.
+ * A button `label` that posts `body()` to `path` and shows `shown(answer)`; `body()` is null where something is missing. Enter in the `form` does the same.
  */
-export function requester({ server, path, asker, label, picture, body, shown, signal }) {
+export function requester({ server, path, asker, label, picture, body, shown, form, signal }) {
   const place = h('div', { class: 'outcome' });
   const asked = questions(server, asker);
   const act = button(label, start, { look: 'primary', picture });
@@ -22,7 +20,10 @@ export function requester({ server, path, asker, label, picture, body, shown, si
     asked.clear();
     fill(place, h('p', { class: 'told', role: 'status' }, 'Reading…'));
     try {
-      const answer = await rounds(given);
+      const { body: told } = await rounds(asker, asked, signal, async (more) => ({
+        body: await post(`${encodeURIComponent(server)}/${path}`, { ...given, ...more }, { signal }),
+      }));
+      const answer = told ?? {};
       if (signal.aborted) return;
       const links = answer._meta?._elicitations;
       if (links) {
@@ -41,18 +42,12 @@ export function requester({ server, path, asker, label, picture, body, shown, si
     }
   }
 
-  async function rounds(given) {
-    let more = {};
-    for (let round = 0; round < MOST_ROUNDS; round += 1) {
-      const answer = await post(`${encodeURIComponent(server)}/${path}`, { ...given, ...more }, { signal });
-      const wanted = answer?._meta?._input_required;
-      if (!wanted || typeof wanted !== 'object') return answer ?? {};
-      more = await inputs(wanted, asker, asked, signal);
-    }
-    throw new Error(`${asker} asked for input ${MOST_ROUNDS} times in a row, and the request was given up.`);
-  }
-
-  return { node: h('div', { class: 'runner' }, h('div', { class: 'run-bar' }, act), asked.node, place), start };
+  form?.node.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter') return;
+    event.preventDefault();
+    start();
+  });
+  return { node: h('div', { class: 'runner' }, h('div', { class: 'run-bar' }, act), asked.node, place) };
 }
 
 const why = (failure) => {

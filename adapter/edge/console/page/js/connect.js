@@ -3,8 +3,7 @@
 import { get } from './api.js';
 import { fill, h } from './dom.js';
 import { plain } from './format.js';
-import { copyButton } from './leaving.js';
-import { failed, waiting } from './pieces.js';
+import { copyHead, loading, waiting } from './pieces.js';
 import { tabs } from './tabs.js';
 
 const LONGEST = 20_000;
@@ -12,16 +11,10 @@ const FOLDERS = { project: ' in the folder of your project', config: ' in the fo
 
 export function showConnect({ signal, id }) {
   const node = h('div', { class: 'connect stack' }, waiting());
-  load();
-
-  async function load() {
-    try {
-      const told = await get(`-/connect/${encodeURIComponent(id)}`, { signal });
-      fill(node, address(told), clients(told));
-    } catch (failure) {
-      if (failure.name !== 'AbortError') fill(node, failed(failure, load));
-    }
-  }
+  loading(node, async () => {
+    const told = await get(`-/connect/${encodeURIComponent(id)}`, { signal });
+    fill(node, address(told), clients(told));
+  });
 
   return node;
 }
@@ -30,7 +23,7 @@ function address({ url, token, signs_in: signsIn }) {
   return h(
     'section',
     { class: 'card stack' },
-    h('div', { class: 'split' }, h('h2', {}, 'Address'), copyButton('Copy', () => url)),
+    copyHead(h('h2', {}, 'Address'), () => url),
     code(url, 'Address of the server'),
     h('p', { class: 'hint' }, 'For any client that speaks streamable HTTP.', ' ', credential(token, signsIn)),
   );
@@ -61,12 +54,7 @@ function entry(client, token) {
   return h(
     'div',
     { class: 'stack' },
-    h(
-      'div',
-      { class: 'split' },
-      h('h3', {}, 'Add to ', h('code', {}, plain(file, 120)), FOLDERS[folder] ?? ''),
-      copyButton('Copy', () => text),
-    ),
+    copyHead(h('h3', {}, 'Add to ', h('code', {}, plain(file, 120)), FOLDERS[folder] ?? ''), () => text),
     code(text, `Entry for ${title}`),
     placeholder
       ? h('p', { class: 'notice' }, `Put the token in place of ${plain(placeholder, 120)}: ${title} reads no variables.`)
@@ -74,12 +62,7 @@ function entry(client, token) {
         ? h('p', { class: 'hint' }, `${title} reads the token from ${plain(token, 80)}.`)
         : null,
     h('p', { class: 'hint' }, plain(note, 300)),
-    h(
-      'div',
-      { class: 'split' },
-      h('h3', {}, 'Or have the command do it'),
-      copyButton('Copy', () => command),
-    ),
+    copyHead(h('h3', {}, 'Or have the command do it'), () => command),
     code(command, `Command for ${title}`),
   );
 }

@@ -7,6 +7,7 @@ import { Surroundings } from './controls.js';
 import { announce, button, fill, h, unique } from './dom.js';
 import { members } from './fields.js';
 import { plain } from './format.js';
+import { steps } from './schema.js';
 
 const LONGEST_MESSAGE = 5000;
 const LONGEST_URL = 4000;
@@ -122,7 +123,7 @@ function formCard(server, asker, params, finish) {
     wrong.textContent = found.length === 1 ? 'One field is wrong.' : `${found.length} fields are wrong.`;
     let first = null;
     for (const { path, message } of found) {
-      const one = fields.find([path.slice(1).replaceAll('~1', '/').replaceAll('~0', '~')]);
+      const one = fields.find(steps(path));
       one?.blame(message);
       first ??= one;
     }
@@ -227,7 +228,7 @@ export function linksNode(server, asker, { message, elicitations }, again) {
 }
 
 /** What became of a request that nobody here can answer, in words. */
-export function refusedWords(asker, method) {
+function refusedWords(asker, method) {
   if (method === 'sampling/createMessage')
     return `${asker} asked for an answer of a language model (sampling). The console has none and refused; the tool goes on without it, or fails.`;
   if (method === 'roots/list')
@@ -256,23 +257,27 @@ export async function callWithPerson(server, name, args, place, { progress, sign
     else if (event === 'refused') place.note(refusedWords(asker, data.method));
     else if (event === 'complete') place.complete(data.elicitationId);
   };
-  let more = null;
   try {
-    for (let round = 0; round < MOST_ROUNDS; round += 1) {
-      const came = await call(server, name, args, { progress, heard, more, signal });
-      const wanted = came.body?._meta?._input_required;
-      if (!wanted || typeof wanted !== 'object') return came;
-      more = await inputs(wanted, asker, place, signal);
-    }
+    return await rounds(asker, place, signal, (more) => call(server, name, args, { progress, heard, more, signal }));
   } finally {
     over = true;
     place.end();
   }
-  throw new Error(`${asker} asked for input ${MOST_ROUNDS} times in a row, and the call was given up.`);
 }
 
-/** The answers to what a modern server asks before it goes on. */
-export async function inputs({ inputRequests, requestState }, asker, place, signal) {
+/** What `ask(more)` tells at last, with `more` as the answers to what a modern server asks before it goes on. */
+export async function rounds(asker, place, signal, ask) {
+  let more = null;
+  for (let round = 0; round < MOST_ROUNDS; round += 1) {
+    const came = await ask(more);
+    const wanted = came.body?._meta?._input_required;
+    if (!wanted || typeof wanted !== 'object') return came;
+    more = await inputs(wanted, asker, place, signal);
+  }
+  throw new Error(`${asker} asked for input ${MOST_ROUNDS} times in a row, and was given up.`);
+}
+
+async function inputs({ inputRequests, requestState }, asker, place, signal) {
   const inputResponses = {};
   for (const [key, request] of Object.entries(inputRequests ?? {}).slice(0, MOST_AT_ONCE)) {
     if (request?.method !== 'elicitation/create') {

@@ -3,7 +3,7 @@
 import { Surroundings } from './controls.js';
 import { fill, h, unique } from './dom.js';
 import { members } from './fields.js';
-import { resolve } from './schema.js';
+import { resolve, steps } from './schema.js';
 import { tabs } from './tabs.js';
 
 /**
@@ -97,10 +97,7 @@ export function argumentForm(schema, helper, changed) {
       const elsewhere = [];
       let first = null;
       for (const { path = '', message } of errors) {
-        const names = path
-          .split('/')
-          .slice(1)
-          .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
+        const names = steps(path);
         const at = side === 'form' && names.length ? fields.find(names) : null;
         if (at) {
           at.blame(at.read?.() === null ? 'Fill this in.' : message);

@@ -19,6 +19,12 @@ export function duration(ms) {
   return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
 }
 
+/** Whether a text has all words that are looked for. */
+export function matcher(wanted) {
+  const words = wanted.toLowerCase().split(/\s+/);
+  return (text) => words.every((word) => text.toLowerCase().includes(word));
+}
+
 /** Unix seconds, or a text in ISO 8601, as Unix seconds; null when it is neither. */
 export function instant(value) {
   if (typeof value === 'number') return value;

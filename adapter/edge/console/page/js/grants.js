@@ -1,19 +1,17 @@
 // What people have authorized at upstreams: the reader's own grants, and for operators everybody's; and their end.
 
 import { get, post, reason } from './api.js';
-import { button, fill, h, refill, toast } from './dom.js';
+import { button, h, refill, toast } from './dom.js';
 import { moment, plain, relative } from './format.js';
-import { every, failed, nothing, waiting } from './pieces.js';
+import { every, grid, loading, nothing, waiting } from './pieces.js';
 
 const POLL = 5000;
 const MOST = 500;
 
 export function showGrants({ signal }) {
   const place = h('div', {}, waiting());
-  every(POLL, signal, load);
-
-  async function load() {
-    try {
+  const load = () =>
+    loading(place, async () => {
       const grants = await get('-/grants', { signal });
       refill(
         place,
@@ -21,10 +19,8 @@ export function showGrants({ signal }) {
           ? table(grants, revoke)
           : nothing('No grants', 'One begins when a person opens the link that a call was answered with.'),
       );
-    } catch (failure) {
-      if (failure.name !== 'AbortError') fill(place, failed(failure, load));
-    }
-  }
+    });
+  every(POLL, signal, load);
 
   async function revoke({ server, id }) {
     try {
@@ -40,39 +36,25 @@ export function showGrants({ signal }) {
 }
 
 function table(grants, revoke) {
-  const heads = ['Server', 'Principal', 'Issuer', 'Scope', 'Since', ''];
   return h(
     'div',
     { class: 'card flush' },
-    h(
-      'div',
-      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Grants' },
+    grid(
+      'Grants',
+      ['Server', 'Principal', 'Issuer', 'Scope', 'Since', ''],
       h(
-        'table',
+        'tbody',
         {},
-        h(
-          'thead',
-          {},
+        grants.slice(0, MOST).map((one) =>
           h(
             'tr',
             {},
-            heads.map((head) => (head ? h('th', { scope: 'col' }, head) : h('td', {}))),
-          ),
-        ),
-        h(
-          'tbody',
-          {},
-          grants.slice(0, MOST).map((one) =>
-            h(
-              'tr',
-              {},
-              h('td', {}, one.server),
-              h('td', {}, plain(one.principal ?? 'cannot be opened', 60)),
-              h('td', {}, plain(one.issuer ?? '', 60)),
-              h('td', {}, plain(one.scope ?? '', 60)),
-              h('td', { title: one.obtained ? moment(one.obtained) : null }, one.obtained ? relative(one.obtained) : ''),
-              h('td', {}, button('Revoke', () => revoke(one), { look: 'small' })),
-            ),
+            h('td', {}, one.server),
+            h('td', {}, plain(one.principal ?? 'cannot be opened', 60)),
+            h('td', {}, plain(one.issuer ?? '', 60)),
+            h('td', {}, plain(one.scope ?? '', 60)),
+            h('td', { title: one.obtained ? moment(one.obtained) : null }, one.obtained ? relative(one.obtained) : ''),
+            h('td', {}, button('Revoke', () => revoke(one), { look: 'small' })),
           ),
         ),
       ),

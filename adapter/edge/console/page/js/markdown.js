@@ -2,6 +2,7 @@
 
 import { h } from './dom.js';
 import { longText } from './longtext.js';
+import { scrolling } from './pieces.js';
 import { plot } from './plot.js';
 
 const LONGEST = 200_000;
@@ -145,9 +146,8 @@ function tabled(token, depth) {
         inline(cell.tokens, depth + 1),
       ),
     );
-  return h(
-    'div',
-    { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Table' },
+  return scrolling(
+    'Table',
     h(
       'table',
       {},

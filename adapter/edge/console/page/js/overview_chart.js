@@ -3,7 +3,7 @@
 import { get } from './api.js';
 import { fill, h, s } from './dom.js';
 import { clock, count, plain } from './format.js';
-import { every } from './pieces.js';
+import { every, grid } from './pieces.js';
 
 const POLL = 15_000;
 const MINUTES = 60;
@@ -19,20 +19,7 @@ export function showActivity({ signal }) {
     'details',
     { class: 'activity-table' },
     h('summary', {}, 'As a table'),
-    h(
-      'div',
-      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Calls and errors by minute' },
-      h(
-        'table',
-        {},
-        h(
-          'thead',
-          {},
-          h('tr', {}, ['Minute', 'Tool calls', 'Other requests', 'Errors'].map((head) => h('th', { scope: 'col' }, head))),
-        ),
-        body,
-      ),
-    ),
+    grid('Calls and errors by minute', ['Minute', 'Tool calls', 'Other requests', 'Errors'], body),
   );
   const node = h(
     'section',

@@ -2,8 +2,9 @@
 
 import { reason } from './api.js';
 import { condition } from './condition.js';
-import { button, h, icon } from './dom.js';
+import { button, fill, h, icon } from './dom.js';
 import { plain } from './format.js';
+import { copyButton } from './leaving.js';
 import { me, signInPath } from './world.js';
 
 const LONGEST = 4000;
@@ -114,6 +115,34 @@ export const withLinks = (sentence) =>
   });
 
 export const waiting = (text = 'Loading…') => h('p', { class: 'waiting', role: 'status' }, text);
+
+/** `act()` with its failure in `place`, and a way to try again there. */
+export async function loading(place, act) {
+  try {
+    await act();
+  } catch (failure) {
+    if (failure.name !== 'AbortError') fill(place, failed(failure, () => loading(place, act)));
+  }
+}
+
+/** A part that scrolls sideways by itself. */
+export const scrolling = (label, ...children) =>
+  h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label }, children);
+
+/** A table with these heads, of which an empty one is none. */
+export const grid = (label, heads, body) =>
+  scrolling(
+    label,
+    h(
+      'table',
+      {},
+      h('thead', {}, h('tr', {}, heads.map((head) => (head ? h('th', { scope: 'col' }, head) : h('td', {}))))),
+      body,
+    ),
+  );
+
+/** A headline beside a button that copies `text()`. */
+export const copyHead = (title, text) => h('div', { class: 'split' }, title, copyButton('Copy', text));
 
 /** Calls `act` every `ms` while the page is seen, until `signal` is aborted; the first time at once. */
 export function every(ms, signal, act) {

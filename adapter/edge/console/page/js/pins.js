@@ -4,7 +4,7 @@ import { Refused, get, post, reason } from './api.js';
 import { when } from './condition.js';
 import { button, fill, h, toast } from './dom.js';
 import { count, plain, relative } from './format.js';
-import { badge, failed, nothing, waiting } from './pieces.js';
+import { badge, loading, nothing, waiting } from './pieces.js';
 import { marked } from './words.js';
 import { me, refresh, tools } from './world.js';
 
@@ -13,20 +13,16 @@ const MOST_TOOLS = 100;
 export function showPins({ signal, id }) {
   const node = h('div', { class: 'pins' }, waiting());
   const path = `-/pins/${encodeURIComponent(id)}`;
+  const load = () =>
+    loading(node, async () => {
+      const told = await get(path, { signal });
+      fill(node, ...page(told));
+    });
   load();
   // What is known is what was listed last: the tools are listed anew, and then it is told once more.
   tools(id, { anew: true })
     .catch(() => {})
     .then(() => signal.aborted || Promise.all([load(), refresh()]));
-
-  async function load() {
-    try {
-      const told = await get(path, { signal });
-      fill(node, ...page(told));
-    } catch (failure) {
-      if (failure.name !== 'AbortError') fill(node, failed(failure, load));
-    }
-  }
 
   function page(told) {
     const changed = (told.tools ?? []).filter((tool) => (tool.changes ?? []).length);

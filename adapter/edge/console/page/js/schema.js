@@ -13,14 +13,16 @@ export function resolve(schema, root) {
   return Array.isArray(here.allOf) && here.allOf.length < DEEPEST_REFERENCE ? folded(here, root) : here;
 }
 
-function pointed(root, reference) {
-  if (!reference.startsWith('#')) return {};
-  const names = reference
-    .slice(1)
+/** The names in a JSON Pointer. */
+export const steps = (pointer) =>
+  pointer
     .split('/')
     .slice(1)
     .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
-  const found = names.reduce((here, name) => (own(here, name) ? here[name] : undefined), root);
+
+function pointed(root, reference) {
+  if (!reference.startsWith('#')) return {};
+  const found = steps(reference).reduce((here, name) => (own(here, name) ? here[name] : undefined), root);
   return found && typeof found === 'object' && found !== root ? found : {};
 }
 

@@ -2,6 +2,7 @@
 
 import { button, fill, h } from './dom.js';
 import { count } from './format.js';
+import { scrolling } from './pieces.js';
 
 const AT_ONCE = 100;
 const MOST_COLUMNS = 40;
@@ -76,11 +77,7 @@ export function table(rows) {
   return h(
     'div',
     { class: 'stack' },
-    h(
-      'div',
-      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Table' },
-      h('table', {}, h('thead', {}, h('tr', {}, heads)), body),
-    ),
+    scrolling('Table', h('table', {}, h('thead', {}, h('tr', {}, heads)), body)),
     foot,
   );
 }

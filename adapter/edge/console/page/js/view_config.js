@@ -3,38 +3,32 @@
 import { get } from './api.js';
 import { fill, h } from './dom.js';
 import { copyButton } from './leaving.js';
-import { failed, heading, waiting } from './pieces.js';
+import { heading, loading, waiting } from './pieces.js';
 
 const LONGEST = 400_000;
 
 export function showConfig({ signal }) {
   const place = h('div', {}, waiting());
-  load();
-
-  async function load() {
-    try {
-      const { yaml } = await get('-/config', { signal });
-      fill(
-        place,
+  loading(place, async () => {
+    const { yaml } = await get('-/config', { signal });
+    fill(
+      place,
+      h(
+        'div',
+        { class: 'card flush code-card' },
         h(
           'div',
-          { class: 'card flush code-card' },
-          h(
-            'div',
-            { class: 'end pad' },
-            copyButton('Copy', () => yaml),
-          ),
-          h(
-            'pre',
-            { class: 'code yaml', tabindex: '0', 'aria-label': 'Configuration' },
-            yaml.length > LONGEST ? yaml : colored(yaml),
-          ),
+          { class: 'end pad' },
+          copyButton('Copy', () => yaml),
         ),
-      );
-    } catch (failure) {
-      if (failure.name !== 'AbortError') fill(place, failed(failure, load));
-    }
-  }
+        h(
+          'pre',
+          { class: 'code yaml', tabindex: '0', 'aria-label': 'Configuration' },
+          yaml.length > LONGEST ? yaml : colored(yaml),
+        ),
+      ),
+    );
+  });
 
   return h(
     'section',

@@ -3,7 +3,7 @@
 import { isRepeatable, runAgain } from './again.js';
 import { events, get, reason, send } from './api.js';
 import { button, fill, h } from './dom.js';
-import { clock, count, duration, plain } from './format.js';
+import { clock, count, duration, matcher, plain } from './format.js';
 import { badge, heading, nothing } from './pieces.js';
 
 const MOST = 300;
@@ -74,13 +74,9 @@ export function showExchanges({ signal }) {
   }
 
   function draw() {
-    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = matcher(filter.value);
     const kept = all.filter((one) =>
-      words.every((word) =>
-        `${one.method} ${one.tool ?? ''} ${one.server} ${one.outcome} ${one.entrance ?? ''} ${one.status}`
-          .toLowerCase()
-          .includes(word),
-      ),
+      fits(`${one.method} ${one.tool ?? ''} ${one.server} ${one.outcome} ${one.entrance ?? ''} ${one.status}`),
     );
     const focused = body.contains(document.activeElement)
       ? document.activeElement.closest('[data-id]')?.dataset.id

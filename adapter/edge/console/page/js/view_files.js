@@ -2,19 +2,17 @@
 
 import { get } from './api.js';
 import { CHANGED, expiry, fileCard, tick } from './artifact.js';
-import { fill, h, refill } from './dom.js';
+import { h, refill } from './dom.js';
 import { bytes, count, plain } from './format.js';
-import { badge, every, failed, heading, nothing, waiting } from './pieces.js';
+import { badge, every, heading, loading, nothing, waiting } from './pieces.js';
 
 const POLL = 10_000;
 
 export function showFiles({ signal }) {
   const place = h('div', { class: 'stack' }, waiting());
   let last = '';
-  every(POLL, signal, load);
-
-  async function load() {
-    try {
+  const load = () =>
+    loading(place, async () => {
       const told = await get('-/files', { signal });
       const text = JSON.stringify(told);
       // A preview that is open stays: what is the same is left alone.
@@ -29,10 +27,8 @@ export function showFiles({ signal }) {
           ? told.scopes.map(scope)
           : nothing('No files', 'Uploads and artifacts of this tab appear here, with their remaining time.'),
       );
-    } catch (failure) {
-      if (failure.name !== 'AbortError') fill(place, failed(failure, load));
-    }
-  }
+    });
+  every(POLL, signal, load);
 
   return h(
     'section',

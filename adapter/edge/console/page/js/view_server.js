@@ -2,21 +2,19 @@
 
 import { begun } from './again.js';
 import { forPeople } from './attach.js';
+import { catalogue } from './browse.js';
 import { condition, conditionList } from './condition.js';
 import { showConnect } from './connect.js';
-import { button, fill, h, refill } from './dom.js';
-import { count, plain } from './format.js';
-import { longList } from './longlist.js';
-import { annotationBadges, dot, failed, heading, nothing, titleOf, waiting } from './pieces.js';
+import { fill, h, refill } from './dom.js';
+import { plain } from './format.js';
+import { showPrompts, showResources } from './offers.js';
+import { annotationBadges, dot, heading, nothing, titleOf, waiting } from './pieces.js';
 import { showPins } from './pins.js';
-import { showPrompts } from './prompts.js';
-import { showResources } from './resources.js';
 import { go, link } from './route.js';
 import { facts } from './terms.js';
 import { showTool } from './view_tool.js';
 import { fleet, me, server as known, tools, watch } from './world.js';
 
-const ROW = 62;
 const PARTS = { pins: showPins, connect: showConnect, prompts: showPrompts, resources: showResources };
 
 export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
@@ -56,7 +54,7 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
     if (pins) fill(pins, 'Pins', changed(server));
   }, signal);
   if (!fleet()) fill(head, h('h1', { tabindex: '-1', 'data-key': 'h1' }, id));
-  const body = (Object.hasOwn(PARTS, tab) ? PARTS[tab] : catalogue)({ signal, id, title });
+  const body = (Object.hasOwn(PARTS, tab) ? PARTS[tab] : toolCatalogue)({ signal, id, title });
   return {
     node: h('section', { class: `view server-view in-${tab}` }, head, tabs, body.node ?? body),
     moved: body.moved,
@@ -64,40 +62,17 @@ export function showServer({ signal, parts: [, id, tab = 'tools'], title }) {
   };
 }
 
-function catalogue({ signal, id, title }) {
-  const filter = h('input', {
-    type: 'search',
-    placeholder: 'Filter tools',
-    'aria-label': `Filter the tools of ${id}`,
-    autocomplete: 'off',
-    on: { input: narrow, keydown: leave },
-  });
-  const told = h('p', { class: 'told', role: 'status' });
-  const list = longList({
-    label: `Tools of ${id}`,
-    height: ROW,
+function toolCatalogue({ signal, id, title }) {
+  const { node, list, detail, ...side } = catalogue({
+    id,
+    noun: 'tool',
+    words: (tool) => `${tool.name} ${titleOf(tool)} ${tool.description ?? ''}`,
     row,
     opened: (tool) => go('server', id, 'tools', tool.name),
+    reload: () => load(true),
+    reloading: 'Reload the catalogue',
   });
-  const detail = h('div', { class: 'detail' });
-  const node = h(
-    'div',
-    { class: 'catalogue' },
-    h(
-      'div',
-      { class: 'side' },
-      h(
-        'div',
-        { class: 'filter' },
-        filter,
-        button('', () => load(true), { look: 'quiet icon', picture: 'reload', 'aria-label': 'Reload the catalogue' }),
-      ),
-      told,
-      list.node,
-    ),
-    detail,
-  );
-  let [all, open, leaving, form] = [[], null, null, null];
+  let [open, leaving, form] = [null, null, null];
 
   function row(tool) {
     const claims = tool.annotations ?? {};
@@ -118,45 +93,14 @@ function catalogue({ signal, id, title }) {
   load(false);
 
   async function load(anew) {
-    told.textContent = 'Loading…';
+    side.wait();
     try {
-      all = await tools(id, { anew });
+      const all = await tools(id, { anew });
       if (signal.aborted) return;
       node.classList.toggle('opened', Boolean(open));
-      narrow();
+      side.fill(all);
     } catch (failure) {
-      told.textContent = '';
-      // On a narrow page only one of the two sides is seen.
-      node.classList.add('opened');
-      fill(
-        detail,
-        failed(failure, () => load(true)),
-      );
-    }
-  }
-
-  function narrow() {
-    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const kept = words.length
-      ? all.filter((tool) =>
-          words.every((word) => `${tool.name} ${titleOf(tool)} ${tool.description ?? ''}`.toLowerCase().includes(word)),
-        )
-      : all;
-    list.show(kept);
-    told.textContent =
-      kept.length === all.length
-        ? count(all.length, 'tool')
-        : `${kept.length.toLocaleString('en')} of ${count(all.length, 'tool')}`;
-  }
-
-  function leave(event) {
-    if (event.key === 'ArrowDown' || event.key === 'Enter') {
-      event.preventDefault();
-      list.focus();
-    } else if (event.key === 'Escape' && filter.value) {
-      event.stopPropagation();
-      filter.value = '';
-      narrow();
+      side.failed(failure, () => load(true));
     }
   }
 
@@ -172,10 +116,7 @@ function catalogue({ signal, id, title }) {
     list.select((tool) => tool.name === name);
     title(name === undefined ? id : `${plain(name, 80)} – ${id}`);
     if (name === undefined) {
-      fill(
-        detail,
-        nothing('Choose a tool', 'Arrow keys move through the list, Enter opens. Press / to search all servers.'),
-      );
+      fill(detail, side.choose(' Press / to search all servers.'));
       if (before !== null) list.focus();
       return;
     }
@@ -187,12 +128,7 @@ function catalogue({ signal, id, title }) {
       form = tool.form;
       const args = begin ?? again?.args;
       if (args) form?.write(args);
-      fill(
-        detail,
-        h('a', { class: 'button small back', href: link('server', id, 'tools') }, '‹ All tools'),
-        form ? again?.note : null,
-        tool.node,
-      );
+      side.open('tools', form ? again?.note : null, tool.node);
       if (before !== null || matchMedia('(max-width: 60rem)').matches)
         tool.node.querySelector('h2')?.focus({ preventScroll: true });
     });

@@ -2,10 +2,10 @@
 
 import { get } from './api.js';
 import { when } from './condition.js';
-import { fill, h, refill } from './dom.js';
+import { h, refill } from './dom.js';
 import { count, plain } from './format.js';
 import { showGrants } from './grants.js';
-import { badge, every, failed, heading, nothing, waiting } from './pieces.js';
+import { badge, every, grid, heading, loading, nothing, waiting } from './pieces.js';
 import { eraTerm, eraWords } from './terms.js';
 import { chip } from './tip.js';
 import { me } from './world.js';
@@ -15,19 +15,15 @@ const MOST = 500;
 
 export function showSessions({ signal }) {
   const place = h('div', {}, waiting());
-  every(POLL, signal, load);
-
-  async function load() {
-    try {
+  const load = () =>
+    loading(place, async () => {
       const sessions = await get('-/sessions', { signal });
       refill(
         place,
         sessions.length ? table(sessions) : nothing('No sessions', 'A session begins with a client’s first request.'),
       );
-    } catch (failure) {
-      if (failure.name !== 'AbortError') fill(place, failed(failure, load));
-    }
-  }
+    });
+  every(POLL, signal, load);
 
   return h(
     'section',
@@ -44,41 +40,28 @@ function table(sessions) {
   return h(
     'div',
     { class: 'card flush' },
-    h(
-      'div',
-      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Sessions' },
+    grid(
+      'Sessions',
+      heads,
       h(
-        'table',
+        'tbody',
         {},
-        h(
-          'thead',
-          {},
-          h(
-            'tr',
-            {},
-            heads.map((head) => h('th', { scope: 'col' }, head)),
-          ),
-        ),
-        h(
-          'tbody',
-          {},
-          sessions
-            .slice(0, MOST)
-            .map((one) =>
-              h(
-                'tr',
-                {},
-                h('td', {}, plain(one.server, 60)),
-                h('td', {}, client(one.client)),
-                h('td', {}, plain(one.principal, 60), one.own ? badge('yours', 'accent') : null),
-                h('td', { class: 'mono', title: one.scope }, String(one.scope).slice(0, 12)),
-                h('td', {}, eraWords(one.era)),
-                h('td', {}, when(one.created)),
-                h('td', {}, when(one.last_seen)),
-                h('td', { class: 'number' }, one.in_flight),
-              ),
+        sessions
+          .slice(0, MOST)
+          .map((one) =>
+            h(
+              'tr',
+              {},
+              h('td', {}, plain(one.server, 60)),
+              h('td', {}, client(one.client)),
+              h('td', {}, plain(one.principal, 60), one.own ? badge('yours', 'accent') : null),
+              h('td', { class: 'mono', title: one.scope }, String(one.scope).slice(0, 12)),
+              h('td', {}, eraWords(one.era)),
+              h('td', {}, when(one.created)),
+              h('td', {}, when(one.last_seen)),
+              h('td', { class: 'number' }, one.in_flight),
             ),
-        ),
+          ),
       ),
     ),
     sessions.length > MOST

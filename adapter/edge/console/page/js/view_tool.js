@@ -5,8 +5,7 @@ import { Helper, forPeople } from './attach.js';
 import { fill, h } from './dom.js';
 import { argumentForm } from './form.js';
 import { plain } from './format.js';
-import { copyButton } from './leaving.js';
-import { failed, titleOf } from './pieces.js';
+import { copyHead, failed, titleOf } from './pieces.js';
 import { runner } from './runner.js';
 import { curl, python } from './snippets.js';
 import { tabs } from './tabs.js';
@@ -82,12 +81,7 @@ function schemaNode(tool) {
   return h(
     'div',
     { class: 'stack' },
-    h(
-      'div',
-      { class: 'split' },
-      h('h3', {}, 'Input schema'),
-      copyButton('Copy', () => JSON.stringify(schema, null, 2)),
-    ),
+    copyHead(h('h3', {}, 'Input schema'), () => JSON.stringify(schema, null, 2)),
     tree(schema, { depth: 3 }),
     tool.outputSchema ? [h('h3', {}, 'Output schema'), tree(tool.outputSchema, { depth: 2 })] : null,
     tool.annotations
@@ -111,12 +105,7 @@ function codeNode(server, name, form) {
     h(
       'section',
       { class: 'stack' },
-      h(
-        'div',
-        { class: 'split' },
-        h('h3', {}, title),
-        copyButton('Copy', () => text),
-      ),
+      copyHead(h('h3', {}, title), () => text),
       h('pre', { class: 'code', tabindex: '0', 'aria-label': title }, text),
     );
   return h(

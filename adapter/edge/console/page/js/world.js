@@ -42,7 +42,7 @@ export const trouble = () => failure;
 export const server = (id) => servers?.find((one) => one.id === id) ?? null;
 
 /** The path of a server's tools below the page's. */
-export const toolsPath = (id) => (me.hosted ? `${encodeURIComponent(id)}/tools` : 'tools');
+const toolsPath = (id) => (me.hosted ? `${encodeURIComponent(id)}/tools` : 'tools');
 
 /** The path of one tool; its name may hold slashes. */
 export const toolPath = (id, name) => `${toolsPath(id)}/${encodeURIComponent(name)}`;
