@@ -150,7 +150,7 @@ def open_telemetry(
     redaction = signals.AttributeRedaction(redact)
     return Telemetry(
         signals.Spans(exports.traces.get_tracer(exporting.SCOPE), redaction, fault),
-        RequestSpans(exports.requests, exports.traces.sampler, redaction),
+        RequestSpans(exports.queue.on_end, exports.traces.sampler, redaction),
         signals.CallMetrics(exports.metrics.get_meter(exporting.SCOPE)),
         None if exports.logs is None else signals.Lines(exports.logs.get_logger(exporting.SCOPE), redaction),
         exports,

@@ -25,8 +25,7 @@ from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry.metric_registry import MetricRegistry
 from adapter.telemetry.otlp_metrics import RegistryMetrics
 from adapter.telemetry.signals import VIEWS
-from adapter.telemetry.span_encoding import SpanEncoding
-from adapter.telemetry.span_export import GrpcSender, HttpSender, SpanQueue, SpanSender
+from adapter.telemetry.span_export import GrpcSender, HttpSender, RequestSpanExporter, SpanSender
 from adapter.telemetry.worker_values import WorkerValues, values_of_this_process
 from adapter.version import VERSION
 
@@ -97,11 +96,12 @@ class WithRegistry:
 class Exports:
     """The providers, each with a thread that exports what has gathered. ``logs`` where log lines are shipped.
 
-    ``requests`` are the spans of relayed requests, which are none of the provider's.
+    ``requests`` exports the spans of relayed requests, which wait in a ``queue`` of their own.
     """
 
     traces: TracerProvider
-    requests: SpanQueue
+    requests: RequestSpanExporter
+    queue: BatchSpanProcessor
     metrics: MeterProvider
     logs: LoggerProvider | None
     gate: ExportGate = field(default_factory=ExportGate)
@@ -119,7 +119,8 @@ class Exports:
         return self.gate.open
 
     def _shutdowns(self, end: float) -> Iterator[Callable[[], None]]:
-        yield lambda: self.requests.shutdown(max(0.0, end - time.monotonic()))
+        yield self.requests.end
+        yield self.queue.shutdown
         yield self.traces.shutdown
         # A reader that gets no time at all would go on reading.
         yield lambda: self.metrics.shutdown(timeout_millis=max(1.0, (end - time.monotonic()) * 1000))
@@ -140,22 +141,9 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
         began = time.time_ns() if worker is None else worker.began
         metrics = cast(MetricExporter, WithRegistry(metrics, RegistryMetrics(registry, began)))
     traces = TracerProvider(resource=resource, shutdown_on_exit=False)
-    traces.add_span_processor(
-        BatchSpanProcessor(
-            cast(SpanExporter, Gated(spans, gate)),
-            max_queue_size=settings.max_queue_size,
-            max_export_batch_size=min(settings.queue_batch_size, settings.max_queue_size),
-            schedule_delay_millis=settings.periodic_flush_seconds * 1000,
-        )
-    )
-    requests = SpanQueue(
-        SpanEncoding(resource, SCOPE),
-        _sender(settings),
-        lambda: gate.open,
-        most=settings.max_queue_size,
-        batch=settings.queue_batch_size,
-        every=settings.periodic_flush_seconds,
-        timeout=settings.export_timeout_seconds,
+    traces.add_span_processor(_queue(settings, cast(SpanExporter, Gated(spans, gate))))
+    requests = RequestSpanExporter(
+        resource, SCOPE, _sender(settings), lambda: gate.open, settings.export_timeout_seconds
     )
     reader = PeriodicExportingMetricReader(
         cast(MetricExporter, Gated(metrics, gate)),
@@ -167,7 +155,16 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
         # A reader exports nothing while no instrument has a value, and the registry leaves with what it exports.
         meters.get_meter(SCOPE).create_observable_gauge("adapter.up", [_up], description="1 while it runs.")
     logs = _log_provider(settings, resource, gate) if settings.emit_logs else None
-    return Exports(traces, requests, meters, logs, gate)
+    return Exports(traces, requests, _queue(settings, requests), meters, logs, gate)
+
+
+def _queue(settings: Settings, exporter: SpanExporter) -> BatchSpanProcessor:
+    return BatchSpanProcessor(
+        exporter,
+        max_queue_size=settings.max_queue_size,
+        max_export_batch_size=min(settings.queue_batch_size, settings.max_queue_size),
+        schedule_delay_millis=settings.periodic_flush_seconds * 1000,
+    )
 
 
 def _up(_: CallbackOptions) -> Iterator[Observation]:

@@ -1,7 +1,7 @@
 """Spans of relayed requests while they are under way: one for the client's, one for each that goes upstream.
 
 Every request has two of them, so they are no spans of the SDK: each is some numbers and a reference to what all
-requests of its sort have in common, and ``span_encoding`` makes OTLP of it in the thread that exports.
+requests of its sort have in common, and ``span_export`` makes OTLP of it in the thread that exports.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
@@ -28,16 +28,16 @@ Value = str | int | float | bool
 class SpanSort:
     """The facts that many spans share. ``attributes`` have passed redaction; ``client``: the request goes upstream.
 
-    ``encoded`` are they in OTLP, None until a span of this sort is exported for the first time.
+    ``message`` are they in OTLP, None until a span of this sort is exported for the first time.
     """
 
-    __slots__ = ("attributes", "client", "encoded", "name")
+    __slots__ = ("attributes", "client", "message", "name")
 
     def __init__(self, name: str, attributes: tuple[tuple[str, Value], ...], *, client: bool) -> None:
         self.name = name
         self.attributes = attributes
         self.client = client
-        self.encoded: bytes | None = None
+        self.message: Any = None
 
     def __repr__(self) -> str:
         return f"<SpanSort {self.name!r}>"
@@ -122,7 +122,10 @@ class RequestSpan:
         """Note another span that led to this request."""
         self._extras().link = Ancestor(*span)
 
-    def context(self) -> SpanContext:
+    context: ClassVar[SpanContext] = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(SAMPLED))
+    """The answer to the SDK's queue, which asks each span whether it is sampled; others never come there."""
+
+    def identity(self) -> SpanContext:
         """The identity of this span for spans of the SDK below it."""
         flags = TraceFlags(self.flags)
         return SpanContext(int(self.trace_id, 16), int(self.span_id, 16), is_remote=False, trace_flags=flags)

@@ -183,7 +183,7 @@ def _around() -> Context | None:
     if trace.get_current_span().get_span_context().is_valid:
         return None
     current = CURRENT.get()
-    return None if current is None else trace.set_span_in_context(trace.NonRecordingSpan(current.context()))
+    return None if current is None else trace.set_span_in_context(trace.NonRecordingSpan(current.identity()))
 
 
 def _context_of(traceparent: object) -> Context | None:

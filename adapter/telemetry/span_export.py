@@ -1,22 +1,30 @@
-"""The way of request spans to the collector: a queue, a thread of its own, and one request for each batch.
+"""The way of request spans to the collector: written as OTLP, and sent as one request for each batch.
 
-Nobody waits for it. While a collector is away, is slow or never answers, the queue stays full and its oldest spans are
-dropped; the answer of a collector is read up to some kilobytes, and none of it is kept.
+The SDK's queue holds them meanwhile, and drops the oldest while a collector is away, is slow or never answers. Its own
+exporter would take twelve times as long as recording them, so a span is copied from the part that all of its sort have
+in common. The answer of a collector is read up to some kilobytes, and none of it is kept.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from adapter.telemetry.request_spans import RequestSpan
-from adapter.telemetry.span_encoding import SpanEncoding
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1 import trace_pb2 as otlp
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext
+
+from adapter.telemetry.request_spans import Extras, RequestSpan, SpanSort
 
 READ_AT_MOST = 64 << 10
 """Bytes of a collector's answer that are read, so that its connection can serve again."""
@@ -42,79 +50,118 @@ class SpanSender(Protocol):
         """Give up what is under way."""
 
 
-class SpanQueue:
-    """Holds at most ``most`` spans until they are exported in batches, at the latest after ``every`` seconds.
+class RequestSpanExporter(SpanExporter):
+    """Sends the spans of requests as those of this ``resource``; ``scope`` is the name of their instrumentation.
 
-    Whoever appends to ``spans`` calls ``wake`` where there are ``batch`` of them, now or soon after.
-
-    ``is_open`` is asked before each export, and ``timeout`` (seconds) bounds all attempts for one batch.
+    ``is_open`` is asked before each attempt, and ``timeout`` (seconds) bounds all attempts for one batch.
     """
 
     def __init__(
-        self,
-        encoding: SpanEncoding,
-        sender: SpanSender,
-        is_open: Callable[[], bool],
-        *,
-        most: int,
-        batch: int,
-        every: float,
-        timeout: float,
+        self, resource: Resource, scope: str, sender: SpanSender, is_open: Callable[[], bool], timeout: float
     ) -> None:
-        self._encoding = encoding
+        # The SDK knows how to write a resource down; all exports have the same one.
+        sample = ReadableSpan(
+            "",
+            SpanContext(1, 1, is_remote=False),
+            resource=resource,
+            instrumentation_scope=InstrumentationScope(scope),
+        )
+        self._empty: Any = encode_spans([sample])
+        del self._empty.resource_spans[0].scope_spans[0].spans[:]
         self._sender = sender
         self._is_open = is_open
-        self.batch = min(batch, most)
-        self._every = every
         self._timeout = timeout
-        # Its own limit drops the oldest, in one step that no other thread can come between.
-        self.spans: deque[RequestSpan] = deque(maxlen=most)
-        self._filled = threading.Event()
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="telemetry-spans", daemon=True)
-        self._thread.start()
 
-    def __repr__(self) -> str:
-        return f"<SpanQueue: {len(self.spans)} wait>"
+    def encoded(self, batch: Sequence[RequestSpan]) -> bytes:
+        """The ExportTraceServiceRequest that exports these spans."""
+        request = ExportTraceServiceRequest()
+        request.CopyFrom(self._empty)
+        spans = request.resource_spans[0].scope_spans[0].spans
+        for span in batch:
+            _write(span, spans.add())
+        found: bytes = request.SerializeToString()
+        return found
 
-    def wake(self) -> None:
-        """Have a batch exported soon."""
-        if not self._filled.is_set():
-            self._filled.set()
+    def export(self, batch: Sequence[Any]) -> SpanExportResult:
+        """Send the RequestSpans of a batch; what fails for a reason that may pass is sent again."""
+        request, end, pause = self.encoded(batch), time.monotonic() + self._timeout, FIRST_PAUSE
+        while self._is_open() and not self._sender.send(request, max(0.1, end - time.monotonic())):
+            if time.monotonic() + pause >= end or self._ending.wait(pause):
+                return SpanExportResult.FAILURE
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return SpanExportResult.SUCCESS
 
-    def shutdown(self, within: float) -> None:
-        """Export the rest while the gate is open, and end. Blocks at most ``within`` seconds and the time of one
-        export.
-        """
+    def end(self) -> None:
+        """Try nothing a second time from now on."""
         self._ending.set()
-        self._filled.set()
-        # A collector may answer a byte at a time; the thread is not waited for any longer, and ends with the process.
-        self._thread.join(within + self._timeout)
+
+    def shutdown(self) -> None:
+        """Give up what is under way."""
         self._sender.close()
 
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            full = self._filled.wait(self._every)
-            self._filled.clear()
-            self._export(self.batch if full else 1)
-        self._export(1)
 
-    def _export(self, least: int) -> None:
-        """Export in batches while so many spans wait."""
-        spans = self.spans
-        while len(spans) >= least and self._is_open():
-            count = min(self.batch, len(spans))
-            taken = [spans.popleft() for _ in range(count)]
-            # A span that cannot be written down must not end the thread.
-            with contextlib.suppress(Exception):
-                self._deliver(self._encoding(taken))
+_ERROR = otlp.Status.STATUS_CODE_ERROR
 
-    def _deliver(self, request: bytes) -> None:
-        end, pause = time.monotonic() + self._timeout, FIRST_PAUSE
-        while not self._sender.send(request, max(0.1, end - time.monotonic())):
-            if time.monotonic() + pause >= end or self._ending.wait(pause) or not self._is_open():
-                return
-            pause = min(2 * pause, LONGEST_PAUSE)
+_PARENT_KNOWN, _PARENT_REMOTE = 0x100, 0x200
+"""Bits of a span's flags: the second is meant where the first is set (opentelemetry-proto, SpanFlags)."""
+
+
+def _write(span: RequestSpan, message: Any) -> None:
+    sort = span.sort
+    message.CopyFrom(sort.message or _begun(sort))
+    message.trace_id, message.span_id = bytes.fromhex(span.trace_id), bytes.fromhex(span.span_id)
+    message.parent_span_id = bytes.fromhex(span.parent_id)
+    message.start_time_unix_nano, message.end_time_unix_nano = span.started, span.ended
+    # Of a client's request the parent is in another program, of one to an upstream it is here.
+    message.flags = span.flags | _PARENT_KNOWN | (0 if sort.client or not span.parent_id else _PARENT_REMOTE)
+    if span.request_id is not None:
+        message.attributes.add(key="jsonrpc.request.id").value.string_value = _text(str(span.request_id))
+    if span.extras is not None:
+        _write_rare(span.extras, message)
+
+
+def _begun(sort: SpanSort) -> Any:
+    """The part of a span that all of its sort have in common."""
+    kind = otlp.Span.SPAN_KIND_CLIENT if sort.client else otlp.Span.SPAN_KIND_SERVER
+    sort.message = otlp.Span(name=_text(sort.name), kind=kind, attributes=_pairs(dict(sort.attributes)))
+    return sort.message
+
+
+def _write_rare(extras: Extras, message: Any) -> None:
+    """Write the part that most do not have."""
+    message.attributes.extend(_pairs(extras.attributes))
+    if extras.failed:
+        message.status.code = _ERROR
+        message.status.message = _text(extras.message)
+    code = extras.attributes.get("error.type")
+    # All of JSON-RPC's own are negative; a status of HTTP is not.
+    if isinstance(code, str) and code.startswith("-"):
+        message.attributes.extend(_pairs({"rpc.response.status_code": code}))
+    for name, moment, attributes in extras.events:
+        message.events.add(name=name, time_unix_nano=moment, attributes=_pairs(attributes))
+    if extras.link is not None:
+        trace_id, span_id, flags = extras.link
+        message.links.add(trace_id=bytes.fromhex(trace_id), span_id=bytes.fromhex(span_id), flags=flags)
+
+
+def _pairs(attributes: Mapping[str, Any]) -> Iterable[KeyValue]:
+    return [KeyValue(key=_text(key), value=_value(value)) for key, value in attributes.items()]
+
+
+def _value(value: object) -> AnyValue:
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+        return AnyValue(int_value=value)
+    if isinstance(value, float):
+        return AnyValue(double_value=value)
+    return AnyValue(string_value=_text(str(value)))
+
+
+def _text(text: str) -> str:
+    """The text without what UTF-8 cannot hold: the rest of it is still worth something."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class HttpSender:

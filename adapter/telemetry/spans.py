@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, ParentBased, Sampler
@@ -12,15 +13,14 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags
 
 from adapter.telemetry.request_spans import CURRENT, SAMPLED, RequestSpan, SpanSort, UpstreamSpan, Value
 from adapter.telemetry.signals import AttributeRedaction
-from adapter.telemetry.span_export import SpanQueue
 
 LONGEST_ID = 64
 """Characters of a request's id that are recorded."""
 
 
 class RequestSpans:
-    """Begins the spans of requests, and records them. ``queue`` takes those that have ended, ``sampler`` decides which
-    of clients' requests are recorded.
+    """Begins the spans of requests. ``record`` takes those that have ended, ``sampler`` decides which of clients'
+    requests are recorded.
     """
 
     current = staticmethod(CURRENT.get)
@@ -29,17 +29,17 @@ class RequestSpans:
     child = UpstreamSpan
     """Begins the span of a request to an upstream."""
 
-    def __init__(self, queue: SpanQueue, sampler: Sampler, redaction: AttributeRedaction) -> None:
-        self._queue = queue
-        self.record = queue.spans.append
-        """Takes the span of a request to an upstream that has ended."""
+    def __init__(
+        self, record: Callable[[Any], None], sampler: Sampler, redaction: AttributeRedaction
+    ) -> None:
+        self.record = record
         self._sampler = sampler
         self._redaction = redaction
         # The usual sampler does what the flag says, and asking it costs as much as a span.
         self._by_flag = _described(sampler) == _described(ParentBased(ALWAYS_ON))
 
     def __repr__(self) -> str:
-        return f"<RequestSpans: {len(self._queue.spans)} wait>"
+        return f"<RequestSpans, sampled by {self._sampler.get_description()}>"
 
     def sort(self, name: str, attributes: Mapping[str, Value], *, client: bool) -> SpanSort:
         """The sort of spans with this name. Few are made, and kept."""
@@ -74,10 +74,7 @@ class RequestSpans:
         CURRENT.set(None)
         if span.sampled:
             span.ended = time.time_ns()
-            queue = self._queue
-            queue.spans.append(span)
-            if len(queue.spans) >= queue.batch:
-                queue.wake()
+            self.record(span)
 
     def _samples(self, sort: SpanSort, trace_id: str, parent: tuple[str, str, int] | None) -> int:
         around = None

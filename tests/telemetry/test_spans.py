@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import sampling
 
 from adapter.rules.results.refusals import public_line
 from adapter.telemetry.request_spans import RequestSpan, current_trace
 from adapter.telemetry.signals import AttributeRedaction
-from adapter.telemetry.span_encoding import SpanEncoding
-from adapter.telemetry.span_export import SpanQueue
 from adapter.telemetry.spans import RequestSpans
 from tests.telemetry.recording import Recording
 
@@ -20,26 +15,9 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, NOT_SAMPLED = (TRACE, PARENT, 1), (TRACE, PARENT, 0)
 
 
-class Kept:
-    """A sender that sends nothing."""
-
-    def send(self, request: bytes, within: float) -> bool:
-        return True
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-@pytest.fixture
-def queue() -> Iterator[SpanQueue]:
-    encoding = SpanEncoding(Resource({}), "scope")
-    found = SpanQueue(encoding, Kept(), lambda: False, most=10, batch=10, every=3600, timeout=1)
-    yield found
-    found.shutdown(1)
-
-
-def spans(queue: SpanQueue, sampler: sampling.Sampler) -> RequestSpans:
-    return RequestSpans(queue, sampler, AttributeRedaction(public_line))
+def spans(recorded: list[RequestSpan], sampler: sampling.Sampler) -> RequestSpans:
+    """A recorder into this list."""
+    return RequestSpans(recorded.append, sampler, AttributeRedaction(public_line))
 
 
 @pytest.mark.parametrize(
@@ -52,9 +30,10 @@ def spans(queue: SpanQueue, sampler: sampling.Sampler) -> RequestSpans:
         (sampling.TraceIdRatioBased(0.0), [False, False, False]),
     ],
 )
-def test_the_sampler_decides(queue: SpanQueue, sampler: sampling.Sampler, recorded: list[bool]) -> None:
+def test_the_sampler_decides(sampler: sampling.Sampler, recorded: list[bool]) -> None:
     """About a new trace, one that a client records, and one that it does not record."""
-    recorder = spans(queue, sampler)
+    ended: list[RequestSpan] = []
+    recorder = spans(ended, sampler)
     sort = recorder.sort("ping", {}, client=False)
     found = []
     for parent in (None, SAMPLED, NOT_SAMPLED):
@@ -64,13 +43,14 @@ def test_the_sampler_decides(queue: SpanQueue, sampler: sampling.Sampler, record
         recorder.end(span)
         assert recorder.current() is None
     assert found == recorded
-    assert len(queue.spans) == recorded.count(True)
+    assert len(ended) == recorded.count(True)
 
 
-def test_a_request_is_the_parent_of_what_happens_within(queue: SpanQueue) -> None:
+def test_a_request_is_the_parent_of_what_happens_within() -> None:
     """Stages are its children, their notes are its attributes, and exemplars name it or the stage."""
     recording = Recording()
-    recorder = spans(queue, sampling.ParentBased(sampling.ALWAYS_ON))
+    ended: list[RequestSpan] = []
+    recorder = spans(ended, sampling.ParentBased(sampling.ALWAYS_ON))
     assert current_trace() is None
     span = recorder.begin(recorder.sort("tools/call tool", {}, client=False), "a" * 100, SAMPLED)
     assert current_trace() == (TRACE, span.span_id)
@@ -94,16 +74,17 @@ def test_a_request_is_the_parent_of_what_happens_within(queue: SpanQueue) -> Non
     recording.close()
 
 
-def test_what_is_within_an_unrecorded_request_is_not_recorded(queue: SpanQueue) -> None:
+def test_what_is_within_an_unrecorded_request_is_not_recorded() -> None:
     """Neither stages nor exemplars."""
     recording = Recording()
-    recorder = spans(queue, sampling.ParentBased(sampling.ALWAYS_ON))
+    ended: list[RequestSpan] = []
+    recorder = spans(ended, sampling.ParentBased(sampling.ALWAYS_ON))
     span = recorder.begin(recorder.sort("ping", {}, client=False), 1, NOT_SAMPLED)
     with recording.tracing.span("stage.auth", {}):
         assert current_trace() is None
     assert current_trace() is None
     recorder.end(span)
-    assert recording.spans == {} and not queue.spans
-    assert repr(recorder) == "<RequestSpans: 0 wait>"
+    assert recording.spans == {} and not ended
+    assert "ParentBased" in repr(recorder)
     assert isinstance(span, RequestSpan) and "ping" in repr(span)
     recording.close()
