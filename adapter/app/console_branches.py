@@ -38,7 +38,6 @@ from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.session_rows import SessionRows
 from adapter.relay.http_api.sessions import HttpSessions, SessionBounds
 from adapter.relay.sessions.health_probe import HealthMonitor
-from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.resources import CONSOLE
 from adapter.rules.clients.mcp_clients import USUAL_VARIABLE
 from adapter.settings.reference_page import MASK, masked
@@ -86,7 +85,9 @@ def build_branches(app: Core, observation: Observation) -> BuiltConsole:
         _connections(app),
         grants,
     )
-    data = ConsoleData(_facts(settings, None if sign_in is None else sign_in.roles), guard, topics, look)
+    roles = None if sign_in is None else sign_in.roles
+    facts = ConsoleFacts(settings.console, VERSION, configuration(settings), roles)
+    data = ConsoleData(facts, guard, topics, look)
     revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, relay.servers.by_id, PageFiles())
     signing_in = () if sign_in is None else sign_in.routes.branches()
@@ -202,20 +203,6 @@ def _document(settings: Settings, files: FileParts, *, grants: bool) -> bytes:
 # --- the console's data -----------------------------------------------------------------------------------------
 
 
-def _facts(settings: Settings, roles: RoleTerms | None) -> ConsoleFacts:
-    console = settings.console
-    return ConsoleFacts(
-        path=console.path,
-        title=console.title,
-        allow_execute=console.allow_execute,
-        operators=console.operators,
-        max_body=console.max_body,
-        version=VERSION,
-        configuration=configuration(settings),
-        roles=roles,
-    )
-
-
 def _connections(app: Core) -> Connections:
     settings, auth = app.settings, app.settings.core.auth
     return Connections(
@@ -238,9 +225,7 @@ def _belongings(app: Core) -> Belongings:
         OpenSessions(app.store, sessions.sessions),
         sessions.scopes,
         registry,
-        settings.sessions.max_total_session_size,
-        settings.uploads.uri_scheme,
-        settings.artifacts.uri_scheme,
+        settings,
     )
 
 

@@ -13,12 +13,11 @@ from adapter import log
 from adapter.app.base import Base
 from adapter.app.core import Core
 from adapter.app.relay import RelayParts
-from adapter.edge.health import Health, HealthTerms
+from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
 from adapter.edge.http.access_tokens import AccessTokens
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
-from adapter.edge.http.cors import Cors
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.request import Branch
 from adapter.edge.landing import landing_page
@@ -32,9 +31,8 @@ from adapter.rules.access.principals import DEFAULT_TOKEN, Principals
 from adapter.rules.access.rate_limit import Floor
 from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_paths, resources_below
 from adapter.settings.auth import Auth, NamedToken
-from adapter.settings.core import CorsSettings
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem, SettingsError, is_loopback
+from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.file_adapters import UploadConsumer
 
 if TYPE_CHECKING:
@@ -137,7 +135,6 @@ def build_health(
     base: Base, relay: RelayParts, pin_review: PinReview, guard: Guard, replicas: ReplicaParts | None
 ) -> Health:
     """Build the health of what is inside."""
-    core = base.settings.core
     return Health(
         list(relay.servers.by_id.values()),
         relay.servers.monitors,
@@ -145,9 +142,7 @@ def build_health(
         relay.sessions.sessions,
         base.store,
         guard,
-        HealthTerms(
-            base.settings.state_persistence.type, core.max_start_wait_seconds, core.readiness, core.replica.id
-        ),
+        base.settings,
         None if replicas is None else replicas.replicas,
     )
 
@@ -228,16 +223,7 @@ def build_guard(settings: Settings, verifier: TokenVerifier | None = None) -> Gu
     tokens = None
     if verifier is not None and core.auth.enabled:
         tokens = AccessTokens(verifier, _resources(settings))
-    return Guard(
-        bound_to_loopback=is_loopback(core.host),
-        hosts=core.allowed_hosts,
-        origins=core.allowed_origins,
-        principals=_principals(core.auth) if core.auth.enabled else None,
-        token_header=core.auth.header_name,
-        cors=_cors(core.cors) if core.cors.enabled else None,
-        access_tokens=tokens,
-        exposed=core.exposure is not None,
-    )
+    return Guard(core, _principals(core.auth) if core.auth.enabled else None, tokens)
 
 
 def _resources(settings: Settings) -> Mapping[str, ProtectedResource]:
@@ -268,16 +254,6 @@ def _metadata(settings: Settings) -> Sequence[Branch]:
         for path, resource in places.items()
     }
     return (metadata_branch(documents),)
-
-
-def _cors(cors: CorsSettings) -> Cors:
-    return Cors(
-        origins=tuple(cors.allowed_origins),
-        methods=tuple(cors.allowed_methods),
-        headers=tuple(cors.allowed_headers),
-        credentials=cors.allow_credentials,
-        max_age=int(cors.max_age_seconds),
-    )
 
 
 def _principals(auth: Auth) -> Principals:

@@ -11,7 +11,7 @@ from adapter.app.files import FileParts
 from adapter.app.sessions import SessionParts
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
-from adapter.edge.files.uploads import UploadLimits, UploadRoute
+from adapter.edge.files.uploads import UploadRoute
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch
 from adapter.files.shelf import Shelf
@@ -101,16 +101,10 @@ class KeptFiles(FileParts):
         """See FileParts."""
         settings = self.settings
         claims = Claims(self.sessions.sessions, self.scopes, guard)
-        limits = UploadLimits(
-            max_file_bytes=settings.uploads.max_file_bytes,
-            max_files=settings.uploads.max_files,
-            quota=settings.sessions.max_total_session_size,
-            require_sha256=settings.uploads.require_sha256,
-            stall_timeout=settings.uploads.stall_timeout_seconds,
-        )
         takers = [entry.id for entry in settings.servers if takes_uploads(settings, entry)]
+        quota = settings.sessions.max_total_session_size
         uploads = UploadRoute(
-            self.registry, self.credentials, self.scopes, claims, takers, limits, settings.uploads.uri_scheme
+            self.registry, self.credentials, self.scopes, claims, takers, settings.uploads, quota
         )
         every = [entry.id for entry in settings.servers]
         downloads = DownloadRoute(self.registry, self.credentials, claims, every)

@@ -184,9 +184,7 @@ class ActiveFiles(KeptFiles):
         return Offer(
             server=entry.id,
             route=self.settings.core.upload_path,
-            max_file_bytes=self.settings.uploads.max_file_bytes,
-            max_files=self.settings.uploads.max_files,
-            sha256_required=self.settings.uploads.require_sha256,
+            settings=self.settings.uploads,
             consumers=tuple((tool, each.file_path_argument) for each in consumers for tool in each.tools),
         )
 

@@ -13,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.app.base import Base
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.server import Server, Timeouts, TransferRules
-from adapter.relay.sessions.health_probe import HealthMonitor, PingSettings
+from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.renewal import LATEST
 from adapter.relay.stages import StageTable
@@ -179,12 +179,7 @@ def build_servers(upstreams: Upstreams, stages_of: Callable[[ServerSettings], St
     base, settings = upstreams.base, upstreams.base.settings
     servers = {entry.id: upstreams.server(entry, stages_of(entry)) for entry in settings.servers}
     monitors = {
-        entry.id: HealthMonitor(
-            servers[entry.id],
-            PingSettings(ping.interval_seconds, ping.timeout_seconds),
-            base.clock,
-            base.log,
-        )
+        entry.id: HealthMonitor(servers[entry.id], ping, base.clock, base.log)
         for entry in settings.servers
         if (ping := settings.ping_for(entry)).enabled
     }
@@ -305,14 +300,12 @@ def _shared(base: Base, servers: Iterable[Server]) -> list[SharedSessions]:
     if sessions.upstream == "session" and sessions.missing_id == "refuse":
         return []
     # Late: clients have a session of their own unless the settings say otherwise.
-    from adapter.relay.sessions.shared_session import SharingLimits
     from adapter.relay.sessions.shared_sessions import SharedSessions
 
-    limits = SharingLimits(settings.core.upstream.max_answer_bytes, settings.core.upstream.max_streams)
     found = []
     for server in servers:
         shared = SharedSessions(
-            server, base.store, limits, idle_ttl=sessions.idle_ttl_seconds, clock=base.clock
+            server, base.store, settings.core.upstream, idle_ttl=sessions.idle_ttl_seconds, clock=base.clock
         )
         server.upstream = shared
         server.shares = sessions.upstream == "principal"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,25 +18,12 @@ from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.baselines import PinReview
 from adapter.rules.access.authorization_servers import OAUTH_CURE
 from adapter.rules.calls.circuit_breaker import BreakerState
+from adapter.settings.root import Settings
 from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     # Only a process among several has it.
     from adapter.relay.replicas.registry import OtherReplica, Replicas
-
-
-@dataclass(frozen=True, slots=True)
-class HealthTerms:
-    """The settings that decide about health.
-
-    ``readiness``, ``max_start_wait`` (seconds) and ``replica_id`` are those of ``core``; ``persistence`` is the kind of
-    the store.
-    """
-
-    persistence: str
-    max_start_wait: float
-    readiness: Literal["any", "all"] = "any"
-    replica_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -53,7 +40,7 @@ class Health:
     sessions: Sessions
     store: WatchedStore
     guard: Guard
-    terms: HealthTerms
+    settings: Settings
     replicas: Replicas | None = None
     begun: float = field(default_factory=time.time, init=False)
 
@@ -64,7 +51,7 @@ class Health:
     async def ready(self, request: Request) -> tuple[int, bytes]:
         """200 when any or all servers can be called (``core.readiness``), else 503."""
         able = [self._is_ready(server) for server in self.servers]
-        ready = any(able) if self.terms.readiness == "any" else all(able)
+        ready = any(able) if self.settings.core.readiness == "any" else all(able)
         ready = ready and await self.store.failure() is None
         return _json(200 if ready else 503, {"status": "ready" if ready else "not_ready"})
 
@@ -89,7 +76,7 @@ class Health:
         body["servers"] = servers
         body["sessions"] = {"active": active}
         body["persistence"] = {
-            "type": self.terms.persistence,
+            "type": self.settings.state_persistence.type,
             "status": "error" if failure else "degraded" if outage else "ok",
             **({"effective_type": "memory", "fallback_active": True} if outage else {}),
             **({"detail": str(failure)} if failure and details else {}),
@@ -97,9 +84,9 @@ class Health:
         }
         if self.replicas is not None:
             body["replica"] = _replica(self.replicas, details)
-        elif self.terms.replica_id is not None:
+        elif (replica_id := self.settings.core.replica.id) is not None:
             # Behind a load balancer those who share nothing are told apart, too.
-            body["replica"] = {"id": self.terms.replica_id}
+            body["replica"] = {"id": replica_id}
         body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",
@@ -187,7 +174,7 @@ class Health:
 
     def _may_still_start(self) -> bool:
         """Tell whether the time is not over that servers are given to start."""
-        return time.time() - self.begun < self.terms.max_start_wait
+        return time.time() - self.begun < self.settings.core.max_start_wait_seconds
 
     def _wiring(self, details: bool) -> dict[str, Any]:
         """The servers that list every tool which has stages of its own, and beside them what is not known."""

@@ -15,9 +15,8 @@ import orjson
 
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
-from adapter.edge.files.uploads import UploadLimits, UploadRoute
+from adapter.edge.files.uploads import UploadRoute
 from adapter.edge.http.access import Guard
-from adapter.edge.http.cors import Cors
 from adapter.edge.http.listener import Listener
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.router import Front
@@ -40,6 +39,8 @@ from adapter.rules.access.sessions import (
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.quota import Limits
+from adapter.settings.core import Core, CorsSettings
+from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
 from tests.edge.raw import Head, RawClient
 
@@ -202,17 +203,18 @@ async def filing(
         log,
     )
     digests = [(name, hashlib.sha256(token.encode()).digest()) for name, token in (tokens or {}).items()]
-    guard = Guard(
-        bound_to_loopback=True,
-        hosts=None,
-        origins=None,
-        principals=Principals(digests) if tokens else None,
-        token_header="X-Mcp-Adapter-Auth-Token",
-        cors=Cors(tuple(cors_origins), ("GET",), ("*",), credentials=False, max_age=60),
+    cors = CorsSettings(
+        enabled=True, allowed_origins=list(cors_origins), allowed_methods=["GET"], max_age_seconds=60
     )
+    guard = Guard(Core(cors=cors), Principals(digests) if tokens else None)
     claims = Claims(sessions, scopes, guard)
-    limits = UploadLimits(max_file_bytes, max_files, quota, require_sha256, stall_timeout)
-    uploads = UploadRoute(registry, credentials, scopes, claims, [SERVER], limits)
+    settings = Uploads(
+        max_file_bytes=max_file_bytes,
+        max_files=max_files,
+        require_sha256=require_sha256,
+        stall_timeout_seconds=stall_timeout,
+    )
+    uploads = UploadRoute(registry, credentials, scopes, claims, [SERVER], settings, quota)
     sending = DownloadRoute(registry, credentials, claims, [SERVER])
     branches = [uploads.branch("/upload"), sending.deliveries("/upload")]
     if downloads:

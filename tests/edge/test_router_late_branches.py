@@ -13,6 +13,7 @@ from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Branch, LateBranches, Names, Request
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.router import Front
+from adapter.settings.core import Core
 from tests.edge.raw import RawClient
 
 
@@ -38,9 +39,7 @@ async def listening(shop: Shop) -> Listener:
     async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
         request.reply.send(200, extra, b"here")
 
-    guard = Guard(
-        bound_to_loopback=True, hosts=None, origins=None, principals=None, token_header="X-Token", cors=None
-    )
+    guard = Guard(Core())
     branches: list[Branch | LateBranches] = [
         LateBranches("/shop", shop.load),
         Branch("/near", 1, ("GET",), (), serve),

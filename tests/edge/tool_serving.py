@@ -27,6 +27,8 @@ from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
 from adapter.relay.server import Timeouts
 from adapter.rules.access.principals import Principals
+from adapter.settings.auth import Auth
+from adapter.settings.core import Core
 from adapter.upstream.port import Upstream
 from tests.edge.raw import Head, RawClient
 from tests.hosted.serving import LOG
@@ -39,14 +41,8 @@ PATH = "/explorer"
 def guard_of(tokens: dict[str, str] | None = None) -> Guard:
     """A guard of loopback, which asks for one of ``tokens`` (by name) where there are any."""
     digests = [(name, hashlib.sha256(token.encode()).digest()) for name, token in (tokens or {}).items()]
-    return Guard(
-        bound_to_loopback=True,
-        hosts=None,
-        origins=None,
-        principals=Principals(digests) if digests else None,
-        token_header="X-Adapter-Token",
-        cors=None,
-    )
+    auth = Auth(header_name="X-Adapter-Token")
+    return Guard(Core(auth=auth), Principals(digests) if digests else None)
 
 
 @dataclass

@@ -13,8 +13,8 @@ import orjson
 from adapter.errors import UpstreamUnreachable
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.exchange import ClientResponse as RelayAnswer
-from adapter.relay.sessions.shared_session import SharingLimits
 from adapter.relay.sessions.shared_sessions import SharedSessions
+from adapter.settings.core import UpstreamConnections
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import Headers, UpstreamReply, UpstreamRequest, header
@@ -153,7 +153,7 @@ def sharing(
     clock: Clock | None = None,
 ) -> Sharing:
     process = Sharing(upstream, store=store or MemoryStore(), clock=clock or Clock(), serves_missing=True)
-    limits = SharingLimits(answer, streams)
+    limits = UpstreamConnections(max_answer_bytes=answer, max_streams=streams)
     process.shared = SharedSessions(
         process.server, process.store, limits, idle_ttl=idle_ttl, clock=process.clock
     )

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from adapter.relay.http_api.recent_exchanges import News, Recent
 from adapter.relay.tools.pins import PinStatus
 from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.calls.tool_api import HttpOutcome
+from adapter.settings.console import Console
 from adapter.wire.envelope import dump, parse
 
 if TYPE_CHECKING:
@@ -45,17 +46,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleFacts:
-    """``path``, ``title``, ``allow_execute``, ``operators`` and ``max_body`` (bytes) are those of ``console``, and
-    ``roles`` are for people who sign in.
+    """``settings`` are those of ``console``, and ``roles`` are for people who sign in.
 
     ``configuration`` is the effective one as YAML, without secrets and without paths of the store.
     """
 
-    path: str
-    title: str
-    allow_execute: bool
-    operators: Collection[str]
-    max_body: int
+    settings: Console
     version: str
     configuration: str
     roles: RoleTerms | None = None
@@ -81,16 +77,16 @@ class ConsoleData:
 
     def __init__(self, facts: ConsoleFacts, guard: Guard, topics: ConsoleTopics, look: Look) -> None:
         self._facts = facts
-        self._viewers = Viewers(guard, facts.operators, facts.roles)
+        self._viewers = Viewers(guard, facts.settings.operators, facts.roles)
         self._topics = topics
         self._known = frozenset(server.id for server in topics.servers.health.servers)
         self._pin_review = topics.servers.health.pin_review
         self._look = look
-        self._ingress = Ingress(facts.max_body)
+        self._ingress = Ingress(facts.settings.max_body)
 
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried before those of the tools' API: no server has the id ``-``."""
-        data = f"{self._facts.path.rstrip('/')}/-"
+        data = f"{self._facts.settings.path.rstrip('/')}/-"
         return (
             Branch(data, 1, _READ, (), self._show),
             Branch(f"{data}/pins", 1, _READ, (), self._show_pins),
@@ -134,8 +130,8 @@ class ConsoleData:
         return {
             "principal": viewer.name,
             "operator": viewer.operator,
-            "title": self._facts.title,
-            "allow_execute": self._facts.allow_execute,
+            "title": self._facts.settings.title,
+            "allow_execute": self._facts.settings.allow_execute,
             "version": self._facts.version,
             "auth": viewer.authenticated,
             **({} if self._topics.grants is None else {"grants": True}),
@@ -188,7 +184,7 @@ class ConsoleData:
             body, _ = self._ingress.plain(await self._ingress.read_body(request), request)
         except MessageTooLong:
             raise MessageTooLong(
-                f"The body is larger than the {self._facts.max_body} bytes that console.max_body allows."
+                f"The body is larger than the {self._facts.settings.max_body} bytes that console.max_body allows."
             ) from None
         message = parse(body)
         digest = message.get("digest") if isinstance(message, dict) else None

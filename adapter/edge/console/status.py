@@ -19,6 +19,7 @@ from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.principals import ANONYMOUS, name_of
 from adapter.rules.access.resources import CONSOLE
 from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.settings.root import Settings
 from adapter.wire.eras import Era
 from adapter.wire.signed_urls import artifact_uri, upload_handle
 
@@ -159,17 +160,12 @@ class ServerStatus:
 
 @dataclass(slots=True)
 class Belongings:
-    """Sessions and files with their owners.
-
-    ``quota`` is ``sessions.max_total_session_size``; the schemes are the beginnings of handles and URIs.
-    """
+    """Sessions and files with their owners."""
 
     sessions: OpenSessions
     scopes: Scopes
     registry: FileRegistry
-    quota: int | None
-    upload_scheme: str
-    artifact_scheme: str
+    settings: Settings
 
     async def sessions_for(self, viewer: Viewer) -> list[dict[str, Any]]:
         """The open sessions of all replicas that this viewer may know of, those used last first.
@@ -204,7 +200,10 @@ class Belongings:
                 if scope.id not in own:
                     records = await self._records(scope.id)
                     shown.append({**self._totals(scope.id, records), "own": False, "files": []})
-        return {"scopes": shown, "schemes": [self.upload_scheme, self.artifact_scheme]}
+        return {
+            "scopes": shown,
+            "schemes": [self.settings.uploads.uri_scheme, self.settings.artifacts.uri_scheme],
+        }
 
     async def _own_scopes(self, viewer: Viewer) -> dict[str, list[FileRecord]]:
         """The files of the principal's scope and of those of its open sessions, by their ids, if they hold anything."""
@@ -233,7 +232,7 @@ class Belongings:
             "scope": scope_id,
             # What other replicas have counted is not known here.
             "used": max(self.registry.used(scope_id), sum(record.content.size for record in held)),
-            "quota": self.quota,
+            "quota": self.settings.sessions.max_total_session_size,
             "count": len(held),
         }
 
@@ -242,9 +241,9 @@ class Belongings:
 
     def _file(self, record: FileRecord) -> dict[str, Any]:
         if record.kind is FileKind.UPLOAD:
-            uri = upload_handle(record.scope, record.id, self.upload_scheme)
+            uri = upload_handle(record.scope, record.id, self.settings.uploads.uri_scheme)
         else:
-            uri = artifact_uri(record.scope, record.id, record.filename, self.artifact_scheme)
+            uri = artifact_uri(record.scope, record.id, record.filename, self.settings.artifacts.uri_scheme)
         return {
             "kind": record.kind.value,
             "uri": uri,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Collection
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadBatch
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, RecordFile
+from adapter.settings.storage import Uploads
 from adapter.wire.signed_urls import UploadCredential, upload_handle
 
 T = TypeVar("T")
@@ -41,25 +41,8 @@ _BESIDE_FILE = 1024
 _KEPT_FREE = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class UploadLimits:
-    """``uploads.max_file_bytes``, ``uploads.max_files``, ``sessions.max_total_session_size`` (None: no limit),
-    ``uploads.require_sha256`` and ``uploads.stall_timeout_seconds``.
-    """
-
-    max_file_bytes: int
-    max_files: int
-    quota: int | None
-    require_sha256: bool
-    stall_timeout: float
-
-    @property
-    def beside(self) -> int:
-        return _BESIDE_BATCH + _BESIDE_FILE * self.max_files
-
-
 class UploadRoute:
-    """Takes uploads for ``servers`` (ids). ``scheme`` is what their handles begin with.
+    """Takes uploads for ``servers`` (ids). ``quota``: bytes that a scope may hold; None sets no limit.
 
     ``record`` is called for each file before its sender is answered; None where no record is kept.
     """
@@ -71,16 +54,17 @@ class UploadRoute:
         scopes: Scopes,
         claims: Claims,
         servers: Collection[str],
-        limits: UploadLimits,
-        scheme: str = "upload://",
+        settings: Uploads,
+        quota: int | None,
     ) -> None:
         self._registry = registry
         self._credentials = credentials
         self._scopes = scopes
         self._claims = claims
         self._servers = frozenset(servers)
-        self._limits = limits
-        self._scheme = scheme
+        self._settings = settings
+        self._quota = quota
+        self._beside = _BESIDE_BATCH + _BESIDE_FILE * settings.max_files
         self.record: RecordFile | None = None
         self.count: RecordFile | None = None
         """Is told of each file that was kept; None where nobody counts."""
@@ -133,20 +117,20 @@ class UploadRoute:
     def _form(self, request: Request) -> Form:
         if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
             raise NotMultipart("Send the form without a Content-Encoding.")
-        return Form(boundary_of(request.headers.get("Content-Type")), beside=self._limits.beside)
+        return Form(boundary_of(request.headers.get("Content-Type")), beside=self._beside)
 
     def _check_length(self, length: int | None) -> None:
         """Refuse what cannot end well, before it is read. Raises FileTooLarge, QuotaReached."""
-        limits = self._limits
-        least = (length or 0) - limits.beside
+        limits = self._settings
+        least = (length or 0) - self._beside
         if least > limits.max_files * limits.max_file_bytes:
             raise FileTooLarge(
                 f"The upload is larger than {limits.max_files} files (uploads.max_files) of "
                 f"{limits.max_file_bytes} bytes (uploads.max_file_bytes)."
             )
-        if limits.quota is not None and least > limits.quota:
+        if self._quota is not None and least > self._quota:
             raise QuotaReached(
-                f"The upload is larger than the {limits.quota} bytes that sessions.max_total_session_size allows."
+                f"The upload is larger than the {self._quota} bytes that sessions.max_total_session_size allows."
             )
 
     # --- the body ---------------------------------------------------------------------------------------------
@@ -161,7 +145,7 @@ class UploadRoute:
         form.end()
         if not files:
             raise UploadRefused("The form has no part named file.")
-        if self._limits.require_sha256 and not form.digests:
+        if self._settings.require_sha256 and not form.digests:
             raise UploadRefused("uploads.require_sha256 is set: send a field named sha256 for each file.")
 
     async def _take(self, events: list[Event], batch: UploadBatch) -> int:
@@ -189,25 +173,25 @@ class UploadRoute:
                 if await batch.fill(content, source.left + len(content.rest)) is None:
                     break
                 if source.empty and not content.ended:
-                    await self._waited_for(source.wait(self._limits.stall_timeout))
+                    await self._waited_for(source.wait(self._settings.stall_timeout_seconds))
         return content.rest
 
     async def _read(self, body: Body) -> bytes:
-        return await self._waited_for(body.piece(self._limits.stall_timeout))
+        return await self._waited_for(body.piece(self._settings.stall_timeout_seconds))
 
     async def _waited_for(self, coming: Awaitable[T]) -> T:
         try:
             return await coming
         except TimeoutError:
             raise UploadStalled(
-                f"The upload sent nothing for {self._limits.stall_timeout:g} s, "
+                f"The upload sent nothing for {self._settings.stall_timeout_seconds:g} s, "
                 "longer than uploads.stall_timeout_seconds allows."
             ) from None
 
     def _answer(self, server: str, scope: Scope, records: list[FileRecord]) -> dict[str, Any]:
         uploads = [
             {
-                "upload_handle": upload_handle(scope.id, record.id, self._scheme),
+                "upload_handle": upload_handle(scope.id, record.id, self._settings.uri_scheme),
                 "upload_id": record.id,
                 "filename": record.filename,
                 "mime_type": record.content.media_type,

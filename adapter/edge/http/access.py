@@ -14,6 +14,8 @@ from adapter.rules.access.headers import ambiguous
 from adapter.rules.access.host_and_origin_check import host_allowed, is_local, navigates, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS, Identity, Principals, bearer
 from adapter.rules.access.resources import ANY
+from adapter.settings.core import Core
+from adapter.settings.section import is_loopback
 
 if TYPE_CHECKING:
     # Late: it loads cryptography, and only a console where people sign in has one.
@@ -26,30 +28,24 @@ class Guard:
     """Decides from headers alone.
 
     ``principals`` are the static tokens, and ``access_tokens`` judges those of OAuth; with neither no token is needed.
-    ``exposed`` says that callers on other machines reach the adapter.
     """
 
     def __init__(
-        self,
-        *,
-        bound_to_loopback: bool,
-        hosts: Sequence[str] | None,
-        origins: Sequence[str] | None,
-        principals: Principals | None,
-        token_header: str,
-        cors: Cors | None,
-        access_tokens: AccessTokens | None = None,
-        exposed: bool = False,
+        self, core: Core, principals: Principals | None = None, access_tokens: AccessTokens | None = None
     ) -> None:
-        self._loopback = bound_to_loopback
-        self._exposed = exposed or not bound_to_loopback
-        self._hosts = hosts
-        self._origins = (*(origins or ()), *(cors.origins if cors else ())) or None
+        token_header, cors = core.auth.header_name, core.cors
+        self._loopback = is_loopback(core.host)
+        self._exposed = core.exposure is not None
+        self._hosts = core.allowed_hosts
+        self._origins = (
+            *(core.allowed_origins or ()),
+            *(cors.allowed_origins if cors.enabled else ()),
+        ) or None
         self._principals = principals
         self._token_header = token_header
         self.reads_session_id = token_header.lower() == "mcp-session-id"
         """Whether another session id may be another principal's token."""
-        self._cors = cors
+        self._cors = Cors(cors) if cors.enabled else None
         self._withhold = frozenset({token_header.lower()})
         self._withhold_bearer = self._withhold | {CARRIER}
         self.access_tokens = access_tokens

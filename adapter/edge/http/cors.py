@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter.rules.access.host_and_origin_check import origin_allowed
+from adapter.settings.core import CorsSettings
 
 _ALLOWED_HEADERS = (
     "Accept, Authorization, Content-Type, Last-Event-ID, "
@@ -17,28 +18,23 @@ _EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retr
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """``origins`` may hold ``*``, but not with ``credentials``: whether browsers may send theirs along.
+    """Answers as ``settings`` say."""
 
-    ``headers`` are what clients may send beside MCP's own, ``max_age`` is in seconds.
-    """
-
-    origins: tuple[str, ...]
-    methods: tuple[str, ...]
-    headers: tuple[str, ...]
-    credentials: bool
-    max_age: int
+    settings: CorsSettings
 
     def fields(self, headers: Mapping[str, str], exposed: Sequence[str]) -> list[tuple[str, str]]:
         """The additional fields of an answer to a page at an allowed origin; see ``Guard.cors_fields``."""
         origin = headers.get("Origin")
-        if origin is None or not origin_allowed(origin, headers.get("Host"), allowed=self.origins):
+        if origin is None or not origin_allowed(
+            origin, headers.get("Host"), allowed=self.settings.allowed_origins
+        ):
             return []
         fields = [
             ("Access-Control-Allow-Origin", origin),
             ("Access-Control-Expose-Headers", ", ".join((_EXPOSED_HEADERS, *exposed))),
             ("Vary", "Origin"),
         ]
-        if self.credentials:
+        if self.settings.allow_credentials:
             fields.append(("Access-Control-Allow-Credentials", "true"))
         return fields
 
@@ -51,13 +47,13 @@ class Cors:
             return None
         requested = headers.get("Access-Control-Request-Headers")
         own = _ALLOWED_HEADERS if methods is None else _FILE_HEADERS
-        allowed = ", ".join((own, token_header, *self.headers))
-        if requested is not None and "*" in self.headers:
+        allowed = ", ".join((own, token_header, *self.settings.allowed_headers))
+        if requested is not None and "*" in self.settings.allowed_headers:
             # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
             allowed = requested
         return [
             *fields,
-            ("Access-Control-Allow-Methods", ", ".join(methods or self.methods)),
+            ("Access-Control-Allow-Methods", ", ".join(methods or self.settings.allowed_methods)),
             ("Access-Control-Allow-Headers", allowed),
-            ("Access-Control-Max-Age", str(self.max_age)),
+            ("Access-Control-Max-Age", str(int(self.settings.max_age_seconds))),
         ]

@@ -15,6 +15,7 @@ from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.stages import Call
 from adapter.rules.access.principals import Scope
 from adapter.rules.results.tool_results import tool_result
+from adapter.settings.storage import Uploads
 
 WORKFLOW = "doc://upload_workflow.md"
 
@@ -25,9 +26,7 @@ class Offer:
 
     server: str
     route: str
-    max_file_bytes: int
-    max_files: int
-    sha256_required: bool
+    settings: Uploads
     consumers: tuple[tuple[str, str], ...]
 
     @property
@@ -66,14 +65,14 @@ class HelperTool:
             "auth_mode": "signed_upload_credentials",
             "credential_ttl_seconds": int(self._credentials.ttl),
             "field_name": "file",
-            "supports_multiple_files": offer.max_files > 1,
-            "sha256_required": offer.sha256_required,
+            "supports_multiple_files": offer.settings.max_files > 1,
+            "sha256_required": offer.settings.require_sha256,
             "sha256_field_name": "sha256",
             "sha256_per_file": True,
             "session_id": scope.id,
             "owner": "principal" if scope.session_key is None else "session",
             "expires_at": iso(expires),
-            "max_file_bytes": offer.max_file_bytes,
+            "max_file_bytes": offer.settings.max_file_bytes,
             "example_curl": self._curl(url, ("photo.png",)),
             "example_curl_multiple": self._curl(url, ("first.pdf", "second.pdf")),
             "note": (
@@ -82,13 +81,13 @@ class HelperTool:
             ),
             "integrity_note": (
                 "Send one sha256 form field for each file, in the order of the files"
-                + (": it is required here." if offer.sha256_required else ", to verify the upload.")
+                + (": it is required here." if offer.settings.require_sha256 else ", to verify the upload.")
             ),
         }
 
     def _curl(self, url: str, names: tuple[str, ...]) -> str:
         parts = [f"-F 'file=@{name}'" for name in names]
-        if self._offer.sha256_required:
+        if self._offer.settings.require_sha256:
             parts += [f"-F \"sha256=$(sha256sum {name} | cut -d' ' -f1)\"" for name in names]
         return " ".join(["curl -sS -X POST", shlex.quote(url), *parts])
 
@@ -102,7 +101,7 @@ def definition(offer: Offer) -> dict[str, Any]:
         "description": (
             f"Gives a URL to upload local files to, for use with {tools}. Upload with an HTTP POST of "
             "multipart/form-data, then pass the upload_handle of the answer as the tool's file argument. "
-            f"Files have at most {offer.max_file_bytes} bytes; the URL is good for one upload."
+            f"Files have at most {offer.settings.max_file_bytes} bytes; the URL is good for one upload."
         ),
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
         "annotations": {
@@ -118,7 +117,8 @@ def definition(offer: Offer) -> dict[str, Any]:
 def workflow(offer: Offer) -> Document:
     """The resource that explains to a model how files reach a tool."""
     tools = "\n".join(f"- `{tool}`, argument `{argument}`" for tool, argument in offer.consumers)
-    digest = "required" if offer.sha256_required else "optional"
+    limits = offer.settings
+    digest = "required" if limits.require_sha256 else "optional"
     text = f"""\
 # Giving files to the tools of {offer.server}
 
@@ -128,7 +128,7 @@ These tools run on another machine and cannot read local paths:
 
 1. Call `{offer.tool_name}`. It answers with `upload_url`, good for one upload and for a short time.
 2. POST the files there as multipart/form-data, each in a part named `file`:
-   `curl -F 'file=@photo.png' '<upload_url>'`. At most {offer.max_files} files of {offer.max_file_bytes} bytes each.
+   `curl -F 'file=@photo.png' '<upload_url>'`. At most {limits.max_files} files of {limits.max_file_bytes} bytes each.
    A `sha256` field for each file, in the same order, is {digest}.
 3. The answer has an `upload_handle` for one file, `upload_handles` for several. Pass the handle, exactly as it
    is, in the tool's argument. The file's content never goes through the conversation.

@@ -16,6 +16,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import REFUSED, OwnSession
 from adapter.relay.sessions.renewal import LATEST
 from adapter.rules.calls.circuit_breaker import BreakerState
+from adapter.settings.servers.policies import UpstreamPing
 from adapter.wire.eras import Era
 
 T = TypeVar("T")
@@ -27,14 +28,6 @@ START_PAUSE = 1.0
 """Seconds between two looks at a server that nobody has reached yet. They double where it is there and opens no
 session, as it is for a server that is slow to wake.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class PingSettings:
-    """Seconds between two pings, and for which the answer to one may be waited for."""
-
-    interval: float = 15.0
-    timeout: float = 5.0
 
 
 @dataclass(slots=True)
@@ -124,14 +117,14 @@ class HealthMonitor:
     """
 
     def __init__(
-        self, server: Server, settings: PingSettings, clock: Callable[[], float], log: FilteringBoundLogger
+        self, server: Server, settings: UpstreamPing, clock: Callable[[], float], log: FilteringBoundLogger
     ) -> None:
         self.server = server
         self.pulse = Pulse()
         self.history: deque[tuple[float, float | None]] = deque(maxlen=POINTS)
         self.first = asyncio.Event()
         self._settings = settings
-        self._probe = Probe(server, settings.timeout)
+        self._probe = Probe(server, settings.timeout_seconds)
         self._clock = clock
         self._log = log
         self.on_ping: Callable[[str, float], None] | None = None
@@ -193,7 +186,7 @@ class HealthMonitor:
         self.history.append((at, None))
         self.server.wiring.changed()
         there = not isinstance(error, UpstreamUnreachable)
-        self._pause = min(self._pause * 2, self._settings.interval) if there else START_PAUSE
+        self._pause = min(self._pause * 2, self._settings.interval_seconds) if there else START_PAUSE
         if self.server.breaker is not None:
             self.server.breaker.failed(now)
 
@@ -247,11 +240,11 @@ class HealthMonitor:
     def _until_next(self, now: float) -> float:
         """Seconds until the next ping: fewer than the interval before the first success, and when the breaker opens."""
         if self.pulse.last_success is None:
-            return min(self._pause, self._settings.interval)
+            return min(self._pause, self._settings.interval_seconds)
         breaker = self.server.breaker
         if breaker is not None and breaker.state is BreakerState.OPEN:
-            return min(self._settings.interval, breaker.retry_after(now))
-        return self._settings.interval
+            return min(self._settings.interval_seconds, breaker.retry_after(now))
+        return self._settings.interval_seconds
 
     async def close(self) -> None:
         if self._looking is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import zlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from adapter.relay.replies import (
 )
 from adapter.relay.sessions.fan_out import EditedStream, FanOut
 from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
+from adapter.settings.core import UpstreamConnections
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, WholeReply, header
 from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
 from adapter.wire.nesting import has_more_values
@@ -54,14 +55,6 @@ _OF_THE_CLIENT = frozenset({"mcp-session-id", "content-encoding"})
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
-@dataclass(frozen=True, slots=True)
-class SharingLimits:
-    """``answer``: bytes of an answer, or of one event. ``streams``: GET streams of one principal."""
-
-    answer: int
-    streams: int
-
-
 class SharedSession:
     """Speaks in the upstream session of ``record``. ``gone`` is called when the server does not know it any more.
 
@@ -72,7 +65,7 @@ class SharedSession:
         self,
         upstream: Upstream,
         record: SharedRecord,
-        limits: SharingLimits,
+        limits: UpstreamConnections,
         gone: Callable[[SharedSession], Awaitable[None]],
         clock: Callable[[], float],
     ) -> None:
@@ -87,7 +80,9 @@ class SharedSession:
         self._requests = ServerRequests()
         # Of members in which several clients speak: the tags of requests under way, by the ids that clients gave them.
         self._under_way: dict[bytes, list[str]] = {}
-        self.listeners = FanOut(self._epoch, self._read_event, limit=limits.answer, most=limits.streams)
+        self.listeners = FanOut(
+            self._epoch, self._read_event, limit=limits.max_answer_bytes, most=limits.max_streams
+        )
 
     def __repr__(self) -> str:
         return f"<SharedSession {self._epoch}: {self.busy} busy, {self.listeners!r}>"
@@ -117,9 +112,13 @@ class SharedSession:
             reply = await self._send(request, text, read_timeout)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
-                return EditedStream(reply, partial(self._read_answer, tag), self._limits.answer, done)
+                return EditedStream(
+                    reply, partial(self._read_answer, tag), self._limits.max_answer_bytes, done
+                )
             raw = decoded(
-                await read_body(reply, read_timeout, self._limits.answer), reply, self._limits.answer
+                await read_body(reply, read_timeout, self._limits.max_answer_bytes),
+                reply,
+                self._limits.max_answer_bytes,
             )
             left = await self._read_answer(tag, raw) if raw else raw
         except BaseException:
@@ -284,7 +283,9 @@ class SharedSession:
         if reply.status != 200 or media_type(reply) != "text/event-stream":
             return reply
         require_plain(reply)
-        return EditedStream(reply, partial(self._read_answer, member), self._limits.answer, _nothing)
+        return EditedStream(
+            reply, partial(self._read_answer, member), self._limits.max_answer_bytes, _nothing
+        )
 
     async def _open(
         self, request: UpstreamRequest, last_event_id: str | None, read_timeout: float | None

@@ -27,7 +27,7 @@ from adapter.relay.sessions.own_session import (
     negotiated_version,
 )
 from adapter.relay.sessions.session_cache import MOST_MISSED
-from adapter.relay.sessions.shared_session import SharedSession, SharingLimits, plain_body
+from adapter.relay.sessions.shared_session import SharedSession, plain_body
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.access.shared_sessions import (
     MANY,
@@ -37,6 +37,7 @@ from adapter.rules.access.shared_sessions import (
     principal_key,
     shared_record,
 )
+from adapter.settings.core import UpstreamConnections
 from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener
 from adapter.upstream.port import (
     InitializeRequest,
@@ -69,7 +70,7 @@ class SharedSessions(StoreListener):
         self,
         server: Server,
         store: Store,
-        limits: SharingLimits,
+        limits: UpstreamConnections,
         *,
         idle_ttl: float | None,
         clock: Callable[[], float],
@@ -156,13 +157,15 @@ class SharedSessions(StoreListener):
         plain_request = replace(request, headers=fields, body=envelope.body, share=None)
         reply = await self._upstream.send(plain_request, read_timeout)
         if reply.status != 200:
-            body = await read_body(reply, read_timeout, self._limits.answer)
+            body = await read_body(reply, read_timeout, self._limits.max_answer_bytes)
             return _Unshared(reply.status, kept_fields(reply.headers), body)
         session = header(reply.headers, "mcp-session-id")
         kind = media_type(reply)
         try:
             resume = partial(self._resume, plain_request, session, read_timeout)
-            answer = await read_answer(reply, envelope.id, read_timeout, resume, self._limits.answer)
+            answer = await read_answer(
+                reply, envelope.id, read_timeout, resume, self._limits.max_answer_bytes
+            )
             result = initialize_result(answer.response)
             if result is None or session is None:
                 await self._close_upstream(UpstreamSession(session, ""), request)

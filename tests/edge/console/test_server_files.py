@@ -9,6 +9,7 @@ from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.access.sessions import session_key
+from adapter.settings.root import Settings
 from adapter.state.memory import MemoryStore
 from tests.edge.filing import filing
 
@@ -19,9 +20,7 @@ async def test_files_are_offered_of_a_session_that_was_let_go_of(tmp_path: Path)
         session_id, scope = await desk.session()
         await desk.artifact(scope, b"bytes", "kept.png")
         opened = OpenSessions(MemoryStore(), desk.sessions)
-        files = ServerFiles(
-            Belongings(opened, desk.scopes, desk.registry, None, "upload://", "artifact://"), 7
-        )
+        files = ServerFiles(Belongings(opened, desk.scopes, desk.registry, Settings.model_validate({})), 7)
         desk.sessions.cache.drop(session_key(session_id))
         offered = await files.of(ANONYMOUS, session_key(session_id))
         assert [each["filename"] for each in offered["files"]] == ["kept.png"] and offered["limit"] == 7

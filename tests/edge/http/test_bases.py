@@ -12,18 +12,12 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.bases import Bases
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
+from adapter.settings.core import Core
 from tests.edge.raw import RawClient
 
 
 def guard(*, loopback: bool = True, hosts: list[str] | None = None) -> Guard:
-    return Guard(
-        bound_to_loopback=loopback,
-        hosts=hosts,
-        origins=None,
-        principals=None,
-        token_header="X-Token",
-        cors=None,
-    )
+    return Guard(Core(host="127.0.0.1" if loopback else "10.0.0.5", allowed_hosts=hosts))
 
 
 def bases(public: str | None = None, *, proxies: str | None = None, **guarded: bool | list[str]) -> Bases:

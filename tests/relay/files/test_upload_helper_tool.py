@@ -16,6 +16,7 @@ from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.rules.access.principals import Scope
+from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from adapter.upstream.scripted import ScriptedUpstream
@@ -25,12 +26,12 @@ from tests.relay.tooling import BASE, META, parsed
 OFFER = Offer(
     server="demo",
     route="/upload",
-    max_file_bytes=1000,
-    max_files=5,
-    sha256_required=False,
+    settings=Uploads(max_file_bytes=1000, max_files=5, require_sha256=False),
     consumers=(("read_text", "path"), ("attach", "files[].path")),
 )
-STRICT = Offer("demo", "/upload", 1000, 1, True, OFFER.consumers)
+STRICT = Offer(
+    "demo", "/upload", Uploads(max_file_bytes=1000, max_files=1, require_sha256=True), OFFER.consumers
+)
 
 
 class Helping:
