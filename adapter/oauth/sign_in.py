@@ -7,7 +7,6 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import orjson
@@ -30,6 +29,8 @@ from adapter.rules.access.grants import (
 )
 from adapter.rules.access.issuer_metadata import IssuerMetadata
 from adapter.rules.access.resources import ProtectedResource, refusal_of
+from adapter.settings.console_oauth import ConsoleOAuth
+from adapter.settings.oauth import OAuthIssuer
 from adapter.state.port import ABSENT, Conflict, Store
 
 VALID = 600
@@ -46,24 +47,32 @@ class SignInFailed(Exception):
     """A browser cannot be signed in. ``str(error)`` is a sentence for its person, without anything of a stranger's."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignInTerms:
-    """The issuer, the adapter's client there, and what is asked for.
+class SignInTerms(NamedTuple):
+    """``console.oauth`` with its issuer, and what follows from the settings.
 
-    ``redirect`` is the URL to which browsers return, ``resource`` the console as a resource. ``names_resource``: its
-    URL is sent along (RFC 8707). ``parameters`` are added to the authorization request. Of the claims of a person those
-    are kept that ``kept_claims`` names. ``seconds`` is the life of a session.
+    ``redirect`` is the URL to which browsers return, ``resource`` the console as a resource, with the scopes to ask
+    for. Of the claims of a person those are kept that ``kept_claims`` names.
     """
 
-    issuer: str
-    client: OAuthClient
+    console: ConsoleOAuth
+    issuer: OAuthIssuer
     redirect: str
     resource: ProtectedResource
-    seconds: float
-    scopes: tuple[str, ...] = ()
-    names_resource: bool = True
-    parameters: Mapping[str, str] = field(default_factory=dict)
     kept_claims: frozenset[str] = frozenset()
+
+    @property
+    def client(self) -> OAuthClient:
+        """The adapter at the issuer."""
+        if self.console.client_secret is None:
+            return OAuthClient(self.console.client_id)
+        secret = self.console.client_secret.get_secret_value()
+        return OAuthClient(self.console.client_id, secret, "client_secret_basic")
+
+    @property
+    def named_resource(self) -> str:
+        """The resource that is sent along (RFC 8707)."""
+        # An issuer whose tokens have an audience of its own may refuse a parameter that it does not know.
+        return self.resource.url if self.issuer.audience is None else ""
 
 
 class PendingSignIn(NamedTuple):
@@ -95,7 +104,7 @@ class SignIn:
         self._clock = clock
 
     def __repr__(self) -> str:
-        return f"<SignIn at {self.terms.issuer}>"
+        return f"<SignIn at {self.terms.issuer.issuer}>"
 
     async def begin(self, place: str) -> tuple[str, bytes]:
         """The URL at the issuer to which a browser goes, and the data that it keeps; it returns to ``place``.
@@ -105,8 +114,10 @@ class SignIn:
         terms, endpoint = self.terms, await self._endpoint("authorization_endpoint")
         state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
         pending = PendingSignIn(state, verifier, place, self._clock() + VALID)
-        asked = code_request(terms.client.id, terms.redirect, state, verifier, terms.scopes, self._resource)
-        return authorization_url(endpoint, {**terms.parameters, **asked}), orjson.dumps(list(pending))
+        asked = code_request(
+            terms.client.id, terms.redirect, state, verifier, terms.resource.scopes, terms.named_resource
+        )
+        return authorization_url(endpoint, {**terms.console.parameters, **asked}), orjson.dumps(list(pending))
 
     async def finish(self, kept: bytes | None, parameters: Mapping[str, str]) -> tuple[BrowserSession, str]:
         """The session of a browser that returns with ``parameters``, and the place to which it goes.
@@ -118,7 +129,7 @@ class SignIn:
         metadata = await self._metadata()
         required = metadata.members.get("authorization_response_iss_parameter_supported") is True
         # RFC 9207: an answer of another server would have its code sent to this one, or the other way round.
-        if not issuer_agrees(parameters.get("iss"), self.terms.issuer, required=required):
+        if not issuer_agrees(parameters.get("iss"), self.terms.issuer.issuer, required=required):
             raise SignInFailed("The answer is of another authorization server.")
         if "error" in parameters or not parameters.get("code"):
             raise SignInFailed("The authorization server did not sign you in.")
@@ -153,7 +164,7 @@ class SignIn:
             raise SignInFailed("This sign-in was finished before.") from None
 
     async def _session(self, pending: PendingSignIn, code: str) -> BrowserSession:
-        form = code_exchange(code, self.terms.redirect, pending.verifier, self._resource)
+        form = code_exchange(code, self.terms.redirect, pending.verifier, self.terms.named_resource)
         try:
             endpoint = await self._endpoint("token_endpoint")
             tokens = await request_tokens(self._http, endpoint, proof_of(self.terms.client), form)
@@ -170,17 +181,15 @@ class SignIn:
             raise SignInFailed("The authorization server's token lacks a scope that is required here.")
         names = (name for name in self.terms.kept_claims if claim_of(token.claims, name) is not None)
         claims = {name: claim_of(token.claims, name) for name in names}
-        return BrowserSession(token.principal, token.scopes, claims, self._clock() + self.terms.seconds)
+        return BrowserSession(
+            token.principal, token.scopes, claims, self._clock() + self.terms.console.session_seconds
+        )
 
     # --- the issuer -------------------------------------------------------------------------------------------
 
-    @property
-    def _resource(self) -> str:
-        return self.terms.resource.url if self.terms.names_resource else ""
-
     async def _metadata(self) -> IssuerMetadata:
         try:
-            return await self._directory.metadata(self.terms.issuer)
+            return await self._directory.metadata(self.terms.issuer.issuer)
         except AdapterError as error:
             raise SignInFailed("The authorization server cannot be reached now.") from error
 

@@ -12,8 +12,9 @@ from adapter.app.access.verification import Clocks, build_verifier
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.sign_in import USED, VALID, SignIn, SignInFailed, SignInTerms
-from adapter.rules.access.grants import OAuthClient, challenge_of
+from adapter.rules.access.grants import challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
+from adapter.settings.console_oauth import ConsoleOAuth
 from adapter.settings.oauth import OAuth
 from adapter.state.memory import MemoryStore
 from tests.oauth.authorization_server import OAUTH, AuthorizationServer
@@ -45,14 +46,13 @@ class Desk:
         server.answers["/token"] = {"access_token": server.token(**CLAIMS), "token_type": "Bearer"}
         oauth = OAuth.model_validate({"issuers": [{"issuer": server.issuer, "required_scopes": ["mcp"]}]})
         verifier = build_verifier(oauth, structlog.get_logger(), Clocks(lambda: self.now))
-        usual: dict[str, Any] = {"scopes": ("mcp",), "kept_claims": frozenset({"groups", "missing"})}
+        console = {"client_id": "console", "session_seconds": 3600, **terms}
         self.terms = SignInTerms(
-            server.issuer,
-            OAuthClient("console", None, "none"),
+            ConsoleOAuth.model_validate(console),
+            oauth.issuers[0],
             REDIRECT,
             resources_below(BASE, {CONSOLE: "/explorer"}, ("mcp",))[CONSOLE],
-            3600.0,
-            **{**usual, **terms},
+            frozenset({"groups", "missing"}),
         )
         directory = Discovery(IssuerHttp())
         self.flow = SignIn(self.terms, directory, token_http(), verifier, store, lambda: self.now)

@@ -18,7 +18,6 @@ from adapter.oauth.port import TokenVerifier
 from adapter.oauth.sign_in import SignIn, SignInTerms
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.access.browser_sessions import RoleTerms
-from adapter.rules.access.grants import OAuthClient
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.console_oauth import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings
@@ -78,20 +77,12 @@ def _terms(settings: Settings, console: ConsoleOAuth, base: str) -> SignInTerms:
     assert oauth is not None, "settings refuse a sign-in without it"
     issuer, path = console_issuer(console, oauth), settings.console.path
     assert issuer is not None, "settings refuse another issuer"
-    secret = console.client_secret
-    method = "none" if secret is None else "client_secret_basic"
-    client = OAuthClient(console.client_id, None if secret is None else secret.get_secret_value(), method)
-    scopes = (*issuer.required_scopes, *console.scopes)
+    scopes = tuple(dict.fromkeys((*issuer.required_scopes, *console.scopes)))
     return SignInTerms(
-        issuer.issuer,
-        client,
+        console,
+        issuer,
         f"{base}{path}/-/signed-in",
         resources_below(base, {CONSOLE: path}, scopes)[CONSOLE],
-        console.session_seconds,
-        tuple(dict.fromkeys(scopes)),
-        # An issuer whose tokens have an audience of its own may refuse a parameter that it does not know.
-        issuer.audience is None,
-        dict(console.parameters),
         frozenset((*console.operator_claims, *console.viewer_claims, *_judged(settings))),
     )
 

@@ -8,17 +8,17 @@ from urllib.parse import urlsplit
 
 from adapter.app.base import Base
 from adapter.app.state import sealed_rows
-from adapter.edge.grants.routes import BrowserIdentity, GrantRoutes
+from adapter.edge.grants.routes import GrantRoutes
 from adapter.edge.http.access import Guard
-from adapter.edge.http.request import Branch, Fields
-from adapter.errors import AdapterError
+from adapter.edge.http.request import Branch
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
 from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantListener
-from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
+from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
+from adapter.oauth.grants.server_grants import ServerGrants
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.relay.call.grants import GrantAnswers, GrantGate
@@ -26,7 +26,6 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.relay.lease import Lease
 from adapter.relay.notifications import Notice
 from adapter.rules.access.principals import Scope
-from adapter.rules.access.resources import ANY
 from adapter.rules.calls.grant_answers import ASKING
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
@@ -36,6 +35,7 @@ from adapter.wire.envelope import dump
 
 if TYPE_CHECKING:
     from adapter.app.sessions import SessionParts
+    from adapter.edge.console.sign_in import SignInRoutes
     from adapter.relay.server import Server
 
 SECRET = "grants"  # noqa: S105 (the name of a secret)
@@ -45,41 +45,6 @@ LEASE_SECONDS = 20.0
 """Seconds for which one replica may renew a grant; a request to a token endpoint takes less."""
 
 COMPLETE = "notifications/elicitation/complete"
-
-
-class ServerGrants:
-    """The grants of one server's callers. Implements GrantsOfServer."""
-
-    def __init__(
-        self,
-        terms: GrantTerms,
-        grants: GrantStore,
-        credentials: GrantCredentials,
-        flow: GrantFlow,
-        renewal: GrantRenewal,
-    ) -> None:
-        self.terms = terms
-        self._grants = grants
-        self.credentials = credentials
-        self.flow = flow
-        self.renewal = renewal
-
-    async def listed(self) -> list[ListedGrant]:
-        """See GrantsOfServer."""
-        return [each async for each in self._grants.all(self.terms.server)]
-
-    async def find(self, grant_id: str) -> ListedGrant | None:
-        """See GrantsOfServer."""
-        return await self._grants.listed(self.terms.server, grant_id)
-
-    async def revoke(self, listed: ListedGrant) -> bool:
-        """See GrantsOfServer."""
-        if listed.grant is None:
-            await self._grants.delete_listed(listed)
-            return False
-        revoked = await self.renewal.revoke(self.terms, KeptGrant(listed.grant, 0))
-        self.credentials.forget(listed.grant.principal)
-        return revoked
 
 
 class GrantParts:
@@ -130,11 +95,10 @@ class GrantParts:
         self._sessions = sessions
         return GrantAnswers(sessions.sessions, sessions.scopes, sessions.notifications, self._listen)
 
-    def branch(self, guard: Guard, browsers: BrowserIdentity | None, *, authenticated: bool) -> Branch:
+    def branch(self, guard: Guard, browsers: SignInRoutes | None, *, authenticated: bool) -> Branch:
         """Build the pages. ``browsers`` tells who sits at one, where people can sign in."""
-        tokens = GuardedTokens(guard) if authenticated else None
         flows = {name: each.flow for name, each in self.servers.items()}
-        return GrantRoutes(flows, browsers, tokens).branch()
+        return GrantRoutes(flows, browsers, guard if authenticated else None).branch()
 
     async def close(self, within: float) -> None:
         """Wait until tokens that are being renewed are written, no longer than ``within`` seconds."""
@@ -160,22 +124,6 @@ class GrantParts:
                 notifications.say(scope, COMPLETE, params)
             else:
                 notifications.put(scope_id, session, notice)
-
-
-class GuardedTokens:
-    """Takes the tokens that callers of this adapter send, typed by a person. Implements TokenIdentity."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-
-    async def principal_of_token(self, token: str) -> str | None:
-        """See TokenIdentity."""
-        fields = Fields([("Authorization", f"Bearer {token}")])
-        try:
-            await self._guard.verify(fields)
-            return self._guard.principal_of(fields, ANY)
-        except AdapterError:
-            return None
 
 
 # --- settings ---------------------------------------------------------------------------------------------------

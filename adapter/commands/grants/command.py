@@ -16,7 +16,7 @@ from adapter.app.state import build_store, sealed_rows
 from adapter.commands.settings_flags import failed, load_settings
 from adapter.errors import StoreUnavailable
 from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant
+from adapter.oauth.grants.grant_store import GrantStore, ListedGrant
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.rules.text.unicode import shown
 from adapter.settings.root import Settings
@@ -75,15 +75,14 @@ def _is_meant(listed: ListedGrant, word: str) -> bool:
 
 async def _revoke(settings: Settings, grants: GrantStore, entry: ServerSettings, listed: ListedGrant) -> None:
     name = shown(listed.name or listed.id[:12], 200)
-    if listed.grant is None:
-        await grants.delete_listed(listed)
-        print(f"{entry.id}: the grant {name} was forgotten; it cannot be opened, so its issuer was not told")
-        return
     terms = grant_terms(settings, entry)
     http = grant_http(terms)
     clients = ClientRegistry(grants.rows, http)
     renewal = GrantRenewal(grants, clients, http, None, log.get_logger("adapter"))
-    told = await renewal.revoke(terms, KeptGrant(listed.grant, 0))
+    told = await renewal.revoke(terms, listed)
+    if listed.grant is None:
+        print(f"{entry.id}: the grant {name} was forgotten; it cannot be opened, so its issuer was not told")
+        return
     end = "and revoked at its issuer" if told else "its issuer was not told, or does not take it"
     print(f"{entry.id}: the grant of {name} was forgotten, {end}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from adapter.edge.console.status import Viewer, Viewers
 from adapter.edge.http.request import Branch, Names, Request
@@ -11,6 +10,7 @@ from adapter.edge.http.response import send
 from adapter.edge.openapi import TEXT, YES, Operation, Schema, Takes, json, list_of, object_of, or_null, ref
 from adapter.errors import NotFound, UnsupportedMediaType
 from adapter.oauth.grants.grant_store import ListedGrant
+from adapter.oauth.grants.server_grants import ServerGrants
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump
 
@@ -61,23 +61,10 @@ OPERATIONS = (
 """The routes, for the document of an adapter with grants."""
 
 
-class GrantsOfServer(Protocol):
-    """The grants for one server."""
-
-    async def listed(self) -> list[ListedGrant]:
-        """All of them. Raises StoreUnavailable."""
-
-    async def find(self, grant_id: str) -> ListedGrant | None:
-        """The grant of that id. Raises StoreUnavailable."""
-
-    async def revoke(self, listed: ListedGrant) -> bool:
-        """Forget it, and revoke it; False: its issuer did not say that it did. Raises StoreUnavailable."""
-
-
 class ConsoleGrants:
     """Tells of grants, and serves the route that revokes one."""
 
-    def __init__(self, path: str, viewers: Viewers, servers: Mapping[str, GrantsOfServer]) -> None:
+    def __init__(self, path: str, viewers: Viewers, servers: Mapping[str, ServerGrants]) -> None:
         self._data = f"{path.rstrip('/')}/-"
         self._viewers = viewers
         self._servers = servers
@@ -88,7 +75,7 @@ class ConsoleGrants:
 
     async def told(self, viewer: Viewer) -> list[dict[str, object]]:
         """The grants that a viewer may see. Raises StoreUnavailable."""
-        found = [each for grants in self._servers.values() for each in await grants.listed()]
+        found = [each for name, grants in self._servers.items() async for each in grants.kept.all(name)]
         return [each.as_data() for each in found if _may_see(viewer, each)][:MOST]
 
     async def _revoke(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
@@ -99,7 +86,7 @@ class ConsoleGrants:
         if media_type != "application/json" and request.headers.get("Origin") is not None:
             raise UnsupportedMediaType("Send the body as application/json.")
         grants = self._servers.get(server)
-        listed = None if grants is None else await grants.find(grant_id)
+        listed = None if grants is None else await grants.kept.listed(server, grant_id)
         if grants is None or listed is None or verb != "revoke" or not _may_see(viewer, listed):
             raise NotFound("There is no such grant.")
         revoked = await grants.revoke(listed)

@@ -5,55 +5,42 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from adapter.edge.grants import pages
-from adapter.edge.http.request import Branch, Names, Request
+from adapter.edge.http.request import Branch, Fields, Names, Request
 from adapter.errors import AdapterError, MessageTooLong, NotFound
 from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
 from adapter.oauth.grants.grant_requests import VALID
 from adapter.oauth.grants.terms import PREFIX
+from adapter.rules.access.browser_sessions import cookie_of, origin_of, set_cookie
 from adapter.rules.access.host_and_origin_check import NOSNIFF
 from adapter.rules.access.principals import ANONYMOUS, name_of
+from adapter.rules.access.resources import ANY
 from adapter.wire.envelope import dump
 from adapter.wire.signed_urls import parameters
 
+if TYPE_CHECKING:
+    from adapter.edge.console.sign_in import SignInRoutes
+    from adapter.edge.http.access import Guard
+
 LARGEST_FORM = 16 << 10
 """Bytes of a form: two short fields."""
-
-_SEPARATE = ";"
-
-
-class BrowserIdentity(Protocol):
-    """Tells who sits at a browser, where that can be told without asking."""
-
-    async def principal(self, request: Request) -> str | None:
-        """The principal that has signed in with this browser; None for nobody."""
-
-    def sign_in(self, back: str) -> str:
-        """The path at which a person signs in and is then sent to ``back``, a path of the adapter's own."""
-
-
-class TokenIdentity(Protocol):
-    """Tells whose token it is that a person types."""
-
-    async def principal_of_token(self, token: str) -> str | None:
-        """The principal of a token; None where it is nobody's."""
 
 
 class GrantRoutes:
     """Serves the pages of all servers.
 
-    ``browsers`` tells who has signed in, ``tokens`` takes a token in its place; None of both where callers are not told
-    apart, so that a grant is everybody's.
+    ``browsers`` tells who has signed in, ``tokens`` whose token it is that a person types in its place; None of both
+    where callers are not told apart, so that a grant is everybody's.
     """
 
     def __init__(
         self,
         flows: Mapping[str, GrantFlow],
-        browsers: BrowserIdentity | None = None,
-        tokens: TokenIdentity | None = None,
+        browsers: SignInRoutes | None = None,
+        tokens: Guard | None = None,
     ) -> None:
         self._flows = flows
         self._browsers = browsers
@@ -110,7 +97,7 @@ class GrantRoutes:
         self, request: Request, flow: GrantFlow, link: str, extra: list[tuple[str, str]]
     ) -> None:
         origin = request.headers.get("Origin")
-        if origin is not None and origin != _origin(flow.terms.base):
+        if origin is not None and origin != origin_of(flow.terms.base):
             raise FlowFailed("This form was sent by another page: open the link once more.")
         form = parameters((await _form(request)).decode("utf-8", "replace"))
         browser = _cookie(request, _cookie_name(flow, link))
@@ -133,7 +120,7 @@ class GrantRoutes:
         if self._browsers is not None and self._signs_in(consent):
             _require_same(await self._browsers.principal(request), consent)
         elif self._tokens is not None:
-            _require_same(await self._tokens.principal_of_token(form.get("token", "")), consent)
+            _require_same(await _principal_of(form.get("token", ""), self._tokens), consent)
 
     def _signs_in(self, consent: Consent) -> bool:
         """Tell whether the person can show by signing in that the grant is theirs.
@@ -157,6 +144,16 @@ class GrantRoutes:
         grant = await flow.finish(query, cookie_of)
         fields = [*extra, *(("Set-Cookie", _set_cookie(flow, link, "", age=0)) for link in used)]
         _send(request, 200, pages.granted_page(flow.terms.server, _name(grant.principal)), fields)
+
+
+async def _principal_of(token: str, guard: Guard) -> str | None:
+    """The principal of a token that callers of this adapter send; None where it is nobody's."""
+    fields = Fields([("Authorization", f"Bearer {token}")])
+    try:
+        await guard.verify(fields)
+        return guard.principal_of(fields, ANY)
+    except AdapterError:
+        return None
 
 
 def _require_same(principal: str | None, consent: Consent) -> None:
@@ -200,11 +197,6 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def _origin(base: str) -> str:
-    parts = urlsplit(base)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
 # --- the browser's secret ---------------------------------------------------------------------------------------
 
 
@@ -216,18 +208,13 @@ def _cookie_name(flow: GrantFlow, link: str) -> str:
 
 
 def _set_cookie(flow: GrantFlow, link: str, value: str, age: float = 2 * VALID) -> str:
-    secure = "; Secure" if flow.terms.base.startswith("https://") else ""
-    return f"{_cookie_name(flow, link)}={value}; Path=/; Max-Age={age:.0f}; HttpOnly; SameSite=Lax{secure}"
+    secure = flow.terms.base.startswith("https://")
+    return set_cookie(_cookie_name(flow, link), value, "/", seconds=int(age), secure=secure)
 
 
 def _cookie(request: Request, name: str) -> str | None:
-    """The value of a cookie; None also where there are two of that name, since one may be somebody else's."""
-    found = []
-    for field, line in request.headers.pairs:
-        if field.lower() == "cookie":
-            pairs = (part.strip().partition("=") for part in line.split(_SEPARATE))
-            found += [value for key, _, value in pairs if key == name]
-    return found[0] if len(found) == 1 and found[0] else None
+    lines = (line for field, line in request.headers.pairs if field.lower() == "cookie")
+    return cookie_of("; ".join(lines), name) or None
 
 
 def _confirmation(browser: str, link: str) -> str:

@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
 from adapter.oauth.client_authentication import proof_of
 from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, key_of
+from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant, key_of
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.port import Leases
@@ -197,13 +197,15 @@ class GrantRenewal:
 
     # --- revoking ---------------------------------------------------------------------------------------------
 
-    async def revoke(self, terms: GrantTerms, kept: KeptGrant) -> bool:
+    async def revoke(self, terms: GrantTerms, listed: ListedGrant) -> bool:
         """Forget a grant, and revoke it at its authorization server. False: the server does not say that it did.
 
         Raises StoreUnavailable.
         """
-        grant = kept.grant
-        await self._grants.delete(terms.server, grant.principal)
+        grant = listed.grant
+        await self._grants.delete_listed(listed)
+        if grant is None:
+            return False
         client = await self._clients.client_of(terms, grant.issuer, grant.client)
         return client is not None and await self._revoked(grant, client)
 

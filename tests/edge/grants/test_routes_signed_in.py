@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
 from urllib.parse import urlencode
 
 import pytest
 
+from adapter.edge.console.sign_in import SignInRoutes
 from adapter.edge.grants.routes import GrantRoutes
+from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.request import Fields, Request
-from adapter.rules.access.principals import token_principal
+from adapter.rules.access.principals import Principals, token_principal
 from tests.edge.granting import confirmation
 from tests.oauth.grants.conftest import Replica, StartCluster, cluster
 
 __all__ = ["cluster"]
 
 ALICE = token_principal("https://login.example", "alice")
-STATIC = "deploy:0123456789abcdef"
+GOOD = hashlib.sha256(b"good").digest()
+STATIC = f"deploy:{GOOD.hex()[:16]}"
+GUARD = Guard(
+    bound_to_loopback=True,
+    hosts=None,
+    origins=None,
+    principals=Principals([("deploy", GOOD)]),
+    token_header="X-Token",
+    cors=None,
+)
+"""It takes one token, ``good``."""
 
 
-class SignedIn:
-    """A browser of ``who``; and a token of a static principal, ``good``."""
+class SignedIn(SignInRoutes):
+    """A browser of ``who``."""
 
     def __init__(self, who: str | None) -> None:
         self.who = who
@@ -30,9 +43,6 @@ class SignedIn:
 
     def sign_in(self, back: str) -> str:
         return f"/sign-in?to={back}"
-
-    async def principal_of_token(self, token: str) -> str | None:
-        return STATIC if token == "good" else None
 
 
 class Sent:
@@ -59,7 +69,7 @@ async def page(
     body.end()
     method = "GET" if form is None else "POST"
     request = Request(method, path, path, Fields(fields), body, sent)  # type: ignore[arg-type]  # a part
-    branch = GrantRoutes({"notes": replica.flow}, browser, browser).branch()
+    branch = GrantRoutes({"notes": replica.flow}, browser, GUARD).branch()
     names = branch.names(request)
     assert names is not None
     await branch.serve(request, names, [])

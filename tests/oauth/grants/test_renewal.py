@@ -323,7 +323,8 @@ async def test_revoking_tells_the_server(cluster: StartCluster) -> None:
         await one.give(it.issuer)
         kept = await one.grants.get("notes", ALICE.principal)
         assert kept is not None
-        assert await one.renewal.revoke(one.terms, kept)
+        (listed,) = [each async for each in one.grants.all("notes")]
+        assert await one.renewal.revoke(one.terms, listed)
         assert it.issuer.revoked == [kept.grant.refresh]
         assert await one.grants.get("notes", ALICE.principal) is None
 
