@@ -23,7 +23,7 @@ ONE_SERVER = "servers: [{id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}}]\n"
 
 
 def mcp_adapter(
-    place: Path, *arguments: str | Path, stdin: str = "", **variables: str
+    place: Path, *arguments: str | Path, stdin: str | Path = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in ``place`` to its end, without the settings that this process has in its environment."""
     environ = {name: value for name, value in os.environ.items() if "ADAPTER_" not in name.upper()}
@@ -31,7 +31,10 @@ def mcp_adapter(
     argv = [str(ADAPTER), *map(str, arguments)]
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ("in", "out", "err")]
-        streams[0].write_text(stdin)
+        if isinstance(stdin, Path):
+            streams[0] = stdin  # such as a terminal
+        else:
+            streams[0].write_text(stdin)
         process = FORKS.Process(target=_command, args=(place, argv, environ, streams))
         process.start()
         process.join(60)

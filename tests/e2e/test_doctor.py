@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapter.state.lock_file import StateLock
+from tests.commands.running import mcp_adapter
 from tests.e2e.filing import ADAPTERS
 from tests.e2e.processes import Server, adapter, server
 from tests.ports import free_port
@@ -32,15 +32,8 @@ class Examined(NamedTuple):
 
 
 async def doctor(config: Path, *arguments: str) -> Examined:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "adapter", "doctor", "--config", str(config), *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(90):
-        output, errors = await process.communicate()
-    assert process.returncode is not None
-    return Examined(process.returncode, output.decode().splitlines(), errors.decode())
+    ran = await asyncio.to_thread(mcp_adapter, Path(), "doctor", "--config", config, *arguments)
+    return Examined(ran.returncode, ran.stdout.splitlines(), ran.stderr)
 
 
 @pytest.fixture

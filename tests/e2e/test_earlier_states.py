@@ -19,6 +19,7 @@ import pytest
 
 from adapter.relay.files.head_writer import TABLE as FILES
 from adapter.rules.files.file_records import AREAS, decode
+from tests.commands.running import mcp_adapter
 from tests.e2e.earlier_states.settings import OWN, TOOLS, settings
 from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
 
@@ -73,9 +74,7 @@ class Scene:
 
     def pins(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``mcp-adapter pins`` beside the adapter."""
-        command = [sys.executable, "-m", "adapter", "pins", *arguments]
-        command += ["--config", str(self.front.place / "adapter.json")]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return mcp_adapter(self.place, "pins", *arguments, "--config", self.front.place / "adapter.json")
 
 
 @asynccontextmanager

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.commands.running import mcp_adapter
+
 pytestmark = pytest.mark.e2e
 
 URL = "http://127.0.0.1:8932/mcp/demo"
@@ -26,15 +28,8 @@ servers:
 
 def install(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the command as a user whose home, working directory and settings are ``home``."""
-    return subprocess.run(
-        [sys.executable, "-m", "adapter", "install", *arguments],
-        cwd=home,
-        env=environment(home),
-        input="",
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    variables = {"HOME": str(home), "XDG_CONFIG_HOME": "", "A_TOKEN": "a-token-of-sixteen-letters"}
+    return mcp_adapter(home, "install", *arguments, **variables)
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -8,13 +8,14 @@ import json
 import os
 import pty
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from aiohttp import web
 
+from tests.commands.running import mcp_adapter
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import ADAPTERS, artifact, offered, python_host, said
 from tests.e2e.processes import Adapter, adapter, server
@@ -35,19 +36,10 @@ class Ran(NamedTuple):
     errors: str
 
 
-async def command(place: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Ran:
+async def command(place: Path, *arguments: str, **variables: str) -> Ran:
     """The command's exit status and what it wrote, run in ``place``."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "adapter", *arguments),
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": str(Path.cwd()), **(environment or {})},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        output, errors = await process.communicate()
-    assert process.returncode is not None
-    return Ran(process.returncode, output.decode(), errors.decode())
+    ran = await asyncio.to_thread(mcp_adapter, place, *arguments, **variables)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
 @pytest.fixture
@@ -145,7 +137,7 @@ async def test_the_token_comes_from_the_environment(tmp_path: Path, desk: Path) 
         refused = await command(desk, *upload)
         assert refused.status == 1 and "pass --token or set MCP_ADAPTER_TOKEN" in refused.errors
         assert (await command(desk, *upload, "--token", TOKEN)).output.startswith("upload://")
-        kept = await command(desk, *upload, environment={"MCP_ADAPTER_TOKEN": TOKEN})
+        kept = await command(desk, *upload, MCP_ADAPTER_TOKEN=TOKEN)
         assert kept.output.startswith("upload://")
 
 
