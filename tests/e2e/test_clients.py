@@ -100,6 +100,7 @@ async def test_a_client_outlives_its_upstream(name: str, command: Command, tmp_p
         assert (await client.echo("three"))["text"] == "you said three"
 
 
+@pytest.mark.timed
 async def test_every_client_reads_which_limit_it_hit(command: Command, tmp_path: Path) -> None:
     """Of two calls at once one is answered and one is refused, naming the setting; then the client goes on."""
     limits = {"max_in_flight_per_session": 1}

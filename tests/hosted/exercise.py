@@ -46,6 +46,7 @@ SETTLE = 10.0
 
 SCRIPTS = """
 import asyncio
+from pathlib import Path
 
 from adapter.api import ToolUserError, progress
 
@@ -74,6 +75,7 @@ def broken(payload):
 
 
 async def wait(payload):
+    Path(__file__).with_name(f"waiting-{payload['inputs'].get('n')}").touch()
     await asyncio.Event().wait()
 """
 
@@ -101,9 +103,9 @@ def settings(place: Path) -> Settings:
         {"name": "late", "handler": f"{place}/scripts.py#wait", "limits": {"timeout": 0.01}},
         *(
             {"name": name, "handler": f"{place}/scripts.py#{name}", "inputs": inputs}
-            for name, inputs in (("add", number), ("later", number), ("steps", {}), ("wrong", {}))
+            for name, inputs in (("add", number), ("later", number), ("steps", {}), ("wait", number))
         ),
-        *({"name": name, "handler": f"{place}/scripts.py#{name}"} for name in ("broken", "wait")),
+        *({"name": name, "handler": f"{place}/scripts.py#{name}"} for name in ("broken", "wrong")),
     ]
     return Settings.model_validate(
         {
@@ -151,8 +153,9 @@ class Holding:
 class Exercise:
     """Calls of every kind to a running adapter, in a fixed order."""
 
-    def __init__(self, app: App, port: int, older: Set[threading.Thread]) -> None:
+    def __init__(self, app: App, port: int, older: Set[threading.Thread], place: Path) -> None:
         self._app = app
+        self._place = place
         self._older = older
         self._address = Address(port, "/mcp")
         self._numbers = count(1)
@@ -212,10 +215,11 @@ class Exercise:
         """As a client of the older era gives up: it says so beside the call."""
         number = 1_000_000 + next(self._numbers)
         fields = {"Mcp-Session-Id": client.session, "MCP-Protocol-Version": "2025-11-25"}
-        params: dict[str, Any] = {"name": "wait" if turn % 3 else "endless", "arguments": {}}
+        params = {"name": "wait", "arguments": {"n": number}} if turn % 3 else {"name": "endless"}
         call, other = await Connection.open(self._address.port), await Connection.open(self._address.port)
         waiting = asyncio.ensure_future(call.exchange(self._request("tools/call", params, fields, number)))
-        await self._until_it_runs()
+        if turn % 3:
+            await self._until_it_waits(number)
         await other.exchange(self._request("notifications/cancelled", {"requestId": number}, fields))
         call.close()
         other.close()
@@ -234,20 +238,20 @@ class Exercise:
             "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
         }
-        params = {"name": "wait", "arguments": {}, "_meta": meta}
+        number = 1_000_000 + next(self._numbers)
+        params = {"name": "wait", "arguments": {"n": number}, "_meta": meta}
         call = await Connection.open(self._address.port)
         waiting = asyncio.ensure_future(call.exchange(self._request("tools/call", params, fields, turn)))
-        await self._until_it_runs()
+        await self._until_it_waits(number)
         call.close()
         with contextlib.suppress(Exception):
             await waiting
 
-    async def _until_it_runs(self) -> None:
-        """Or another one does, of those beside it; it is given up all the same."""
-        for _ in range(20):
-            await asyncio.sleep(0)
-            if plans_of(self._app).hosting.servers["bench"].upstream.server.running:
-                return
+    async def _until_it_waits(self, number: int) -> None:
+        """Until the script of that call runs: before, nobody could give it up."""
+        async with asyncio.timeout(SETTLE):
+            while not (self._place / f"waiting-{number}").exists():
+                await asyncio.sleep(0.001)
 
     def _request(
         self, method: str, params: dict[str, Any], fields: dict[str, str], number: int | None = None
@@ -283,6 +287,6 @@ async def exercising(place: Path) -> AsyncIterator[Exercise]:
     """An adapter to be called, warmed up."""
     older = set(threading.enumerate())
     async with running(app := build(settings(place))) as (_, port):
-        exercise = Exercise(app, port, older)
+        exercise = Exercise(app, port, older, place)
         await exercise.calls(WARM_UP)
         yield exercise

@@ -182,6 +182,8 @@ async def test_replicas_agree_again(
     """Also with one that began after the loss: handles, links and sessions of processes of each count at all others."""
     async with upstream(playing(desk)) as up, fleet(tmp_path, up, own_redis) as found:
         lose(own_redis)
+        for name in "abc":
+            await until(partial(found.has_told, name))
         await found.together()
         await found.restart("c")
         await found.together()
