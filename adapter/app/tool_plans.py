@@ -32,7 +32,6 @@ from adapter.rules.results.outcomes import ToolUserError
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.text.events import shortened
 from adapter.rules.text.expressions import GlobInvalid
-from adapter.rules.text.patterns import why_not
 from adapter.settings.pipeline import InterfaceBlock, PresenterSettings, SuggestionSettings
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
@@ -172,9 +171,8 @@ def _entry(entry: str | SuggestionSettings | InterfaceBlock) -> Any:
 
 def _judge(schema: Mapping[str, Any]) -> Check:
     checker = compile_schema(schema)
-    for pattern in checker.patterns:
-        if (why := why_not(pattern)) is not None:
-            raise ValueError(f"{shortened(pattern, 100)!r} is not a valid regular expression of RE2: {why}")
+    for pattern, why in checker.unjudged.items():
+        raise ValueError(f"{shortened(pattern, 100)!r} is not a valid regular expression: {why}")
 
     def check(data: Any, steps: StepsLeft) -> list[tuple[Sequence[str | int], str]]:
         judgement = checker.judged(data, steps=steps.left)

@@ -33,9 +33,7 @@ class SharedChecks:
         from adapter.pipeline.schema_checks import SchemaChecks
 
         each = self._limits
-        limits = ValidationLimits(
-            each.max_steps, each.max_seconds, each.max_memory, each.workers, each.max_queue
-        )
+        limits = ValidationLimits(each.max_seconds, each.max_memory, each.workers, each.max_queue)
         self._workers = ValidationWorkers(limits, self._log)
         return SchemaChecks(self._workers, self._log)
 

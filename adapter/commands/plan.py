@@ -16,9 +16,8 @@ from adapter.commands.settings_flags import load_settings
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.schema.checker import compile_schema
-from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.cost import SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
-from adapter.rules.text.patterns import why_not
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
@@ -146,7 +145,7 @@ def _lines(
 
 
 def _unjudged(entry: ServerSettings, name: str, locked: Catalogue | None) -> Iterator[Line]:
-    """Yield the patterns of locked tools that validation passes over, as RE2 cannot express them."""
+    """Yield the patterns of locked tools that validation passes over, as they are not linear."""
     for tool, pinned in {} if locked is None else locked.tools.items():
         schema = parse(pinned.definition).get("inputSchema")
         if fits(tool, name) and entry.stages_for(tool).validated and isinstance(schema, dict):
@@ -155,13 +154,12 @@ def _unjudged(entry: ServerSettings, name: str, locked: Catalogue | None) -> Ite
 
 def _passed_over(schema: dict[str, Any]) -> Iterator[str]:
     try:
-        patterns = compile_schema(schema).patterns
+        unjudged = compile_schema(schema).unjudged
     except (SchemaInvalid, SchemaTooLarge) as refused:
         yield f"refuses every call: {str(refused) or 'the schema is too large'}"
         return
-    for pattern in patterns:
-        if (why := why_not(pattern)) is not None:
-            yield f"does not check the pattern {shortened(pattern, 100)!r}: {why}"
+    for pattern, why in unjudged.items():
+        yield f"does not check the pattern {shortened(pattern, 100)!r}: {why}"
 
 
 def _unknown(settings: Settings, entry: ServerSettings) -> str:

@@ -17,8 +17,7 @@ from adapter.rules.presenters.presenters import SELECT, Presented, Presenter, Pr
 from adapter.rules.results.outcomes import NOTHING, payload, text_block
 from adapter.rules.results.refusals import misshapen, public_line
 from adapter.rules.results.result_size import Attachments, attachments
-from adapter.rules.schema.checker import STEPS
-from adapter.rules.schema.evaluation import OutOfSteps
+from adapter.rules.schema.cost import STEPS, OutOfSteps
 
 AT_ONCE = 256 * 1024
 """Characters of text that are presented on the event loop, in some milliseconds; more goes to a thread."""

@@ -1,7 +1,7 @@
 """Checks of values against JSON Schemas: small ones here, all others in a process of their own.
 
-Schema and value may come from strangers. On the event loop a check takes STEPS_AT_ONCE steps, some milliseconds; a
-check that needs more starts again in the process.
+Schema and value may come from strangers. On the event loop a check takes STEPS_AT_ONCE steps at most, some
+milliseconds; one that may need more is made in the process.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from structlog.typing import FilteringBoundLogger
 from adapter.rules.calls.tool_api import as_plain
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.schema.checker import Checker, compile_schema
-from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
-from adapter.rules.schema.evaluation import OutOfSteps
+from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge, weight
 from adapter.rules.schema.wording import Fault, uncheckable
 from adapter.rules.text.json_values import NotJson
 from adapter.wire.envelope import ODD_VALUES
 
-STEPS_AT_ONCE = 2_000
+STEPS_AT_ONCE = 20_000
 """Steps of one check on the event loop."""
 
 PARTS_AT_ONCE = 3_000
@@ -102,12 +101,12 @@ class SchemaCheck:
         size = weight(value, LARGE)
         if self.checker is not None and size < LARGE:
             try:
-                judgement = self.checker.judged(value, steps=STEPS_AT_ONCE, large=False)
-            except (OutOfSteps, SchemaTooLarge):
+                judgement = self.checker.judged(value, steps=STEPS_AT_ONCE)
+            except OutOfSteps:
                 if size < SMALL:
                     self.checker = None
             else:
-                self.tell(self.server, judgement.unjudged)
+                self.tell(self.server, self.checker.unjudged)
                 return judgement.faults
         return await self._judged_elsewhere(value, CheckOwner(self.server, principal))
 
@@ -146,7 +145,7 @@ class SchemaChecks:
         """Return the check of a schema, compiled if that is little work; see compile_schema. Raises SchemaInvalid."""
         checker: Checker | None
         try:
-            checker = compile_schema(schema, strict=strict, parts=PARTS_AT_ONCE)
+            checker = compile_schema(schema, strict=strict, parts=PARTS_AT_ONCE, large=False)
         except SchemaTooLarge:
             checker = None
         return SchemaCheck(schema, server, strict, self._elsewhere, self._tell, checker)
@@ -185,29 +184,6 @@ def _plain(schema: Any) -> Mapping[str, Any]:
     if not isinstance(plain, dict):
         raise SchemaInvalid("The tool's schema is not a JSON object.")
     return plain
-
-
-def weight(value: Any, most: int) -> int:
-    """The size of a value, for code that has to look at all of it; at least ``most`` for a larger value.
-
-    Text counts for little: most keywords look only at its length, and ``pattern`` counts its own steps.
-    """
-    found = 0
-    waiting: list[Any] = [dict(value) if isinstance(value, Mapping) else value]
-    while waiting and found < most:
-        one = waiting.pop()
-        found += 1
-        if isinstance(one, str):
-            found += len(one) >> 8
-        elif isinstance(one, dict):
-            found += len(one)
-            if found < most:
-                waiting += one.values()
-        elif isinstance(one, list):
-            found += len(one)
-            if found < most:
-                waiting += one
-    return found
 
 
 def quickly_written(value: Any) -> bytes | None:

@@ -22,9 +22,7 @@ from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Issue
-from adapter.rules.schema.checker import STEPS
-from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
-from adapter.rules.schema.evaluation import OutOfSteps
+from adapter.rules.schema.cost import STEPS, OutOfSteps, SchemaInvalid
 from adapter.rules.schema.wording import Fault
 
 SCHEMAS_KEPT = 8
@@ -81,8 +79,8 @@ class Coercing:
             raise too_many()
         if weight <= AT_ONCE:
             try:
-                return self._inputs.fitted(arguments, steps=STEPS_AT_ONCE, large=False)
-            except (OutOfSteps, SchemaTooLarge):
+                return self._inputs.fitted(arguments, steps=STEPS_AT_ONCE)
+            except OutOfSteps:
                 pass
         # Others' calls shall not wait for so much.
         check = partial(self._inputs.fitted, arguments, steps=self._max_steps)

@@ -78,7 +78,8 @@ class Validation(Section):
 
     max_steps: Count = Field(
         default=2_000_000,
-        description="Maximum number of steps of one check; about one step for each keyword at each value.",
+        description="Maximum number of steps of one check of a hosted tool's inputs or of a presenter's data: about "
+        "one for each keyword at each value.",
     )
     max_seconds: Seconds = Field(
         default=2,

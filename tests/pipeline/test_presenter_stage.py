@@ -28,7 +28,8 @@ from adapter.rules.presenters.shapes import MOST_PROBLEMS, StepsLeft, json_shape
 from adapter.rules.results.blocks import Suggestion
 from adapter.rules.results.outcomes import as_result, error, response, success, text_block, tool_error
 from adapter.rules.results.tool_results import Shown, ShownFile
-from adapter.rules.schema.checker import STEPS, compile_schema
+from adapter.rules.schema.checker import compile_schema
+from adapter.rules.schema.cost import STEPS
 
 USER = shape_of({"id": "int", "name": "string?", "status": "string?", "ssn": "string?"})
 SHOWN = Shown(

@@ -17,13 +17,13 @@ from adapter.pipeline.schema_checks import (
     CheckOwner,
     CheckVerdict,
     SchemaChecks,
-    weight,
 )
-from adapter.rules.schema.documents import SchemaInvalid
+from adapter.rules.schema.cost import SchemaInvalid
 from adapter.rules.schema.wording import uncheckable
 from adapter.wire.envelope import parse
 from tests.pipeline.walking import LOG
 
+WHY = "look-around or a back-reference"
 NAMES = {"items": {"type": "string"}}
 DOUBLING = {
     "$ref": "#/$defs/0",
@@ -110,13 +110,13 @@ async def test_a_large_schema_is_read_elsewhere() -> None:
 
 async def test_a_pattern_that_nobody_judges_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever judged, and of many patterns some."""
-    checks = made(Remote(CheckVerdict(unjudged={"(?=far)": "look-around"})))
+    checks = made(Remote(CheckVerdict(unjudged={"(?=far)": WHY})))
     schema = {"items": {"pattern": "(?=near)"}}
     for value in (["a"], ["b"], ["x"] * LARGE, ["x"] * LARGE):
         assert not await checks.of(schema, "one").faults(value, "ann")
     told = [(line["event"], line["server"], line["pattern"], line["why"]) for line in lines(capsys)]
     event = "a pattern of a schema is not judged"
-    assert told == [(event, "one", "(?=near)", "look-around"), (event, "one", "(?=far)", "look-around")]
+    assert told == [(event, "one", "(?=near)", WHY), (event, "one", "(?=far)", WHY)]
     many = {"allOf": [{"pattern": f"(?={n})"} for n in range(20)]}
     assert not await checks.of(many, "one").faults("x", "ann")
     assert len(lines(capsys)) == TOLD_AT_ONCE
@@ -165,10 +165,3 @@ async def test_a_schema_of_a_hosts_own_values_is_one(schema: Any, faults: int) -
     """Tuples are lists to JSON."""
     found: Sequence[Any] = await made(Remote()).known(schema, "one", read=False).faults({}, "ann")
     assert len(found) == faults
-
-
-def test_the_weight_of_a_value_is_looked_at_no_further_than_needed() -> None:
-    """Small values are counted whole, of large ones as much as is asked."""
-    assert weight({"a": ["b", 1, None]}, 1000) == 1 + 1 + 1 + 3 + 1 + 1 + 1
-    assert weight(["x"] * 1_000_000, 1000) >= 1000
-    assert weight("x" * 1_000_000, 10_000) == 1 + (1_000_000 >> 8)

@@ -46,7 +46,7 @@ from adapter.rules.calls.tool_api import (
     validation,
 )
 from adapter.rules.results.refusals import Expose, exposed
-from adapter.rules.schema.documents import SchemaInvalid
+from adapter.rules.schema.cost import SchemaInvalid
 from adapter.wire.envelope import dump
 
 WARNING_FIELD = "X-Adapter-Warning"

@@ -16,7 +16,7 @@ from typing import Any
 from adapter.errors import BadJson
 from adapter.hosted.validation.worker import LENGTH, OUT_OF_MEMORY, READY
 from adapter.pipeline.schema_checks import CheckVerdict
-from adapter.rules.schema.checker import PARTS, STEPS
+from adapter.rules.schema.cost import PARTS
 from adapter.rules.schema.wording import read_fault
 from adapter.wire.envelope import parse
 
@@ -25,6 +25,9 @@ STARTING = 15.0
 
 LONGEST_ANSWER = 4 << 20
 """Bytes that a process may answer."""
+
+_GRACE = 1.0
+"""Seconds until a process ends a check by itself, where the adapter has not: it was killed."""
 
 # Libraries that are not written in Python end a process when there is no memory left for them.
 _WITHOUT_MEMORY = (OUT_OF_MEMORY, -signal.SIGSEGV, -signal.SIGABRT)
@@ -40,7 +43,6 @@ class ValidationLimits:
     seconds is ended.
     """
 
-    steps: int = STEPS
     seconds: float = 2.0
     memory: int = 512 << 20
     workers: int = 2
@@ -61,7 +63,7 @@ class ValidationProcess:
         self.usable = True
         try:
             self._process = subprocess.Popen(  # noqa: S603  (it is this very interpreter)
-                [*_COMMAND, str(limits.memory), str(limits.steps)],
+                [*_COMMAND, str(limits.memory), str(limits.seconds + _GRACE)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -148,8 +150,6 @@ def _verdict(answer: Mapping[str, Any], limits: ValidationLimits) -> CheckVerdic
 
 def _exceeded(what: str, limits: ValidationLimits) -> str:
     match what:
-        case "steps":
-            return f"Checking the value needs more than the {limits.steps} steps that validation.max_steps allows."
         case "seconds":
             return f"Checking the value needs more than the {limits.seconds:g} s that validation.max_seconds allows."
         case "memory":

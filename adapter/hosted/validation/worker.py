@@ -1,14 +1,16 @@
 """A process that judges values by JSON Schemas, for ``ValidationWorkers``: it can be ended at any time.
 
-``python -m adapter.hosted.validation.worker BYTES STEPS`` says ``ready``, then answers each request on its standard
+``python -m adapter.hosted.validation.worker BYTES SECONDS`` says ``ready``, then answers each request on its standard
 input. A request is three lengths (32 bits each, big-endian) and as many bytes of JSON: whether it is ``strict``, the
 schema, the value. An answer is one length and JSON: ``faults`` and ``unjudged``, ``invalid`` with a sentence, or
-``exceeded`` with the name of the limit. When its standard input ends, it ends too, also in the midst of a check.
+``exceeded`` with the name of the limit. When its standard input ends, it ends too. The midst of a check is in a library
+that lets no other thread run, so a check that takes SECONDS ends the process by a signal of the system.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import sys
 import threading
@@ -22,8 +24,7 @@ import orjson
 
 from adapter.errors import BadJson
 from adapter.rules.schema.checker import Checker, compile_schema
-from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
-from adapter.rules.schema.evaluation import OutOfSteps
+from adapter.rules.schema.cost import SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
 from adapter.rules.text.json_values import compact
 from adapter.wire.envelope import parse
@@ -43,10 +44,9 @@ Request = tuple[bytes, bytes, bytes]
 
 
 class ValidationServer:
-    """Answers requests of at most ``steps`` steps each."""
+    """Answers requests, each in its time."""
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
+    def __init__(self) -> None:
         self._checkers: OrderedDict[bytes, Checker] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -56,16 +56,13 @@ class ValidationServer:
         """The answer to one request. Raises MemoryError."""
         options, schema, value = request
         try:
-            judgement = self._checker(schema, strict=parse(options)["strict"]).judged(
-                _read_json(value), steps=self._steps
-            )
+            checker = self._checker(schema, strict=parse(options)["strict"])
+            judgement = checker.judged(_read_json(value), steps=None)
         except (SchemaInvalid, BadJson) as invalid:
             return {"invalid": str(invalid)}
-        except OutOfSteps:
-            return {"exceeded": "steps"}
         except SchemaTooLarge:
             return {"exceeded": "parts"}
-        unjudged = islice(judgement.unjudged.items(), _PATTERNS_TOLD)
+        unjudged = islice(checker.unjudged.items(), _PATTERNS_TOLD)
         return {
             "faults": [fault.written() for fault in judgement.faults],
             "unjudged": {shortened(pattern, 500): why for pattern, why in unjudged},
@@ -82,7 +79,7 @@ class ValidationServer:
         return checker
 
 
-def main(memory: str, steps: str) -> None:
+def main(memory: str, seconds: str) -> None:
     """Serve until standard input ends."""
     _confine(int(memory))
     out = os.fdopen(os.dup(1), "wb")
@@ -90,14 +87,17 @@ def main(memory: str, steps: str) -> None:
     os.dup2(2, 1)
     requests: SimpleQueue[Request] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
-    server = ValidationServer(int(steps))
+    server = ValidationServer()
     out.write(READY)
     out.flush()
     while True:
+        request = requests.get()
+        signal.setitimer(signal.ITIMER_REAL, float(seconds))
         try:
-            answer = compact(server.answer(requests.get())).encode()
+            answer = compact(server.answer(request)).encode()
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         out.write(LENGTH.pack(len(answer)) + answer)
         out.flush()
 

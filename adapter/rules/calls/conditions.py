@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from adapter.rules.schema.assertions import is_number
+from adapter.rules.text.json_values import is_number
 
 _LONGEST = 1000
 _DEEPEST = 32

@@ -6,8 +6,7 @@ arrays and objects.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
@@ -22,19 +21,10 @@ from adapter.rules.calls.inputs import (
     read,
     undeclared,
 )
-from adapter.rules.results.refusals import Issue
-from adapter.rules.schema.checker import (
-    FORMATS,
-    STEPS,
-    Checker,
-    compile_schema,
-    speaks_of_formats,
-    unformatted,
-)
-from adapter.rules.schema.documents import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.checker import FORMATS, Checker, compile_schema, why_not
+from adapter.rules.schema.cost import STEPS, SchemaInvalid, SchemaTooLarge
 from adapter.rules.schema.wording import Fault, uncheckable
 from adapter.rules.text.events import shortened
-from adapter.rules.text.patterns import why_not
 
 MOST_VALUES = 10_000
 """Values within the arguments of one call that are checked by a schema; what holds more is refused."""
@@ -81,7 +71,6 @@ class DeclaredInputs:
     each: Mapping[str, Input]
     schema: Mapping[str, Any]
     checker: Checker | None = None
-    formats: bool = False
     open: bool = False
 
     @classmethod
@@ -97,7 +86,7 @@ class DeclaredInputs:
             if one.keywords or (one.type not in SCALARS and one.type != "any")
         }
         checker = _checker({"type": "object", "properties": checked}, strict=False) if checked else None
-        inputs = cls(each, schema, checker, speaks_of_formats(checked))
+        inputs = cls(each, schema, checker)
         inputs._check_defaults()
         return inputs
 
@@ -112,7 +101,7 @@ class DeclaredInputs:
         required = required if isinstance(required, list) else []
         checker = _checker(whole, strict=True)
         each = {str(name): _of_property(part, name in required) for name, part in properties.items()}
-        inputs = cls(each, whole, checker, speaks_of_formats(whole), open=True)
+        inputs = cls(each, whole, checker, open=True)
         inputs._check_defaults()
         return inputs
 
@@ -130,13 +119,8 @@ class DeclaredInputs:
                 stack += value
         return found
 
-    def fitted(
-        self, arguments: Mapping[str, Any], *, steps: int = STEPS, large: bool = True
-    ) -> dict[str, Any]:
-        """Return the values of the inputs; ``steps`` and ``large`` as for Checker.judged.
-
-        Raises InputsRefused with all problems at once, and OutOfSteps and SchemaTooLarge as Checker.judged does.
-        """
+    def fitted(self, arguments: Mapping[str, Any], *, steps: int = STEPS) -> dict[str, Any]:
+        """Return the values of the inputs. Raises InputsRefused with all problems at once, and OutOfSteps."""
         values, problems = read(self.each, arguments)
         if self.open:
             values |= {name: value for name, value in arguments.items() if name not in self.each}
@@ -147,28 +131,18 @@ class DeclaredInputs:
             wrong = {problem.field for problem in problems}
             faults = tuple(
                 fault
-                for fault in self._faults(values, steps, large)
+                for fault in self.checker.judged(values, steps=steps).faults
                 if not (fault.path and fault.path[0] in wrong)
             )
         if problems or faults:
             raise InputsRefused(tuple(problems), faults)
         return values
 
-    def _faults(self, values: Mapping[str, Any], steps: int = STEPS, large: bool = True) -> Iterator[Fault]:
-        assert self.checker is not None, "asked where there is one"
-        yield from self.checker.judged(values, steps=steps, large=large).faults
-        if self.formats:
-            for name, value in values.items():
-                declared = self.each.get(name)
-                part = self.schema["properties"].get(name) if declared is not None else None
-                if declared is not None and declared.type != "datetime":
-                    yield from (_unformatted(*found) for found in unformatted(part, value, (name,)))
-
     def _check_defaults(self) -> None:
         for name, one in self.each.items():
             if one.default is UNSET:
                 continue
-            faults = [] if self.checker is None else list(self._faults({name: one.default}))
+            faults = () if self.checker is None else self.checker.judged({name: one.default}).faults
             if found := next(
                 (fault for fault in faults if fault.path[:1] == (name,) and fault.keyword != "required"), None
             ):
@@ -253,17 +227,17 @@ def _check_format(schema: Mapping[str, Any], where: str) -> None:
 def _check_pattern(pattern: str, where: str) -> None:
     if (why := why_not(pattern)) is not None:
         named = shortened(pattern, 100)
-        raise ValueError(f"{where}pattern {named!r} is not a valid regular expression of RE2: {why}")
+        raise ValueError(f"{where}pattern {named!r} is not a valid regular expression: {why}")
 
 
 def _checker(schema: Mapping[str, Any], *, strict: bool) -> Checker:
     try:
-        checker = compile_schema(schema, strict=strict)
+        checker = compile_schema(schema, strict=strict, formats=True)
     except SchemaInvalid as invalid:
         raise ValueError(str(invalid)) from None
     except SchemaTooLarge:
         raise ValueError("has too many parts for a schema") from None
-    for pattern in checker.patterns:
+    for pattern in checker.unjudged:
         _check_pattern(pattern, "")
     return checker
 
@@ -277,14 +251,3 @@ def _of_property(part: Any, required: bool) -> Input:
     if default is not UNSET and default is not None:
         one = replace(one, default=default)
     return one
-
-
-def _unformatted(path: tuple[str | int, ...], word: str, sent: str) -> Fault:
-    """The fault of a text that is not in its format, in the words of the others."""
-    message = f"Invalid {word}"
-    issue = Issue(path, message, sent, f"Expected format: {word}.")
-    sentence = (
-        f"input validation failed: validation error for field '{issue.field}': type validation "
-        f"failed: {message}"
-    )
-    return Fault("format", path, f"is not a {json.dumps(word)}", issue, sentence)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
-from adapter.rules.schema.checker import in_calendar
-from adapter.rules.schema.wording import Fault
+if TYPE_CHECKING:
+    from adapter.rules.schema.wording import Fault
 
 InputType = Literal["string", "int", "float", "boolean", "datetime", "array", "object", "any"]
 Scalar = str | int | float | bool
@@ -258,8 +259,10 @@ def _datetime(value: object) -> str:
 
 def _is_time(year: int, month: int, day: int, *clock: int) -> bool:
     """``clock`` is hour, minute and second of either form, then the zone's hour and minute."""
-    return in_calendar(year, month, day) and all(
-        part < end for part, end in zip(clock, (24, 60, 60, 24, 60, 60, 24, 60), strict=True)
+    return (
+        1 <= month <= 12
+        and 1 <= day <= monthrange(year, month)[1]
+        and all(part < end for part, end in zip(clock, (24, 60, 60, 24, 60, 60, 24, 60), strict=True))
     )
 
 

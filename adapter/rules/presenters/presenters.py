@@ -26,7 +26,7 @@ from adapter.rules.results.blocks import (
     without_tags,
 )
 from adapter.rules.results.outcomes import Result, text_block
-from adapter.rules.schema.checker import STEPS
+from adapter.rules.schema.cost import STEPS
 from adapter.rules.text.json_values import NotJson, compact, plain
 
 SELECT = "_select"

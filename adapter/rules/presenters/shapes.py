@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from adapter.rules.access.redacted_values import Censored
 from adapter.rules.results.refusals import json_type
-from adapter.rules.schema.assertions import is_number
-from adapter.rules.schema.checker import STEPS
+from adapter.rules.schema.cost import STEPS
+from adapter.rules.text.json_values import is_number
 
 _TYPE = re.compile(r"(?:list\[(?P<item>.*)\]|(?P<name>\w+))(?P<optional>\?)?")
 _DEEPEST = 32

@@ -1,12 +1,7 @@
-"""JSON Schema with bounds: any schema, any value, and an end to the work of reading one and judging the other.
+"""JSON Schema with bounds: ``checker`` compiles a schema and judges values by it, ``cost`` bounds the work beforehand,
+``wording`` is what is said of a mistake.
 
-``checker`` compiles a schema and tells what is wrong with a value. ``drafts`` knows what a schema looks
-like, ``documents`` where its references lead, ``evaluation`` walks, ``assertions``, ``applicators`` and ``remainders``
-are the keywords, ``wording`` is what is said of a mistake.
-
-Why not a library: ``jsonschema`` follows a nested ``$schema`` or ``$ref: "#"`` into validators that nobody has bounded,
-searches patterns of ``unevaluatedProperties`` with a backtracking engine, compares unique items in the square of their
-number and keeps a ``repr`` of the value for each mistake of each alternative. ``jsonschema-rs`` is a hundred times as
-fast and has no bound at all: a hostile schema occupies its caller, or ends the process by its stack. Here each step is
-counted, and a message is made only of what is told. The official test suite says that the verdicts are right.
+The judge is ``jsonschema-rs``: it fetches nothing here, and its expressions take a time that is linear in the text. It
+has no bound of its own, so a hostile schema could hold whoever asks: what may take long is refused with OutOfSteps
+before it begins, and is judged where it can be ended, in a process of its own.
 """

@@ -1,33 +1,63 @@
-"""Checks of arguments against a JSON Schema, which find all faults at once, and of formats that it names. Pure.
+"""Checks of values against a JSON Schema, which find all faults at once. Pure.
 
-The schema may come from a stranger: nothing it refers to is fetched, and checking ends whatever the schema says. A
-format takes a time that is linear in the text, of which no more than ``LONGEST`` characters are looked at.
+The schema may come from a stranger: nothing it refers to is fetched, and whoever asks says how much work it may make.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from calendar import monthrange
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
-from uuid import UUID
 
-from adapter.rules.schema.documents import SchemaDocument
-from adapter.rules.schema.evaluation import Evaluation, Findings, OutOfSteps, TooDeep
-from adapter.rules.schema.wording import Fault, fault_of, uncheckable, unrecognized
+from jsonschema_rs import (
+    Draft4Validator,
+    Draft6Validator,
+    Draft7Validator,
+    Draft201909Validator,
+    Draft202012Validator,
+    EmailOptions,
+    RegexOptions,
+    ValidationError,
+    ValidationErrorKind,
+    Validator,
+)
+
+from adapter.rules.schema.cost import PARTS, STEPS, Cost, SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.wording import MASK, Fault, fault_of, message_of, uncheckable, unrecognized
+from adapter.rules.text.events import shortened
 
 MOST_FAULTS = 100
 """So many are told of one call; whoever has made more is helped by no longer list."""
 
-PARTS = 200_000
-"""Parts of a schema that are looked at for anybody: about a second's."""
-
-STEPS = 2_000_000
-"""Steps of one judgement: about two seconds' at worst."""
-
 TOO_DEEP = "The arguments or the schema are nested too deeply to be checked."
+
+FORMATS: Final = (
+    *("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"),
+)
+"""The formats of texts that inputs of hosted tools may name."""
+
+DRAFTS: Final[Mapping[str, type[Validator]]] = MappingProxyType(
+    {
+        "http://json-schema.org/draft-04/schema": Draft4Validator,
+        "http://json-schema.org/draft-06/schema": Draft6Validator,
+        "http://json-schema.org/draft-07/schema": Draft7Validator,
+        "https://json-schema.org/draft/2019-09/schema": Draft201909Validator,
+        "https://json-schema.org/draft/2020-12/schema": Draft202012Validator,
+    }
+)
+"""By the URI of their meta-schema, without the ``#`` that may stand at its end."""
+
+_LARGE_PATTERN = 1 << 21
+_SMALL_PATTERN = 1 << 17
+_MOST_PATTERNS = 50
+"""Patterns of a schema that are left out because the engine does not know them, each of which is found by compiling."""
+
+_BACKTRACKING = re.compile(r"\(\?<?[=!]|\\[1-9k]")
 
 _SPEAKING_OF_MEMBERS = frozenset(
     (
@@ -40,78 +70,162 @@ _SPEAKING_OF_MEMBERS = frozenset(
 
 
 class Judgement(NamedTuple):
-    """The faults of a value, unknown members last; the patterns that were not checked, with the reason for each; and
-    the number of steps that the check took.
-    """
+    """The faults of a value, unknown members last, and the number of steps that the check took at worst."""
 
     faults: Sequence[Fault]
-    unjudged: Mapping[str, str]
     steps: int = 0
 
 
 class Checker:
-    """A compiled schema. ``declared`` are the only members that arguments may have, None: the schema's own affair."""
+    """A compiled schema; see compile_schema. ``unjudged`` are the patterns that are not looked at, each with the
+    reason.
+    """
 
-    def __init__(self, document: SchemaDocument, declared: frozenset[str] | None) -> None:
-        self._document = document
+    def __init__(
+        self, schema: Mapping[str, Any], cost: Cost, declared: frozenset[str] | None, compiled: Compiled
+    ) -> None:
+        self._schema = schema
+        self._cost = cost
         self._declared = declared
+        self._validator, self.unjudged = compiled
 
     def __repr__(self) -> str:
         members = "any members" if self._declared is None else f"{len(self._declared)} members"
         return f"<Checker of {members}>"
 
-    @property
-    def patterns(self) -> Sequence[str]:
-        """All patterns that stand in the schema."""
-        return tuple(self._document.patterns)
+    def judged(self, value: Any, *, steps: int | None = STEPS) -> Judgement:
+        """Return the judgement of a value, with at most MOST_FAULTS faults.
 
-    def judged(self, value: Any, *, steps: int = STEPS, large: bool = True) -> Judgement:
-        """Return the judgement of a value, with at most MOST_FAULTS faults; with ``large`` also by patterns that take
-        long to compile.
-
-        Raises SchemaInvalid if the schema refers to something that it does not hold, OutOfSteps, and SchemaTooLarge.
+        Raises OutOfSteps before anything is checked; with None nothing is bounded here.
         """
         given = dict(value) if isinstance(value, Mapping) else value
-        run = Evaluation(steps, tracks=self._document.tracks, large=large)
-        run.scope.append(self._document.root.resource)
-        findings = Findings(MOST_FAULTS)
+        taken = 0 if steps is None else self._cost.steps(given, steps)
         try:
-            run.apply(self._document.root, given, None, findings)
-            undeclared = self._undeclared(given, run)
-        except (TooDeep, RecursionError):
-            return Judgement([uncheckable(TOO_DEEP)], run.unjudged, steps - run.left)
-        found = {(fault.path, fault.message): fault for fault in map(fault_of, findings.all)}
-        if undeclared is not None:
-            found[undeclared.path, undeclared.message] = undeclared
-        ordered = sorted(found.values(), key=lambda fault: fault.keyword == "additionalProperties")
-        return Judgement(ordered, run.unjudged, steps - run.left)
+            found = self._found(given)
+        except ValueError:
+            try:
+                found = self._found(_spelled_out(given))
+            except (ValueError, RecursionError):
+                # The library takes only so many levels.
+                return Judgement([uncheckable(TOO_DEEP)], taken)
+        faults = {(fault.path, fault.message): fault for fault in found}
+        if self._declared is not None and isinstance(given, dict):
+            unknown = [name for name in given if name not in self._declared]
+            if unknown:
+                undeclared = unrecognized((), unknown)
+                faults[undeclared.path, undeclared.message] = undeclared
+        ordered = sorted(faults.values(), key=lambda fault: fault.keyword == "additionalProperties")
+        return Judgement(ordered, taken)
 
-    def faults(self, value: Any) -> Sequence[Fault]:
-        """Return the faults of a value; a value that takes more than STEPS has that as its fault.
-
-        Raises SchemaInvalid.
-        """
-        try:
-            return self.judged(value).faults
-        except OutOfSteps:
-            return [uncheckable(f"Checking the arguments needs more than {STEPS} steps.")]
-
-    def _undeclared(self, value: Any, run: Evaluation) -> Fault | None:
-        if self._declared is None or not isinstance(value, dict):
-            return None
-        run.take(len(value) >> 2)
-        unknown = [name for name in value if name not in self._declared]
-        return unrecognized((), unknown) if unknown else None
+    def _found(self, value: Any) -> Sequence[Fault]:
+        if self._validator.is_valid(value):
+            return ()
+        if _is_beyond(value):
+            value = _spelled_out(value)
+        errors = islice(self._validator.iter_errors(value), MOST_FAULTS)
+        return [fault_of(error, self._schema) for error in errors]
 
 
-def compile_schema(schema: Mapping[str, Any], *, strict: bool = False, parts: int = PARTS) -> Checker:
+Compiled = tuple[Validator, Mapping[str, str]]
+
+
+def compile_schema(
+    schema: Mapping[str, Any],
+    *,
+    strict: bool = False,
+    parts: int = PARTS,
+    large: bool = True,
+    formats: bool = False,
+) -> Checker:
     """The checker of a schema, of draft 2020-12 unless its ``$schema`` names another that is known.
 
     ``strict`` refuses members of the arguments that the schema does not declare also where it does not say so; where
-    it leaves open which there may be, they stay allowed. ``parts`` is how many it may have. Raises SchemaInvalid and
-    SchemaTooLarge.
+    it leaves open which there may be, they stay allowed. ``parts`` is how many it may have, ``large`` allows patterns
+    that take long to compile, ``formats`` are checked too. Raises SchemaInvalid and SchemaTooLarge.
     """
-    return Checker(SchemaDocument(schema, parts), _declared(schema) if strict else None)
+    cost = Cost(schema, parts)
+    compiled = _compiled(schema, large, formats)
+    return Checker(schema, cost, _declared(schema) if strict else None, compiled)
+
+
+def why_not(pattern: str) -> str | None:
+    """The reason why a pattern is not judged; None for one that is."""
+    return compile_schema({"pattern": pattern}).unjudged.get(pattern)
+
+
+def _compiled(schema: Any, large: bool, formats: bool) -> Compiled:
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    draft = DRAFTS.get(named.removesuffix("#") if isinstance(named, str) else "", Draft202012Validator)
+    size = _LARGE_PATTERN if large else _SMALL_PATTERN
+    unjudged: dict[str, str] = {}
+    spelled_out = False
+    while True:
+        try:
+            validator = draft(
+                schema,
+                pattern_options=RegexOptions(size_limit=size, dfa_size_limit=size),
+                email_options=EmailOptions(allow_domain_literal=False, allow_display_text=False),
+                validate_formats=formats,
+                offline=True,
+                mask=MASK,
+            )
+            return validator, unjudged
+        except ValidationError as error:
+            if not (isinstance(error.kind, ValidationErrorKind.Format) and error.kind.format == "regex"):
+                raise _refusal(error) from None
+            schema, pattern = _without(schema, error.instance_path)
+            why = (
+                "look-around or a back-reference" if _BACKTRACKING.search(pattern) else "invalid or too large"
+            )
+            if why.startswith("invalid") and not large:
+                raise SchemaTooLarge from None
+            unjudged[pattern] = why
+            if len(unjudged) > _MOST_PATTERNS:
+                raise SchemaInvalid(f"More than {_MOST_PATTERNS} patterns of it cannot be judged.") from None
+        except ValueError as error:
+            if spelled_out:
+                raise SchemaInvalid(f"The schema is invalid: {error}") from None
+            schema, spelled_out = _spelled_out(schema), True
+
+
+def _refusal(error: ValidationError) -> SchemaInvalid:
+    if isinstance(error.kind, ValidationErrorKind.Referencing):
+        return SchemaInvalid(f"The schema refers to a part that does not exist: {error.message}")
+    place = shortened(".".join(shortened(str(part), 100) for part in error.instance_path), 200) or "its root"
+    return SchemaInvalid(f"The schema is invalid at {place}: {message_of(error)}")
+
+
+def _without(schema: Any, path: Sequence[str | int]) -> tuple[Any, str]:
+    """The schema without the pattern at a place, and that pattern; what it may speak of is not unknown then."""
+    first, *rest = path
+    if rest == [] and first == "pattern":
+        return {name: part for name, part in schema.items() if name != first}, schema[first]
+    if len(rest) == 1 and first == "patternProperties":
+        left = {name: part for name, part in schema[first].items() if name != rest[0]}
+        open_ = ("additionalProperties", "unevaluatedProperties")
+        return {**{name: part for name, part in schema.items() if name not in open_}, first: left}, str(
+            rest[0]
+        )
+    part, pattern = _without(schema[first], rest)
+    if isinstance(schema, list):
+        return [part if at == first else each for at, each in enumerate(schema)], pattern
+    return {**schema, first: part}, pattern
+
+
+def _is_beyond(value: Any) -> bool:
+    """Tell whether the value holds a number beyond all floats, such as 1e999."""
+    waiting = [value]
+    for one in waiting:
+        if isinstance(one, float) and math.isinf(one):
+            return True
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return False
+
+
+def _spelled_out(value: Any) -> Any:
+    """A value that the library takes: question marks for lone surrogates, decimals for numbers beyond all floats."""
+    text = json.dumps(value, ensure_ascii=False, default=str).encode(errors="replace")
+    return json.loads(text, parse_constant=lambda name: Decimal("-1e999" if name[0] == "-" else "1e999"))
 
 
 def _declared(schema: Mapping[str, Any]) -> frozenset[str] | None:
@@ -122,143 +236,3 @@ def _declared(schema: Mapping[str, Any]) -> frozenset[str] | None:
         # It asks for members and names none, so it means any.
         return None
     return frozenset(schema.get("properties", ())) | frozenset(schema.get("required", ()))
-
-
-# --- formats of texts --------------------------------------------------------------------------------------
-
-
-LONGEST = 2048
-"""Characters of a text in one of these formats; a longer one is in none."""
-
-_DEEPEST = 64
-
-Path = tuple[str | int, ...]
-
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_HOSTNAME = re.compile(rf"{_LABEL}(?:\.{_LABEL}){{0,126}}")
-_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
-_TIME = re.compile(
-    r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:[Zz]|[+-]([0-9]{2}):([0-9]{2}))", re.ASCII
-)
-_DURATION = re.compile(
-    r"P(?:[0-9]+W|(?=[0-9T])(?:[0-9]+Y)?(?:[0-9]+M)?(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+S)?)?)"
-)
-
-
-def _hostname(text: str) -> bool:
-    return len(text) <= 253 and _HOSTNAME.fullmatch(text) is not None
-
-
-def _email(text: str) -> bool:
-    local, at, domain = text.rpartition("@")
-    return bool(at) and len(local) <= 64 and _LOCAL.fullmatch(local) is not None and _hostname(domain)
-
-
-def _uri(text: str) -> bool:
-    if not text.isascii() or any(character <= " " or character in '<>"{}|\\^`' for character in text):
-        return False
-    try:
-        parts = urlsplit(text)
-        return bool(parts.scheme) and (parts.port is None or parts.port >= 0)
-    except ValueError:
-        return False
-
-
-def _uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text.lower()
-    except ValueError:
-        return False
-
-
-def _ipv4(text: str) -> bool:
-    try:
-        return bool(IPv4Address(text).packed)
-    except AddressValueError:
-        return False
-
-
-def _ipv6(text: str) -> bool:
-    try:
-        return "%" not in text and bool(IPv6Address(text).packed)
-    except AddressValueError:
-        return False
-
-
-def _date(text: str) -> bool:
-    found = _DATE.fullmatch(text)
-    return found is not None and in_calendar(*map(int, found.groups()))
-
-
-def in_calendar(year: int, month: int, day: int) -> bool:
-    """Tell whether there is such a day; a year may be 0 (RFC 3339)."""
-    return 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]
-
-
-def _time(text: str) -> bool:
-    found = _TIME.fullmatch(text)
-    if found is None:
-        return False
-    hour, minute, second, *zone = (int(digits or 0) for digits in found.groups())
-    # A leap second is one at the end of a day, wherever that is.
-    return hour < 24 and minute < 60 and second <= 60 and zone[0] < 24 and zone[1] < 60
-
-
-def _date_time(text: str) -> bool:
-    return len(text) > 11 and text[10] in "Tt" and _date(text[:10]) and _time(text[11:])
-
-
-FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "date": _date,
-    "date-time": _date_time,
-    "duration": lambda text: _DURATION.fullmatch(text) is not None,
-    "email": _email,
-    "hostname": _hostname,
-    "ipv4": _ipv4,
-    "ipv6": _ipv6,
-    "time": _time,
-    "uri": _uri,
-    "uuid": _uuid,
-}
-"""Whether a text is in a format, by JSON Schema's name of it (2020-12, Validation, 7.3)."""
-
-
-def unformatted(schema: Any, value: Any, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
-    """The places within a value whose text is not in its format, each with the name of the format and the text.
-
-    Only what the schema says of every value counts, through ``properties``, ``additionalProperties``, ``items``,
-    ``prefixItems`` and ``allOf``; a format that is not known here is not checked.
-    """
-    if not isinstance(schema, Mapping) or len(path) > _DEEPEST:
-        return
-    if isinstance(value, str):
-        fits = FORMATS.get(str(schema.get("format")))
-        if fits is not None and not (len(value) <= LONGEST and fits(value)):
-            yield path, str(schema["format"]), value
-    elif isinstance(value, Mapping):
-        properties = schema.get("properties")
-        others = schema.get("additionalProperties")
-        for name, member in value.items():
-            declared = properties.get(name, others) if isinstance(properties, Mapping) else others
-            yield from unformatted(declared, member, (*path, name))
-    elif isinstance(value, list):
-        first = schema.get("prefixItems")
-        first = first if isinstance(first, Sequence) else ()
-        for index, item in enumerate(value):
-            within = first[index] if index < len(first) else schema.get("items")
-            yield from unformatted(within, item, (*path, index))
-    every = schema.get("allOf")
-    for each in every if isinstance(every, list) else ():
-        yield from unformatted(each, value, path)
-
-
-def speaks_of_formats(schema: Any, depth: int = 0) -> bool:
-    """Tell whether any part of a schema names a format that is checked here."""
-    if depth > _DEEPEST:
-        return False
-    if isinstance(schema, Mapping):
-        if schema.get("format") in FORMATS:
-            return True
-        return any(speaks_of_formats(part, depth + 1) for part in schema.values())
-    return isinstance(schema, list) and any(speaks_of_formats(part, depth + 1) for part in schema)

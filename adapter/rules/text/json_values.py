@@ -37,6 +37,11 @@ class TooLarge(NotJson):
     """A value that is too large for a result."""
 
 
+def is_number(value: Any) -> bool:
+    """Tell whether the value is a number in JSON."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def require_size(value: Any) -> None:
     """Raise TooLarge for a value with more than MOST_TEXT characters or MOST_VALUES values, before it is written."""
     text, values = 0, 0

@@ -28,7 +28,7 @@ DOUBLING = {
     "$ref": "#/$defs/0",
     "$defs": {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)} | {"40": {}},
 }
-ENDLESS = ValidationLimits(steps=10**12, seconds=60)
+ENDLESS = ValidationLimits(seconds=60)
 NAMES = {"items": {"type": "string"}}
 ANN = CheckOwner("one", "ann")
 
@@ -89,25 +89,26 @@ async def test_what_is_said_is_what_would_be_said_here() -> None:
     async with workers() as some:
         for value in ([], ["a", 1, 2, 3], [True, "x" * 1000, {}]):
             verdict = await asked(some, schema, value)
-            here = compile_schema(schema).faults(value)
+            here = compile_schema(schema).judged(value).faults
             assert [fault.error for fault in verdict.faults] == [fault.error for fault in here]
             assert [fault.issue.text for fault in verdict.faults] == [fault.issue.text for fault in here]
         assert repr(some) == "<ValidationWorkers: 1 processes, 0 checks wait>"
         assert (await asked(some, {"properties": {}}, {"q": 1}, strict=True)).faults[
             0
         ].keyword == "additionalProperties"
-        assert (await asked(some, {"pattern": "(?=a)"}, "b")).unjudged == {"(?=a)": "look-around"}
+        assert (await asked(some, {"pattern": "(?=a)"}, "b")).unjudged == {
+            "(?=a)": "look-around or a back-reference"
+        }
         assert (await asked(some, {"type": "x"}, "b")).invalid == (
-            "The schema is invalid at type: 'x' is not valid: a type, or different ones, are expected"
+            "The schema is invalid at type: \"x\" is not valid under any of the schemas listed in the 'anyOf' keyword"
         )
 
 
 def test_a_request_is_answered_in_json() -> None:
     """What the process itself says, without one."""
-    server = ValidationServer(steps=1000)
+    server = ValidationServer()
     answer = server.answer((b'{"strict":false}', orjson.dumps(NAMES), b"[1]"))
     assert (answer["faults"][0]["path"], answer["unjudged"]) == ([0], {})
-    assert server.answer((b'{"strict":false}', orjson.dumps(DOUBLING), b"{}")) == {"exceeded": "steps"}
     assert "invalid" in server.answer((b'{"strict":false}', b"{", b"{}"))
     for number in range(20):
         server.answer((b'{"strict":false}', b'{"title":"%d"}' % number, b"{}"))
@@ -117,19 +118,9 @@ def test_a_request_is_answered_in_json() -> None:
 # --- bounds -------------------------------------------------------------------------------------------------------
 
 
-async def test_steps_are_bounded() -> None:
-    """And the process goes on."""
-    async with workers(ValidationLimits(steps=100_000)) as some:
-        said = "Checking the value needs more than the 100000 steps that validation.max_steps allows."
-        assert (await asked(some, DOUBLING, {})).exceeded == said
-        before = children()
-        assert (await asked(some, NAMES, [])).faults == []
-        assert children() == before
-
-
 async def test_time_is_bounded() -> None:
     """The process is ended, and there is another one for the next check."""
-    async with workers(ValidationLimits(steps=10**12, seconds=0.5)) as some:
+    async with workers(ValidationLimits(seconds=0.5)) as some:
         said = "Checking the value needs more than the 0.5 s that validation.max_seconds allows."
         assert (await asked(some, DOUBLING, {})).exceeded == said
         assert (await asked(some, NAMES, [])).faults == []
@@ -146,7 +137,7 @@ async def test_memory_is_bounded(items: int) -> None:
 
 async def test_waiting_is_bounded_and_in_turns() -> None:
     """One server's checks wait for each other; another server's do not wait for them, nor one caller for another."""
-    async with workers(ValidationLimits(steps=10**12, seconds=1.0, queue=3)) as some:
+    async with workers(ValidationLimits(seconds=1.0, queue=3)) as some:
         first = asked(some, DOUBLING, {})
         await until(lambda: bool(children()))
         hostile = [asked(some, DOUBLING, {}) for _ in range(3)]
@@ -160,7 +151,7 @@ async def test_waiting_is_bounded_and_in_turns() -> None:
 
 async def test_who_leaves_is_not_waited_for() -> None:
     """A check that nobody waits for any more is not made."""
-    async with workers(ValidationLimits(steps=10**12, seconds=1.0)) as some:
+    async with workers(ValidationLimits(seconds=1.0)) as some:
         first, second = asked(some, DOUBLING, {}), asked(some, DOUBLING, {})
         await until(lambda: bool(children()))
         second.cancel()
@@ -172,7 +163,7 @@ async def test_who_leaves_is_not_waited_for() -> None:
 
 async def test_a_process_that_hangs_is_ended_at_the_deadline() -> None:
     """It uses no CPU and answers nothing; the next check has another one."""
-    async with workers(ValidationLimits(steps=10**12, seconds=3.0)) as some:
+    async with workers(ValidationLimits(seconds=3.0)) as some:
         running = asked(some, DOUBLING, {})
         await until(lambda: bool(children()))
         (pid,) = children()
@@ -259,7 +250,7 @@ from adapter.hosted.validation.workers import ValidationWorkers
 from adapter.pipeline.schema_checks import CheckOwner
 
 async def main():
-    some = ValidationWorkers(ValidationLimits(steps=10**12, seconds=600), log.get_logger("test"))
+    some = ValidationWorkers(ValidationLimits(seconds=2), log.get_logger("test"))
     await some.judge(CheckOwner("one", "ann"), sys.argv[1].encode(), b"{}", strict=False)
 
 asyncio.run(main())
@@ -267,7 +258,7 @@ asyncio.run(main())
 
 
 async def test_no_process_outlives_an_adapter_that_was_killed() -> None:
-    """Not even in the midst of a check that would take years."""
+    """In the midst of a check that would take years not for longer than a check may take."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, orjson.dumps(DOUBLING)])
 
     def child() -> list[int]:

@@ -17,7 +17,7 @@ from adapter.rules.calls.input_schemas import (
     too_many,
 )
 from adapter.rules.calls.inputs import Input, InputsRefused
-from adapter.rules.schema.evaluation import OutOfSteps
+from adapter.rules.schema.cost import OutOfSteps
 
 
 def declared(kind: str, /, **said: Any) -> Input:
@@ -159,9 +159,9 @@ def test_v5_arrays_and_objects_come_as_they_are() -> None:
     [
         ({"tags": "a"}, "tags: Expected array, received string You sent: 'a'. Expected type: array."),
         ({"tags": ["a", 1]}, "tags.1: Expected string, received number You sent: 1. Expected type: string."),
-        ({"tags": ["a", ""]}, "tags.1: '' "),
-        ({"tags": ["a", "a"]}, "tags: ['a', 'a'] has non-unique elements"),
-        ({"tags": ["a", "b", "c", "d"]}, "tags: ['a', 'b', 'c', 'd'] is too long"),
+        ({"tags": ["a", ""]}, 'tags.1: "" is shorter than'),
+        ({"tags": ["a", "a"]}, 'tags: ["a", "a"] has non-unique elements'),
+        ({"tags": ["a", "b", "c", "d"]}, 'tags: ["a", "b", "c", "d"] has more than 3 items'),
         ({"order": {}}, "order.id: Required You sent: (missing). Expected type: integer."),
         ({"order": {"id": "7"}}, "order.id: Expected integer, received string"),
         ({"order": {"id": 1, "mail": "x"}}, "order.mail: Invalid email You sent: 'x'."),
@@ -231,7 +231,7 @@ def test_h19_scalars_of_a_json_schema_are_coerced_too() -> None:
         ({"n": 0}, "n: 0 is less than the minimum of 1"),
         ({"n": 1, "role": "root"}, "role: Invalid option"),
         ({"n": 1, "who": 5}, "who: Expected object, received number"),
-        ({"n": 1, "maybe": "x"}, "(root): 'who' is a dependency of 'maybe'"),
+        ({"n": 1, "maybe": "x"}, "who: Required"),
         ({"n": 1, "hack": 2}, "(root): Unrecognized key(s) in object: 'hack'"),
     ],
 )
@@ -265,8 +265,8 @@ def test_v5_a_missing_member_is_told_once() -> None:
             "pattern does not apply to the type boolean; this type may have nothing",
         ),
         ("string", {"format": "e-mail"}, "format must be one of date, .* the nearest is email"),
-        ("string", {"pattern": "(a"}, r"pattern '\(a' is not a valid regular expression of RE2: "),
-        ("string", {"pattern": "(?=a)b"}, r"pattern '\(\?=a\)b' is not a valid regular expression of RE2: "),
+        ("string", {"pattern": "(a"}, r"pattern '\(a' is not a valid regular expression: "),
+        ("string", {"pattern": "(?=a)b"}, r"pattern '\(\?=a\)b' is not a valid regular expression: "),
         ("array", {"items": {"pattern": r"(a)\1"}}, "items: pattern .* is not a valid regular expression"),
         (
             "array",
@@ -314,7 +314,7 @@ def test_h20_inputs_that_contradict_themselves_are_refused(each: dict[str, Input
         ({"properties": {"a": {"type": "strnig"}}}, "The schema is invalid at properties.a.type"),
         ({"properties": {"a": {"type": "integer", "default": "x"}}}, "expected int"),
         ({"properties": {"a": {"minimum": 3, "default": 1}}}, "the default of a does not fit"),
-        ({"properties": {"a": {"not": {"pattern": "(?!a)"}}}}, "is not a valid regular expression of RE2"),
+        ({"properties": {"a": {"not": {"pattern": "(?!a)"}}}}, "is not a valid regular expression"),
         (
             {"allOf": [{"required": [str(number)]} for number in range(200_000)]},
             "too many parts for a schema",

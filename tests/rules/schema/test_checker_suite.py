@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.schema.checker import compile_schema
-from adapter.rules.schema.drafts import DRAFTS
+from adapter.rules.schema.checker import DRAFTS, compile_schema
 
 SUITE = Path(__file__).with_name("suite.jsonl")
-URIS = {f"draft{draft.name}": uri for uri, draft in DRAFTS.items()}
+NAMES = ("draft4", "draft6", "draft7", "draft2019-09", "draft2020-12")
+URIS = dict(zip(NAMES, DRAFTS, strict=True))
 
 
 def groups() -> Iterator[tuple[str, str, Any, list[tuple[Any, bool]]]]:
@@ -30,6 +30,13 @@ def groups() -> Iterator[tuple[str, str, Any, list[tuple[Any, bool]]]]:
             yield file, description, schema, tests
 
 
+def fits_schema(schema: Any, value: Any) -> bool | str:
+    try:
+        return compile_schema(schema).judged(value, steps=None).faults == []
+    except Exception as error:
+        return f"{type(error).__name__} {error}"
+
+
 @pytest.mark.parametrize("draft", URIS)
 def test_every_verdict_is_that_of_the_suite(draft: str) -> None:
     """Keyword by keyword, references and what is unevaluated among them."""
@@ -38,7 +45,7 @@ def test_every_verdict_is_that_of_the_suite(draft: str) -> None:
         for file, description, schema, tests in groups()
         if file.startswith(f"{draft}/")
         for value, fits in tests
-        if (compile_schema(schema).faults(value) == []) is not fits
+        if fits_schema(schema, value) is not fits
     ]
     assert wrong == []
 
