@@ -223,7 +223,7 @@ class ToolParts:
         from adapter.app.pipeline import Known
         from adapter.relay.call.planned import Plans
 
-        definitions = ToolDefinitions(tool_guard)
+        definitions = ToolDefinitions(tool_guard.offered)
         known = Known(definitions.schema, definitions.read_only, definitions.listed)
         return Plans(
             lambda tool: planning.proxied(entry, tool, known),

@@ -112,16 +112,6 @@ class Baselines:
             # Also where it failed half way: the pin may be written down.
             self.cache.accept()
 
-    async def rewrite(self, call: Call, earlier: str, now: Catalogue) -> None:
-        """Write ``now`` for ``earlier`` into the pins of this call's scope and of the server: they are the same tools.
-
-        A lock file stays as it is.
-        """
-        if self.pinning.lock is None:
-            scope_id = self._scope_of(call).id
-            await self._pins.rewrite(earlier, now, ScopeKey(self.server, scope_id))
-            self.cache.rewritten(scope_id, earlier, now.digest)
-
     async def _pin_of_server(self) -> Pin | None:
         return await self._accepted() or await self._first()
 

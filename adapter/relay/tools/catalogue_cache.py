@@ -22,8 +22,6 @@ accepts, or what was seen last, or may have                        (``confirm``)
                                                                    one ``accept``, other tools are one ``changed``
 another process wrote or removed a pin        ``drop_pin``         the pin and the verdict of its scope
 another process wrote drift down              ``forget_met``       what scopes met
-the pins of an earlier version are written    ``rewritten``        the server's first pin, and the operator's last
-anew                                                               word
 a lock file changes                           none                 nothing: lock files are read at start, and
                                                                    ``serve --watch`` starts the process anew
 ============================================  ===================  ==================================================
@@ -174,14 +172,6 @@ class CatalogueCache:
     def forget_met(self) -> None:
         """Forget the meetings that were written down: another process may have removed them."""
         self._met.clear()
-
-    def rewritten(self, scope_id: str, earlier: str, digest: str) -> None:
-        """Take note that pins of an earlier version have another digest now: of this scope, and of the server."""
-        kept = self.pins.get(scope_id)
-        if kept is not None and kept.pin.digest == earlier:
-            self.pins[scope_id] = kept._replace(pin=kept.pin._replace(digest=digest))
-        self.first = None
-        self._accepted = float("-inf"), None
 
     def end(self, scope_id: str) -> None:
         """Forget the verdict on a scope that has ended."""

@@ -171,7 +171,7 @@ class CatalogueJudge:
         if self._is_off:
             return await self._compare(now, snapshot)
         await baselines.note_seen(now)
-        return await self._compared(call, await baselines.of(call, now), snapshot)
+        return await self._compare(await baselines.of(call, now), snapshot)
 
     async def _publish(self, call: Call, verdict: Verdict) -> Verdict:
         """Tell operators of the verdict: in the log, and as remembered drift from the server's own baseline."""
@@ -181,16 +181,9 @@ class CatalogueJudge:
         if self._is_off or (self._cache.varies and not own):
             return verdict
         baseline = await self._baselines.of_server(snapshot.catalogue)
-        drift = (await self._compared(call, baseline, snapshot)).drift
+        drift = (await self._compare(baseline, snapshot)).drift
         if drift is not None:
             await self._baselines.remember(call, baseline, snapshot.catalogue, drift, own=own)
-        return verdict
-
-    async def _compared(self, call: Call, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
-        """The verdict by this baseline. If an earlier version pinned the same tools, their pins are written anew."""
-        verdict = await self._compare(baseline, snapshot)
-        if verdict.full_drift is None and baseline.digest != verdict.now.digest:
-            await self._baselines.rewrite(call, baseline.digest, verdict.now)
         return verdict
 
     async def _compare(self, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter.errors import AdapterError, BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import BackgroundTasks, in_turns
@@ -279,18 +279,11 @@ def _weigh(parsed: _Parsed) -> Weight:
     return Weight(parsed.raw, len(parsed.raw))
 
 
-class DefinitionReader(Protocol):
-    """Reads the tools that a scope is offered; see ToolGuard."""
-
-    async def offered(self, call: Call) -> Offered:
-        """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""
-
-
 class ToolDefinitions:
-    """The definitions of one server's tools as the scope of a call may see them."""
+    """The definitions of one server's tools as the scope of a call may see them; ``offered`` is the guard's."""
 
-    def __init__(self, reader: DefinitionReader) -> None:
-        self._reader = reader
+    def __init__(self, offered: Callable[[Call], Awaitable[Offered]]) -> None:
+        self._offered = offered
         self._parsed: LastUsed[bytes, _Parsed] = LastUsed(KEPT, KEPT_BYTES, _weigh)
 
     def __repr__(self) -> str:
@@ -318,7 +311,7 @@ class ToolDefinitions:
     async def _of(self, planned: PlannedCall) -> Mapping[str, Any] | None:
         call = planned.notes[CALL]
         assert isinstance(call, Call), "the relay's own"
-        offered = await self._reader.offered(call)
+        offered = await self._offered(call)
         raw = offered.definitions.get(planned.tool) if planned.tool in offered.allowed else None
         if raw is None:
             return None

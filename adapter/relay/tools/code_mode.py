@@ -15,7 +15,7 @@ from adapter.errors import ToolUnknown
 from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.param_headers import PREFIX, mirrored
 from adapter.relay.stages import Call, StageEntry, asked_cursor
-from adapter.relay.tools.catalogue_reader import DefinitionReader, Offered
+from adapter.relay.tools.catalogue_reader import Offered
 from adapter.relay.tools.tool_lists import own_list
 from adapter.rules.results.tool_results import tool_result
 from adapter.rules.text.unicode import shown
@@ -40,8 +40,11 @@ KEPT = 4
 INVALID_PARAMS = -32602
 
 
-class ListedDefinitions(DefinitionReader, Protocol):
+class ListedDefinitions(Protocol):
     """Reads the tools that a scope may use; see ToolGuard."""
+
+    async def offered(self, call: Call) -> Offered:
+        """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""
 
     async def listed(self, call: Call) -> Offered:
         """As ``offered``, but raises CatalogueDrifted where the list of tools would."""

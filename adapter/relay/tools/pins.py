@@ -6,9 +6,8 @@ A pin is a digest; the catalogue itself is kept once, whoever saw it. What is re
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import orjson
@@ -217,23 +216,6 @@ class Pins:
         await self._store.put(BASELINES, server, orjson.dumps([*pin]))
         await self.drift.forget(server)
 
-    async def rewrite(self, earlier: str, now: Catalogue, key: ScopeKey) -> None:
-        """Name ``now`` in the pins of this scope and its server that name ``earlier``: an earlier version's digest of
-        the same tools.
-        """
-        server, _ = key
-        await self._catalogues.keep(server, now)
-        for table, name in ((PINS, "/".join(key)), (BASELINES, server), (FIRST, server)):
-            row = await self._store.get(table, name)
-            digest, *rest = orjson.loads(row.value) if row is not None else (None,)
-            if row is not None and digest == earlier:
-                # In a conflict another process wrote the same, or an operator has just accepted.
-                with contextlib.suppress(Conflict):
-                    await self._store.put(
-                        table, name, orjson.dumps([now.digest, *rest]), expected=row.version
-                    )
-        await self.drift.rename_baseline(server, earlier, now.digest)
-
     async def _get(self, table: str, key: str) -> Pin | None:
         row = await self._store.get(table, key)
         return _pin(row) if row is not None else None
@@ -295,13 +277,6 @@ class DriftMemory:
     async def forget_others(self, server: str) -> None:
         """Keep only the drift of scopes that saw both catalogues: the server offers each user other tools."""
         await self._change(server, lambda found: found and found.of_those_who_saw_both())
-
-    async def rename_baseline(self, server: str, earlier: str, digest: str) -> None:
-        """Keep the drift from a baseline that is known by another digest now."""
-        await self._change(
-            server,
-            lambda found: replace(found, baseline=digest) if found and found.baseline == earlier else None,
-        )
 
     async def _write(self, server: str, meetings: Sequence[Meeting]) -> None:
         def with_meetings(found: RememberedDrift | None) -> RememberedDrift:

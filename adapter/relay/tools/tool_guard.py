@@ -6,9 +6,8 @@ list is read again: once for all scopes, and in the scope's own session if that 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Set
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -88,7 +87,7 @@ class ToolGuard:
         self._cache = baselines.cache
         self._reader = CatalogueReader(lists, self._cache, runtime.background, definitions)
         self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log, self._found_drift)
-        self._variants: OrderedDict[str, bool] = OrderedDict()
+        self._is_hidden = lru_cache(VARIANTS)(hidden)
         self._viewing: set[str] = set()
         self._deferred = DeferredPins(self._view_quietly, baselines, runtime.background)
         self._retry_at = float("-inf")
@@ -203,14 +202,7 @@ class ToolGuard:
     def _refuses(self, name: str) -> bool:
         if self._lists.unread and self._lists.refuses(name):
             return True
-        if len(name) > LONGEST_NAME:
-            return self._hidden(name)
-        known = self._variants.get(name)
-        if known is None:
-            known = self._variants[name] = self._hidden(name)
-            if len(self._variants) > VARIANTS:
-                self._variants.popitem(last=False)
-        return known
+        return self._hidden(name) if len(name) > LONGEST_NAME else self._is_hidden(name)
 
     async def _refusal(self, call: Call, found: Drift) -> CatalogueDrifted:
         """The error of a call or list that drift concerns; the session ends with it where that is configured.
