@@ -26,7 +26,7 @@ from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.resource_metadata import metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.oauth.port import TokenVerifier
-from adapter.relay.tools.baselines import PinReview
+from adapter.relay.tools.baselines import Baselines
 from adapter.rules.access.principals import DEFAULT_TOKEN, Principals
 from adapter.rules.access.rate_limit import Floor
 from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_paths, resources_below
@@ -132,7 +132,11 @@ def _telemetry(settings: Settings, registry: MetricRegistry | None) -> Telemetry
 
 
 def build_health(
-    base: Base, relay: RelayParts, pin_review: PinReview, guard: Guard, replicas: ReplicaParts | None
+    base: Base,
+    relay: RelayParts,
+    pin_review: Mapping[str, Baselines],
+    guard: Guard,
+    replicas: ReplicaParts | None,
 ) -> Health:
     """Build the health of what is inside."""
     return Health(

@@ -17,9 +17,9 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
 from adapter.relay.stages import StageEntry, StageTable
-from adapter.relay.tools.baselines import Baselines, PinReview
+from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import CatalogueCache
-from adapter.relay.tools.catalogue_reader import Definitions, ToolDefinitions
+from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, ToolDefinitions
 from adapter.relay.tools.catalogue_words import CatalogueListener, CatalogueTeller
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
@@ -79,7 +79,7 @@ class ToolParts:
         self._of_server = {entry.id: self._baselines(entry) for entry in base.settings.servers}
         self._is_shared = store.shared
         self._hear_others(store)
-        self.pin_review = PinReview(self._of_server, base.log)
+        self.pin_review: Mapping[str, Baselines] = self._of_server
         sessions.sessions.on_end.append(self.end_session)
         base.on_loss.append(self.store_lost)
         base.tasks.append(CleanupTask("pins", self.tidy))
@@ -152,7 +152,7 @@ class ToolParts:
             partial(self._revoke, entry.id),
             GuardRuntime(time.monotonic, self._base.background, self._base.log),
             by_content=policies.sanitization.mode == "block" or entry.access is not None,
-            definitions=Definitions() if folds or planning is not None else None,
+            definitions=Definitions(DEFINITIONS_KEPT) if folds or planning is not None else None,
         )
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         code_mode = _code_mode(entry, tool_guard, own) if folds else None
@@ -205,7 +205,8 @@ class ToolParts:
             time.monotonic,
             apart=entry.upstream.auth.per_caller,
         )
-        return Baselines(entry.id, pinning, self._pins, cache, self._sessions.scopes.of_principal, time.time)
+        of_principal, log = self._sessions.scopes.of_principal, self._base.log
+        return Baselines(entry.id, pinning, self._pins, cache, of_principal, time.time, log)
 
     def _hear_others(self, store: Store) -> None:
         """Have the caches hear of other processes, and tell those of tools that may have changed."""

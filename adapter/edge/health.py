@@ -15,7 +15,7 @@ from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import HealthMonitor, Pulse
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.tools.baselines import PinReview
+from adapter.relay.tools.baselines import Baselines
 from adapter.rules.access.authorization_servers import OAUTH_CURE
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.settings.root import Settings
@@ -36,7 +36,7 @@ class Health:
 
     servers: Sequence[Server]
     monitors: Mapping[str, HealthMonitor]
-    pin_review: PinReview
+    pin_review: Mapping[str, Baselines]
     sessions: Sessions
     store: WatchedStore
     guard: Guard
@@ -158,7 +158,7 @@ class Health:
         With ``details``, also tell which.
         """
         try:
-            found = await self.pin_review.remembered(server.id)
+            found = await self.pin_review[server.id].remembered()
         except StoreUnavailable:
             return {"tools": {"drift": "unknown"}}
         if found is None:

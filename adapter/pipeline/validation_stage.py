@@ -18,7 +18,7 @@ from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
 from adapter.rules.calls.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many
 from adapter.rules.calls.inputs import Input, InputProblem, InputsRefused
-from adapter.rules.last_used import LastUsed, Weight
+from adapter.rules.last_used import LastUsed
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Issue
@@ -113,8 +113,7 @@ class Validating:
         self._strict = strict
         self._selects = selects
         self._latest: SchemaCheck | None = None
-        # Each weighs nothing: there are few, and all of one tool.
-        self._kept: LastUsed[str, SchemaCheck] = LastUsed(SCHEMAS_KEPT, 0, lambda check: Weight(id(check), 0))
+        self._kept: LastUsed[str, SchemaCheck] = LastUsed(SCHEMAS_KEPT)
         self.compilations = 0
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from adapter.rules.last_used import LastUsed
 from adapter.wire.nesting import values_at_most
 from adapter.wire.piecewise import Apart, Piecewise
 
@@ -44,16 +45,22 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """Finds one answer for all callers that ask at the same time. A caller that is cancelled does not end it."""
+    """Finds one answer for all callers that ask at the same time, or as long as it is ``kept``. A caller that is
+    cancelled does not end it.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: LastUsed[K, T] | None = None) -> None:
         self._under_way: dict[K, asyncio.Task[T]] = {}
+        self._kept = kept
 
     def __repr__(self) -> str:
         return f"<SingleFlight: {len(self._under_way)} under way>"
 
     async def get(self, key: K, find: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return or raise what ``find``, called by the first who asks, returns or raises."""
+        known = None if self._kept is None else self._kept.get(key)
+        if known is not None:
+            return known
         task = self._under_way.get(key)
         if task is None:
             task = self._under_way[key] = asyncio.get_running_loop().create_task(find())
@@ -68,7 +75,9 @@ class SingleFlight(Generic[K, T]):
         del self._under_way[key]
         if not task.cancelled():
             # All callers may have left; a failure that is never looked at would be logged.
-            task.exception()
+            found = None if task.exception() is not None else task.result()
+            if self._kept is not None and found is not None:
+                self._kept.put(key, found)
 
 
 async def run_to_completion(

@@ -18,12 +18,18 @@ class Weight(NamedTuple):
 
 
 class LastUsed(Generic[K, V]):
-    """At most ``most`` values, whose parts weigh at most ``most_bytes``, though always the last one.
+    """At most ``most`` values, whose parts weigh at most ``most_bytes``, though always the last one. Without ``weigh``
+    they weigh nothing.
 
     ``values`` may be looked into directly, which counts as no use.
     """
 
-    def __init__(self, most: int, most_bytes: int, weigh: Callable[[V], Weight]) -> None:
+    def __init__(
+        self,
+        most: int,
+        most_bytes: int = 0,
+        weigh: Callable[[V], Weight] = lambda value: Weight(id(value), 0),
+    ) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._weigh = weigh

@@ -163,7 +163,13 @@ class Guarded:
         self.lists = ToolLists("one", shape_of(self.policies), self.own, ParamHeaders(), logger)
         self.cache = CatalogueCache(self.fresh_for, self.steady)
         self.baselines = Baselines(
-            "one", pinning, self.pins, self.cache, partial(principal_scope, b""), self.clock
+            "one",
+            pinning,
+            self.pins,
+            self.cache,
+            partial(principal_scope, b""),
+            self.clock,
+            log.get_logger("test"),
         )
         self.tool_guard = ToolGuard(
             self.lists,

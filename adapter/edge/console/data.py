@@ -149,7 +149,7 @@ class ConsoleData:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
-        await _send_pin_status(request, await self._pin_review.status(server), extra)
+        await _send_pin_status(request, await self._pin_review[server].status(), extra)
 
     async def _accept_pins(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, verb = names
@@ -160,7 +160,7 @@ class ConsoleData:
         self._require(server)
         digest = await self._digest(request)
         await self._look_again(request, server)
-        status = await self._pin_review.accept(server, digest, viewer.name)
+        status = await self._pin_review[server].accept(digest, viewer.name)
         await _send_pin_status(request, status, extra)
 
     def _require(self, server: str) -> None:

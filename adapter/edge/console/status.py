@@ -131,7 +131,7 @@ class ServerStatus:
 
     async def _told(self, server: Server, viewer: Viewer) -> dict[str, Any]:
         watch, facts = self.health.monitors.get(server.id), self.facts[server.id]
-        pins = await self.health.pin_review.status(server.id)
+        pins = await self.health.pin_review[server.id].status()
         pulse = watch.pulse if watch is not None else None
         latency = pulse.latency if pulse is not None else None
         status = self.health.status_of(server)

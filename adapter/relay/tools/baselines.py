@@ -7,8 +7,7 @@ compares it with the catalogue that was seen last in any client's session: sessi
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
@@ -20,12 +19,13 @@ from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
 from adapter.rules.access.parties import party_of
 from adapter.rules.access.principals import Scope, name_of
+from adapter.rules.last_used import LastUsed
 from adapter.rules.tools.catalogue import Catalogue, Pinning, read_as
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
 from adapter.rules.tools.drift_report import summary
 
 COMPARED = 32
-"""Pairs of catalogues whose drift is kept for operators."""
+"""Pairs of catalogues of one server whose drift is kept for operators."""
 
 
 class Baselines:
@@ -42,6 +42,7 @@ class Baselines:
         cache: CatalogueCache,
         of_principal: Callable[[str], Scope],
         clock: Callable[[], float],
+        log: FilteringBoundLogger,
     ) -> None:
         self.server = server
         self.pinning = pinning
@@ -49,7 +50,10 @@ class Baselines:
         self.cache = cache
         self._of_principal = of_principal
         self._clock = clock
+        self._log = log
         self._confirming = SingleFlight[int, None]()
+        self._drifts = SingleFlight[tuple[str, str], Drift | None](LastUsed(COMPARED))
+        self._accepting = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<Baselines of {self.server!r}: {self.pinning.mode}, {self.pinning.baseline}>"
@@ -103,14 +107,6 @@ class Baselines:
             return False
         accepted = await self._look_up()
         return accepted is not None and accepted.digest == now.digest
-
-    async def accept(self, catalogue: Catalogue) -> None:
-        """Make this the baseline of every scope, and forget the drift that was met."""
-        try:
-            await self._pins.accept(self.server, catalogue)
-        finally:
-            # Also where it failed half way: the pin may be written down.
-            self.cache.accept()
 
     async def _pin_of_server(self) -> Pin | None:
         return await self._accepted() or await self._first()
@@ -255,83 +251,55 @@ class Baselines:
         """Forget drift between different users: the server offers each of them other tools."""
         await self._pins.drift.forget_others(self.server)
 
-    async def settle(self) -> None:
-        """Forget the drift that was met."""
-        await self._pins.drift.forget(self.server)
-        self.cache.accept()
+    # --- review -----------------------------------------------------------------------------------------------
 
-
-# --- review ---------------------------------------------------------------------------------------------------
-
-
-class PinReview:
-    """Compares servers with their baselines, and accepts their tools for all processes that share the store.
-
-    ``baselines`` are by server.
-    """
-
-    def __init__(self, baselines: Mapping[str, Baselines], log: FilteringBoundLogger) -> None:
-        self._baselines = baselines
-        self._log = log
-        self._drifts: OrderedDict[tuple[str, str], Drift | None] = OrderedDict()
-        self._comparing = SingleFlight[tuple[str, str], Drift | None]()
-        self._accepting: dict[str, asyncio.Lock] = {}
-
-    def __repr__(self) -> str:
-        return f"<PinReview of {len(self._baselines)} servers>"
-
-    async def status(self, server: str) -> PinStatus:
-        """The pin status of this server. Raises StoreUnavailable."""
-        baselines = self._baselines[server]
-        mode = baselines.pinning.mode
+    async def status(self) -> PinStatus:
+        """The pin status of the server."""
+        mode = self.pinning.mode
         if mode == "off":
             # Its tools are not compared with anything.
             return PinStatus(mode)
-        baseline, now = await baselines.for_review(), await baselines.last_seen()
+        baseline, now = await self.for_review(), await self.last_seen()
         if baseline.catalogue is None:
             return PinStatus(mode, baseline, now)
-        remembered = await baselines.remembered(baseline.catalogue)
+        remembered = await self.remembered(baseline.catalogue)
         drift = None
         if now is not None:
-            read = await in_turns(read_as(baseline.catalogue, now, baselines.pinning.earlier))
+            read = await in_turns(read_as(baseline.catalogue, now, self.pinning.earlier))
             baseline, drift = baseline._replace(catalogue=read), await self._drift(read, now)
         return PinStatus(mode, baseline, now, drift, remembered)
 
-    async def remembered(self, server: str) -> RememberedDrift | None:
-        """The drift of a server that nobody has accepted. Raises StoreUnavailable."""
-        return await self._baselines[server].remembered()
-
-    async def accept(self, server: str, digest: str, operator: str) -> PinStatus:
+    async def accept(self, digest: str, operator: str) -> PinStatus:
         """Have every session start from the tools of now, also those that are open.
 
         ``digest`` is that of the catalogue that the operator was shown. Raises CatalogueMoved where that is not what
-        is offered by now, BoundByFile, NothingToAccept, StoreUnavailable.
+        is offered by now, BoundByFile, NothingToAccept.
         """
-        async with self._accepting.setdefault(server, asyncio.Lock()):
-            status = await self.status(server)
+        async with self._accepting:
+            status = await self.status()
             if status.baseline.origin == "lock":
                 if status.now is None or not status.baseline.is_of(status.now) or status.now.digest != digest:
                     raise BoundByFile()
                 # The server offers again what its file says.
-                await self._baselines[server].settle()
-                return await self.status(server)
+                await self._pins.drift.forget(self.server)
+                self.cache.accept()
+                return await self.status()
             if status.now is None:
                 raise NothingToAccept()
             if status.now.digest != digest:
                 raise CatalogueMoved()
             if status.accepted:
                 return status
-            await self._baselines[server].accept(status.now)
-            self._log.warning("tools accepted", server=server, digest=digest, operator=operator)
-            return await self.status(server)
+            try:
+                await self._pins.accept(self.server, status.now)
+            finally:
+                # Also where it failed half way: the pin may be written down.
+                self.cache.accept()
+            self._log.warning("tools accepted", server=self.server, digest=digest, operator=operator)
+            return await self.status()
 
     async def _drift(self, baseline: Catalogue, now: Catalogue) -> Drift | None:
         if baseline.digest == now.digest:
             return None
         key = baseline.digest, now.digest
-        if key not in self._drifts:
-            find = partial(in_turns, drift_piecewise(baseline.tools, now.tools))
-            self._drifts[key] = await self._comparing.get(key, find)
-            if len(self._drifts) > COMPARED:
-                self._drifts.popitem(last=False)
-        return self._drifts[key]
+        return await self._drifts.get(key, lambda: in_turns(drift_piecewise(baseline.tools, now.tools)))

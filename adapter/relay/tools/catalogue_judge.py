@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -64,14 +63,11 @@ class CatalogueJudge:
         self._on_drift = on_drift
         self._cache = baselines.cache
         self._is_off = baselines.pinning.mode == "off"
-        self._verdicts = LastUsed[_Key, Verdict](VERDICTS, KEPT_BYTES, verdict_weight)
-        self._judging = SingleFlight[_Key, Verdict]()
+        self._verdicts = SingleFlight[_Key, Verdict](LastUsed(VERDICTS, KEPT_BYTES, verdict_weight))
         self._logged: set[tuple[str, str]] = set()
 
     def __repr__(self) -> str:
-        return (
-            f"<CatalogueJudge of {self._baselines.server!r}: {self._cache}, {len(self._verdicts)} verdicts>"
-        )
+        return f"<CatalogueJudge of {self._baselines.server!r}: {self._cache}>"
 
     # --- calls ------------------------------------------------------------------------------------------------
 
@@ -188,15 +184,9 @@ class CatalogueJudge:
 
     async def _compare(self, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
         key = _Key(baseline.digest, snapshot.catalogue.digest, snapshot.hidden, snapshot.pages)
-        verdict = self._verdicts.get(key)
-        if verdict is None:
-            verdict = await self._judging.get(key, partial(self._compare_once, key, baseline, snapshot))
-        return verdict
-
-    async def _compare_once(self, key: _Key, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
-        verdict = await in_turns(judge(self._baselines.pinning, baseline, snapshot))
-        self._verdicts.put(key, verdict)
-        return verdict
+        return await self._verdicts.get(
+            key, lambda: in_turns(judge(self._baselines.pinning, baseline, snapshot))
+        )
 
     def _report(self, key: tuple[str, str], drift: Drift) -> None:
         """Write one line for the drift of one catalogue, however many scopes it concerns."""

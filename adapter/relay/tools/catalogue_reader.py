@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -122,24 +121,8 @@ class Offered:
         return self.warns is not None and name in self.warns.unsettled
 
 
-class Definitions:
-    """The definitions of the last catalogues of a server, by digest, as clients see them."""
-
-    def __init__(self) -> None:
-        self._by_digest: OrderedDict[str, Mapping[str, bytes]] = OrderedDict()
-
-    def __repr__(self) -> str:
-        return f"<Definitions of {len(self._by_digest)} catalogues>"
-
-    def keep(self, digest: str, tools: Iterable[Tool]) -> None:
-        """Keep the definitions of a catalogue. Of several tools of one name the last counts, as in the catalogue."""
-        self._by_digest[digest] = {tool.name: tool.raw for tool in tools}
-        self._by_digest.move_to_end(digest)
-        if len(self._by_digest) > DEFINITIONS_KEPT:
-            self._by_digest.popitem(last=False)
-
-    def of(self, digest: str) -> Mapping[str, bytes] | None:
-        return self._by_digest.get(digest)
+Definitions = LastUsed[str, Mapping[str, bytes]]
+"""The definitions of the last catalogues of a server, by digest, as clients see them: DEFINITIONS_KEPT of them."""
 
 
 # --- reading --------------------------------------------------------------------------------------------------
@@ -243,7 +226,9 @@ class CatalogueReader:
             return None
         snapshot = await snapshot_of(self._lists, pages)
         if self._definitions is not None:
-            self._definitions.keep(snapshot.catalogue.digest, tools_on(pages))
+            # Of several tools of one name the last counts, as in the catalogue.
+            by_name = {tool.name: tool.raw for tool in tools_on(pages)}
+            self._definitions.put(snapshot.catalogue.digest, by_name)
         return snapshot
 
 

@@ -6,7 +6,6 @@ hold. A scope does not find tools that it may not use.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ from adapter.relay.param_headers import PREFIX, mirrored
 from adapter.relay.stages import Call, StageEntry, asked_cursor
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.relay.tools.tool_lists import own_list
+from adapter.rules.last_used import LastUsed
 from adapter.rules.results.tool_results import tool_result
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.code_mode import (
@@ -60,11 +60,10 @@ class CodeMode:
         self._reader = reader
         self._shown = (*own, *definitions(names))
         self._own = {tool["name"]: dump(tool) for tool in self._shown}
-        self._indexes: OrderedDict[str, Index] = OrderedDict()
-        self._making = SingleFlight[str, Index]()
+        self._indexes = SingleFlight[str, Index](LastUsed(KEPT))
 
     def __repr__(self) -> str:
-        return f"<CodeMode of {self._names.server!r}: {len(self._indexes)} catalogues indexed>"
+        return f"<CodeMode of {self._names.server!r}: {self._indexes}>"
 
     def entries(self) -> list[StageEntry]:
         """The stages of the three tools and of their list."""
@@ -145,15 +144,7 @@ class CodeMode:
 
     async def _index(self, offered: Offered) -> Index:
         """The index of a catalogue, made once: ten thousand tools take about a second."""
-        index = self._indexes.get(offered.digest)
-        if index is None:
-            make = partial(in_turns, index_of(offered.definitions))
-            index = self._indexes[offered.digest] = await self._making.get(offered.digest, make)
-            if len(self._indexes) > KEPT:
-                self._indexes.popitem(last=False)
-        else:
-            self._indexes.move_to_end(offered.digest)
-        return index
+        return await self._indexes.get(offered.digest, lambda: in_turns(index_of(offered.definitions)))
 
 
 def _described(call: Call, definition: bytes) -> bytes:

@@ -242,11 +242,11 @@ class ToolGuard:
             await self._deferred.settle(call.scope.id)
         verdict = await self._judge.verdict(call)
         digest = verdict.now.digest
-        definitions = self._definitions.of(digest)
+        definitions = self._definitions.get(digest)
         if definitions is None:
             # The catalogue came on a client's own list, or other catalogues took its place since.
             await self._reader.own_snapshot(call)
-            definitions = self._definitions.of(digest)
+            definitions = self._definitions.get(digest)
         if definitions is None:
             raise UpstreamBroken("The upstream server's tools changed while they were read; try again.")
         warns = verdict.drift if self._pinning.mode == "warn" else None

@@ -13,6 +13,8 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.request import Fields, Request
 from adapter.rules.access.principals import Principals, token_principal
+from adapter.settings.auth import Auth
+from adapter.settings.core import Core
 from tests.edge.granting import confirmation
 from tests.oauth.grants.conftest import Replica, StartCluster, cluster
 
@@ -21,14 +23,7 @@ __all__ = ["cluster"]
 ALICE = token_principal("https://login.example", "alice")
 GOOD = hashlib.sha256(b"good").digest()
 STATIC = f"deploy:{GOOD.hex()[:16]}"
-GUARD = Guard(
-    bound_to_loopback=True,
-    hosts=None,
-    origins=None,
-    principals=Principals([("deploy", GOOD)]),
-    token_header="X-Token",
-    cors=None,
-)
+GUARD = Guard(Core(auth=Auth(header_name="X-Token")), Principals([("deploy", GOOD)]))
 """It takes one token, ``good``."""
 
 

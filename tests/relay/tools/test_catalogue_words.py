@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapter import log
 from adapter.errors import CatalogueDrifted, StoreUnavailable
-from adapter.relay.tools.baselines import PinReview
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.catalogue_words import CHANGED, PACE, CatalogueListener, CatalogueTeller
 from adapter.relay.tools.pins import BASELINES, PINS, SEEN
@@ -33,7 +31,7 @@ class Replica:
         self.cache.tell = CatalogueTeller(view, "one")
         self.listener = CatalogueListener({"one": self.cache}, ["one"])
         view.listeners.append(self.listener)
-        self.review = PinReview({"one": process.baselines}, log.get_logger("test"))
+        self.review = process.baselines
 
 
 async def heard() -> None:
@@ -131,14 +129,14 @@ async def test_what_is_accepted_on_one_counts_on_all(hears: bool) -> None:
         with pytest.raises(Refused):
             await other.process.list(there)
         other.view.deaf = not hears
-        status = await one.review.status("one")
+        status = await one.review.status()
         assert status.now is not None and status.remembered is not None
-        assert (await one.review.accept("one", status.now.digest, "eva")).accepted
+        assert (await one.review.accept(status.now.digest, "eva")).accepted
         await heard()
         if not hears:
             other.view.unsure()
         assert len(await other.process.list(there)) == 2
-        assert await other.review.remembered("one") is None
+        assert await other.review.remembered() is None
 
 
 async def test_list_changed_on_one_is_heard_by_all() -> None:

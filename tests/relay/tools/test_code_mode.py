@@ -16,7 +16,6 @@ from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, 
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.code_mode import CodeModeNames
-from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.drift import Change, Drift, Rename
 from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.envelope import Envelope, read_envelope
@@ -161,9 +160,7 @@ def test_a_definition_carries_the_warning_of_its_scope() -> None:
 
 def test_definitions_of_the_last_catalogues_are_kept() -> None:
     """A server that offers each user another list does not fill the memory."""
-    tool = read_tool(b'{"name":"draw"}')
-    assert tool is not None
-    kept = Definitions()
+    kept = Definitions(DEFINITIONS_KEPT)
     for number in range(DEFINITIONS_KEPT + 1):
-        kept.keep(str(number), [tool])
-    assert kept.of("0") is None and kept.of(str(DEFINITIONS_KEPT)) == {"draw": b'{"name":"draw"}'}
+        kept.put(str(number), {"draw": b"%d" % number})
+    assert kept.get("0") is None and kept.get(str(DEFINITIONS_KEPT)) == {"draw": b"%d" % DEFINITIONS_KEPT}

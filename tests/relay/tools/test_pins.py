@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from adapter.errors import StoreUnavailable
+from adapter.log import get_logger
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import LOOKED_UP, CatalogueCache
 from adapter.relay.tools.catalogue_store import CATALOGUES
@@ -29,8 +30,14 @@ def catalogue(*names: str) -> Catalogue:
 
 def process(store: Store, clock: Clock, server: str = "one") -> Baselines:
     """What one adapter process knows of a server."""
-    cache = CatalogueCache(0, clock)
-    return Baselines(server, Pinning(), Pins(store, clock), cache, partial(principal_scope, b""), clock)
+    cache, log = CatalogueCache(0, clock), get_logger("test")
+    return Baselines(server, Pinning(), Pins(store, clock), cache, partial(principal_scope, b""), clock, log)
+
+
+async def accept(baselines: Baselines, offered: Catalogue) -> None:
+    """An operator is shown what the server offers, and accepts it."""
+    await baselines.note_seen(offered)
+    await baselines.accept(offered.digest, "eva")
 
 
 async def test_first_catalogue_is_the_pin() -> None:
@@ -61,7 +68,7 @@ async def test_accepted_catalogue_is_everybodys_baseline() -> None:
     old, new = catalogue("click"), catalogue("click", "shoot")
     await running.pin(Scope("before", ""), old)
     clock.now += 5
-    await operator.accept(new)
+    await accept(operator, new)
     clock.now += LOOKED_UP + 1
     for scope in ("before", "after"):
         pin = await running.pin_of(scope)
@@ -85,7 +92,7 @@ async def test_acceptance_that_failed_half_way_counts_as_far_as_it_came() -> Non
     await baselines.pin(SCOPE, catalogue("click"))
     new = catalogue("click", "shoot")
     with pytest.raises(StoreUnavailable):
-        await baselines.accept(new)
+        await accept(baselines, new)
     pin = await baselines.pin_of(SCOPE.id)
     assert pin is not None and pin.digest == new.digest
 
@@ -164,7 +171,7 @@ async def test_word_of_an_operator_holds_in_the_moment_it_is_said() -> None:
     running, operator = process(store, clock), process(store, clock)
     old, new = catalogue("click"), catalogue("click", "shoot")
     assert await running.pin_of(SCOPE.id) is None
-    await operator.accept(new)
+    await accept(operator, new)
     assert (await running.pin(SCOPE, old)).digest == new.digest
     assert await store.count(PINS) == 0
 

@@ -8,9 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter import log
 from adapter.errors import BoundByFile, CatalogueDrifted
-from adapter.relay.tools.baselines import PinReview
 from adapter.relay.tools.catalogue_cache import LOOKED_UP
 from adapter.relay.tools.catalogue_store import CATALOGUES, GRACE
 from adapter.relay.tools.pins import DRIFTS, PINS, PinStatus
@@ -26,11 +24,7 @@ CONSOLE = Caller("ann:0123456789abcdef", "http")
 
 
 async def status(front: Guarded) -> PinStatus:
-    return await pin_review(front).status("one")
-
-
-def pin_review(front: Guarded) -> PinReview:
-    return PinReview({"one": front.baselines}, log.get_logger("test"))
+    return await front.baselines.status()
 
 
 async def remembered(front: Guarded) -> RememberedDrift:
@@ -109,7 +103,7 @@ async def test_accepting_settles_what_was_met() -> None:
             await front.list(session)
         now = (await status(replica)).now
         assert now is not None
-        done = await pin_review(replica).accept("one", now.digest, "ann")
+        done = await replica.baselines.accept(now.digest, "ann")
         assert done.remembered is None and done.accepted and await store.count(DRIFTS) == 0
         for process in (front, replica):
             process.clock.now += 60
@@ -128,7 +122,7 @@ async def test_accepting_what_it_became_makes_that_the_measure() -> None:
             await front.list(session)
         now = (await status(front)).now
         assert now is not None
-        await pin_review(front).accept("one", now.digest, "ann")
+        await front.baselines.accept(now.digest, "ann")
         front.steady.now += LOOKED_UP + 1
         assert (await front.list(session))[0]["description"] == EVIL["description"]
         assert (await status(front)).remembered is None
@@ -224,7 +218,7 @@ async def test_every_session_may_start_from_what_anybody_saw_first() -> None:
         assert await store.count(PINS) == 0
         now = (await status(front)).now
         assert now is not None
-        await pin_review(front).accept("one", now.digest, "ann")
+        await front.baselines.accept(now.digest, "ann")
         assert await front.list(session) == [EVIL]
         assert await front.list(await front.open()) == [EVIL]
 
@@ -283,11 +277,11 @@ async def test_drift_from_a_lock_file_is_settled_where_the_server_is_back() -> N
         found = await status(front)
         assert found.remembered is not None and found.baseline.origin == "lock" and found.now is not None
         with pytest.raises(BoundByFile):
-            await pin_review(front).accept("one", found.now.digest, "ann")
+            await front.baselines.accept(found.now.digest, "ann")
         shop.tools = [CLICK]
         await front.list(session)
         assert (await status(front)).remembered is not None
-        assert (await pin_review(front).accept("one", lock.digest, "ann")).remembered is None
+        assert (await front.baselines.accept(lock.digest, "ann")).remembered is None
 
 
 # --- catalogues in the store ----------------------------------------------------------------------------------
@@ -314,7 +308,7 @@ async def test_catalogues_that_nothing_refers_to_are_taken_away() -> None:
         assert (await status(front)).drifted == 1
         now = (await status(front)).now
         assert now is not None
-        await pin_review(front).accept("one", now.digest, "ann")
+        await front.baselines.accept(now.digest, "ann")
         front.clock.now += 3 * GRACE
         await front.pins.tidy(alive)
         front.clock.now += 3 * GRACE
@@ -341,7 +335,7 @@ async def test_a_catalogue_that_is_seen_again_stays() -> None:
         await front.list(await front.open())
         now = (await status(front)).now
         assert now is not None
-        await pin_review(front).accept("one", now.digest, "ann")
+        await front.baselines.accept(now.digest, "ann")
         front.clock.now = other.clock.now = front.clock.now + 10 * GRACE
         await other.list(await other.open())
         await front.pins.tidy(gone)

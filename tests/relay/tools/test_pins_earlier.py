@@ -8,9 +8,7 @@ from typing import Literal
 import orjson
 import pytest
 
-from adapter import log
 from adapter.errors import CatalogueDrifted
-from adapter.relay.tools.baselines import PinReview
 from adapter.relay.tools.pins import BASELINES, FIRST, PINS, SEEN
 from adapter.rules.files.tool_definitions import Wrapped, once_pinned
 from adapter.rules.tools.catalogue import catalogue_of
@@ -89,7 +87,7 @@ async def test_pins_of_an_earlier_version_are_no_drift(baseline: Baseline) -> No
         summary = DriftSummary({"changed": 1}, "The server's tools are not those that were first seen.")
         await front.pins.drift.add("one", Meeting(before, "d" * 64, summary, 1.0, "a", "ann", own=True))
     async with guarded(shop, store=store, baseline=baseline, policies=POLICIES) as front:
-        status = await PinReview({"one": front.baselines}, log.get_logger("test")).status("one")
+        status = await front.baselines.status()
         assert status.drift is None
         await front.call(session, "send")
         await front.list(session)
@@ -108,7 +106,7 @@ async def test_an_accepted_pin_of_an_earlier_version_stays_accepted() -> None:
         await front.store.put(BASELINES, "one", orjson.dumps([before, 5.0]))
     async with guarded(shop, store=store, policies=POLICIES) as front:
         await front.list(await front.open())
-        status = await PinReview({"one": front.baselines}, log.get_logger("test")).status("one")
+        status = await front.baselines.status()
         assert status.accepted and status.baseline.since == 5.0
 
 
@@ -123,7 +121,7 @@ async def test_drift_from_a_pin_of_an_earlier_version_names_what_the_server_chan
     async with guarded(shop, "warn", store=store, policies=POLICIES) as front:
         (sent, shot) = await front.list(session)
         assert "Warning" not in sent["description"] and "Warning" in shot["description"]
-        status = await PinReview({"one": front.baselines}, log.get_logger("test")).status("one")
+        status = await front.baselines.status()
         assert status.drift is not None and [each.name for each in status.drift.changed] == ["shoot"]
 
 
