@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -36,6 +36,11 @@ AT_ONCE = 50
 
 REMOVED_AT_ONCE = 100
 """Files that are removed in one go."""
+
+REMOVERS = 4
+"""Threads that remove the files of one scope: each removal waits for the file system's journal, and shares its writes.
+Other threads are left to those who move files meanwhile.
+"""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.2
 """Seconds of a pause before a change is tried again, at most."""
@@ -333,8 +338,11 @@ class FileTransactions:
         finally:
             forget()
         # Some at a time: each change of threads costs more than the removal of a file, and the loop is others' too.
-        for first in range(0, len(records), REMOVED_AT_ONCE):
-            some = records[first : first + REMOVED_AT_ONCE]
+        parts = (records[at : at + REMOVED_AT_ONCE] for at in range(0, len(records), REMOVED_AT_ONCE))
+        await asyncio.gather(*(self._remove_parts(parts) for _ in range(REMOVERS)))
+
+    async def _remove_parts(self, parts: Iterator[Sequence[FileRecord]]) -> None:
+        for some in parts:
             for record in some:
                 self._gone(record)
             await self._places.remove(*(record.place for record in some))
