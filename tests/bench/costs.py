@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 
-ONE, MANY, DOWN = "upload", "uploads at once", "download"
-KINDS = (ONE, MANY, DOWN)
+ONE, MANY, DOWN, LENT = "upload", "uploads at once", "download", "copy for a call"
+KINDS = (ONE, MANY, DOWN, LENT)
 ADAPTER, NGINX, COPY, COPY_HASH = "adapter", "nginx", "copy", "copy and hash"
-LIMITS = {ONE: COPY_HASH, MANY: NGINX, DOWN: NGINX}
+LIMITS = {ONE: COPY_HASH, MANY: NGINX, DOWN: NGINX, LENT: COPY}
 """The front that does the least there is to do."""
 
 

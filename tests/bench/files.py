@@ -10,7 +10,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from tests.bench.costs import (
     COPY_HASH,
     DOWN,
     GIB,
+    LENT,
     MANY,
     MIB,
     NGINX,
@@ -124,7 +125,10 @@ async def measure_files(
                 results.add(MANY, subject.name, await _moved(subject, [source] * extent.at_once))
             for subject in subjects:
                 results.add(DOWN, subject.name, await _fetched(subject, source))
-            results.add(DOWN, COPY, _copied("copy", source))
+            copied = _copied("copy", source)
+            results.add(DOWN, COPY, copied)
+            results.add(LENT, ADAPTER, await _lent(adapter, source))
+            results.add(LENT, COPY, copied)
             results.calls.append(await _calls(running, small, extent.calls, place))
 
 
@@ -135,7 +139,7 @@ async def _moved(subject: Subject, sources: list[Source]) -> Transfer:
     """Upload all of them at once."""
     async with _door(subject.name, subject.running) as (address, fields):
         work = [partial(upload, address, source, *fields) for source in sources]
-        return await _counted(subject, sum(source.size for source in sources), work)
+        return await _counted(subject, sum(source.size for source in sources), _all(work))
 
 
 async def _fetched(subject: Subject, source: Source) -> Transfer:
@@ -143,12 +147,12 @@ async def _fetched(subject: Subject, source: Source) -> Transfer:
     port = subject.running.address.port
     if subject.name == NGINX:
         address = Address(port, f"/files/{source.path.name}")
-        return await _counted(subject, source.size, [partial(_download_of, address, source.size)])
+        return await _counted(subject, source.size, _all([partial(_download_of, address, source.size)]))
     async with _session(subject.running) as client:
         answer = await client.call("make", output="large.bin", size=source.size)
         url = urlsplit(orjson.loads(answer.body)["result"]["_meta"]["artifact"]["download_url"])
         address = Address(port, f"{url.path}?{url.query}")
-        return await _counted(subject, source.size, [partial(_download_of, address, source.size)])
+        return await _counted(subject, source.size, _all([partial(_download_of, address, source.size)]))
 
 
 def _download_of(address: Address, size: int) -> None:
@@ -157,15 +161,22 @@ def _download_of(address: Address, size: int) -> None:
         raise LoadFailed(f"A download brought {brought} of {size} bytes.")
 
 
-async def _counted(subject: Subject, size: int, work: Sequence[Callable[[], object]]) -> Transfer:
-    """Do the work, each piece in a thread, on ``size`` bytes in all."""
+async def _lent(subject: Subject, source: Source) -> Transfer:
+    """Call the tool that takes the file: it gets a copy, or a file of the same blocks where the disk can have them."""
+    async with _session(subject.running) as client:
+        handle = await _handle(subject.running, client, source)
+        return await _counted(subject, source.size, client.call("take", path=handle))
+
+
+async def _counted(subject: Subject, size: int, work: Awaitable[object]) -> Transfer:
+    """Do the work, on ``size`` bytes in all."""
     assert subject.running.pid is not None
     pids = tree(subject.running.pid)
     await asyncio.sleep(SETTLE)
     before = cpu_seconds(pids)
     forget_peak(pids)
     begun = time.perf_counter()
-    await _all(work)
+    await work
     took = time.perf_counter() - begun
     await asyncio.sleep(SETTLE)
     spent = cpu_seconds(pids) - before
