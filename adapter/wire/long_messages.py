@@ -113,4 +113,6 @@ def _text(doc: bytes, start: int, end: int) -> Piecewise[str]:
     for piece in text_pieces(doc, start, end):
         pieces.append(piece)
         yield None
-    return "".join(pieces)
+    text = "".join(pieces)
+    yield None  # to give the pieces back takes as long again
+    return text
