@@ -62,9 +62,9 @@ async def edited(data: bytes, work: Callable[[], bytes]) -> bytes:
     return work() if len(data) <= LARGE else await in_turns(one_piece(work, len(data)))
 
 
-ANSWER_LIMIT = 64 << 20
+ANSWER_LIMIT = 48 << 20
 """Bytes of an answer that are read unless ``core.upstream.max_answer_bytes`` says otherwise. Piped answers have no
-limit: they are never held.
+limit: they are never held. To copy as many takes some thirty milliseconds, which is the longest turn of the loop.
 """
 
 DISCARDED = 64 << 10

@@ -116,7 +116,7 @@ class UpstreamConnections(Section):
         description="Maximum number of streams that clients keep open to one upstream, in addition to calls.",
     )
     max_answer_bytes: ByteSize = Field(
-        default=64 * 1024**2,
+        default=48 * 1024**2,
         description="Maximum size of an answer or event that the adapter must read; answers that are only "
         "forwarded have no limit.",
     )
