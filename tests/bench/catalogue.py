@@ -19,6 +19,7 @@ import uvloop
 
 from tests.bench.fronts import ROOT, Front, Running, adapter_settings, adapter_with, end, free_port
 from tests.bench.load import Address, Client
+from tests.bench.stalls import watched
 from tests.bench.upstream import Sessions, UpstreamConnection, json_answer
 
 GUARDED: dict[str, Any] = {
@@ -73,7 +74,8 @@ async def _serve(count: int) -> None:
 
 
 @asynccontextmanager
-async def _upstream(count: int) -> AsyncIterator[int]:
+async def upstream_with(count: int) -> AsyncIterator[int]:
+    """The bench's upstream with so many tools; yields its port."""
     argv = [sys.executable, "-m", "tests.bench.catalogue", str(count)]
     process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -118,28 +120,19 @@ class Stage:
 async def stage_with(place: Path, tools: int) -> AsyncIterator[Stage]:
     """An upstream with so many tools, while the block lasts; its fronts have their rooms in ``place``."""
     async with AsyncExitStack() as stack:
-        yield Stage(stack, place, await stack.enter_async_context(_upstream(tools)))
+        yield Stage(stack, place, await stack.enter_async_context(upstream_with(tools)))
 
 
 async def watched_first_list(address: Address) -> tuple[float, float]:
     """List the tools of a server of which nobody has asked anything yet. The longest and the median seconds for which
     somebody else, who asks the front for nothing but its health, had to wait meanwhile.
     """
-    argv = [sys.executable, "-m", "tests.bench.stalls", str(address.port)]
-    watching = await asyncio.create_subprocess_exec(
-        *argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert watching.stdin is not None and watching.stdout is not None
-    await watching.stdout.readline()
-    client = await Client.connect(address)
-    await client.initialize()
-    await client.list()
-    client.close()
-    watching.stdin.close()
-    told = await watching.stdout.read()
-    await watching.wait()
-    longest, median = map(float, told.split())
-    return longest, median
+    async with watched(address.port) as waits:
+        client = await Client.connect(address)
+        await client.initialize()
+        await client.list()
+        client.close()
+    return waits.longest, waits.median
 
 
 if __name__ == "__main__":

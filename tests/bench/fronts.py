@@ -23,6 +23,7 @@ from tests.nginx import nginx_argv
 
 ROOT = Path(__file__).parents[2]
 FASTMCP_VENV = ROOT / ".venvs" / "fastmcp"
+ADAPTER = (sys.executable, "-m", "adapter")
 START_TIMEOUT = 30.0
 """Seconds a front may take until it answers an initialize."""
 
@@ -250,12 +251,12 @@ async def adapter(
 
 @asynccontextmanager
 async def adapter_with(
-    settings: Mapping[str, object], address: Address, place: Path
+    settings: Mapping[str, object], address: Address, place: Path, command: Sequence[str] = ADAPTER
 ) -> AsyncIterator[Running]:
-    """The adapter with any settings that let it answer at ``address``."""
+    """The adapter with any settings that let it answer at ``address``, run by ``command``."""
     config = place / "adapter.yaml"
     config.write_text(json.dumps(settings))  # JSON is YAML too
-    argv = [sys.executable, "-m", "adapter", "serve", "--config", str(config)]
+    argv = [*command, "serve", "--config", str(config)]
     async with _proxy(argv, address, place) as running:
         yield running
 

@@ -4,7 +4,8 @@
 2025-11-25 for the load client and for FastMCP's proxy. Tools:
 
 * ``echo`` answers a small JSON body, head and body in one write.
-* ``big`` answers one mebibyte of text as JSON with Content-Length.
+* ``big`` answers ``mebibytes`` (1) of text as JSON with Content-Length, ``letters`` does too; ``log`` answers as much
+  text without a line end that names a directory of the adapter's store again and again.
 * ``stream`` answers SSE: ``events`` progress notifications (20) and the result, each an own write with
   a turn of the loop, or ``pause_ms``, between them.
 * ``take`` opens the file at ``path``, ``make`` writes ``size`` bytes to ``output``; both answer a small JSON body.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,9 +33,15 @@ EVENTS_IN_STREAM = 20
 BIG_TEXT = "x" * (1024 * 1024)
 TOOLS = [
     {"name": name, "description": f"The benchmark's {name}.", "inputSchema": {"type": "object"}}
-    for name in ("echo", "big", "stream", "take", "make")
+    for name in ("echo", "big", "letters", "log", "stream", "take", "make")
 ]
-BIG_RESULT = orjson.dumps({"content": [{"type": "text", "text": BIG_TEXT}]})
+LOG_TEXT = "wrote artifacts of step 17; " * (1024 * 1024 // 28)
+LONG_TEXTS = {"big": BIG_TEXT, "letters": BIG_TEXT, "log": LOG_TEXT}
+
+
+@lru_cache(4)
+def _long_result(tool: str, mebibytes: int) -> bytes:
+    return orjson.dumps({"content": [{"type": "text", "text": LONG_TEXTS[tool] * mebibytes}]})
 
 
 def _said(text: object) -> bytes:
@@ -183,8 +191,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._write(response("200 OK", body, "Content-Type: application/json"))
 
     def _call(self, request_id: object, params: dict[str, Any]) -> None:
-        if params["name"] == "big":
-            self._write(json_answer(request_id, BIG_RESULT))
+        if params["name"] in LONG_TEXTS:
+            mebibytes = params["arguments"].get("mebibytes", 1)
+            self._write(json_answer(request_id, _long_result(params["name"], mebibytes)))
         elif params["name"] == "stream":
             self._start_stream(request_id, params)
         elif params["name"] == "take":
