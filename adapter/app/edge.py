@@ -75,16 +75,13 @@ class Observation(NamedTuple):
 
     def of_plans(self) -> Observing | None:
         """Build the observer of calls while they go through their plans; None if nothing observes them."""
-        from adapter.pipeline.tracing import BothTracings, Observing
-        from adapter.relay.http_api.recent_exchanges import Waterfall
+        if self.telemetry is None and self.recent is None:
+            return None
+        from adapter.pipeline.tracing import Observing
+        from adapter.relay.http_api.recent_exchanges import begin_stage
 
-        waterfall = None if self.recent is None else Waterfall()
-        if self.telemetry is None:
-            return None if waterfall is None else Observing(waterfall)
-        tracing: Tracing = self.telemetry.tracing
-        if waterfall is not None:
-            tracing = BothTracings(tracing, waterfall)
-        return Observing(tracing, self.telemetry.measures)
+        measures = None if self.telemetry is None else self.telemetry.measures
+        return Observing(self.tracing, measures, None if self.recent is None else begin_stage)
 
     def records(self, guard: Guard) -> ExchangeRecords | None:
         """Build the recorder of exchanges; None where nobody reads them."""

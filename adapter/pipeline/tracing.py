@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import Outcome, StageFailed
@@ -13,7 +13,7 @@ from adapter.pipeline.order import Part
 
 Attributes = Mapping[str, str | int | float | bool]
 
-_EXECUTE = "stage.execute"
+_EXECUTE = "execute"
 
 CACHE = "cache"
 """The note of a call that says whether its result was kept already: ``hit`` or ``miss``."""
@@ -61,25 +61,39 @@ class Measures(Protocol):
         """A tool's own check refused its caller."""
 
 
+class Timing(Protocol):
+    """A stage that people are shown with its times."""
+
+    def end(self, error: BaseException | None) -> None:
+        """It is over; ``error`` ended it."""
+
+
+Timed = Callable[[str], Timing | None]
+"""Begins the timing of a stage by its name; None where nobody is shown it."""
+
+
 class Observing:
-    """Records the walks of plans, with spans, measures or both.
+    """Records the walks of plans, with spans, measures and timings; each may be None.
 
     Stages are around each other, but their spans are siblings, each as long as the stage itself works: it ends where
     the stage calls the rest of the plan, and a stage that goes on with the answer has a second span.
     """
 
-    def __init__(self, tracing: Tracing | None, measures: Measures | None = None) -> None:
+    def __init__(
+        self, tracing: Tracing | None, measures: Measures | None = None, timed: Timed | None = None
+    ) -> None:
         self.tracing = tracing
         self._measures = measures
+        self._timed = timed
 
     def step(self, name: str, part: Part, run: PlanStage) -> PlanStage:
         """A stage with its work in spans; ``part`` is when it works."""
-        tracing = self.tracing
-        if tracing is None:
+        tracing, timed = self.tracing, self._timed
+        if tracing is None and timed is None:
             return run
 
         async def observed(call: PlannedCall, forward: Forward) -> Outcome:
-            laps = _Laps(tracing, name, call)
+            laps = _Laps(tracing, timed, name, call)
             passing: Exception | None = None
 
             async def behind(call: PlannedCall) -> Outcome:
@@ -110,12 +124,12 @@ class Observing:
 
     def work(self, execute: Forward) -> Forward:
         """The execution of a tool within a span."""
-        tracing = self.tracing
-        if tracing is None:
+        tracing, timed = self.tracing, self._timed
+        if tracing is None and timed is None:
             return execute
 
         async def walk(call: PlannedCall) -> Outcome:
-            laps = _Laps(tracing, "execute", call)
+            laps = _Laps(tracing, timed, _EXECUTE, call)
             laps.begin()
             try:
                 outcome = await execute(call)
@@ -183,33 +197,40 @@ class Observing:
 
 
 class _Laps:
-    """The spans of one stage of one call, of which at most one is open."""
+    """The spans and timings of one stage of one call, of which at most one of each is open."""
 
-    __slots__ = ("_attributes", "_call", "_name", "_open", "_span", "_tracing")
+    __slots__ = ("_call", "_name", "_open", "_span", "_timed", "_timing", "_tracing")
 
-    def __init__(self, tracing: Tracing, name: str, call: PlannedCall) -> None:
+    def __init__(self, tracing: Tracing | None, timed: Timed | None, name: str, call: PlannedCall) -> None:
         self._tracing = tracing
-        self._name = f"stage.{name}"
-        self._attributes = {"tool.name": call.tool, "stage": name}
+        self._timed = timed
+        self._name = name
         self._call = call
         self._open: AbstractContextManager[Span] | None = None
+        self._timing: Timing | None = None
 
     def begin(self) -> None:
-        self._open = self._tracing.span(self._name, self._attributes)
-        self._span = self._open.__enter__()
+        if self._tracing is not None:
+            attributes = {"tool.name": self._call.tool, "stage": self._name}
+            self._open = self._tracing.span(f"stage.{self._name}", attributes)
+            self._span = self._open.__enter__()
+        if self._timed is not None:
+            self._timing = self._timed(self._name)
 
     def end(self, error: BaseException | None) -> None:
-        """``error`` leaves the stage; harmless where no span is open."""
-        if self._open is None:
-            return
-        opened, self._open = self._open, None
-        if self._name == _EXECUTE and CACHE in self._call.notes:
-            self._span.set("cache.hit", self._call.notes[CACHE] == "hit")
+        """``error`` leaves the stage; harmless where nothing is open."""
         # What is cancelled at its deadline was not given up by its client.
         error = self._call.time.overdue or error
-        if error is not None:
-            self._span.fail(error)
-        opened.__exit__(None, None, None)
+        timing, self._timing = self._timing, None
+        if timing is not None:
+            timing.end(error)
+        opened, self._open = self._open, None
+        if opened is not None:
+            if self._name == _EXECUTE and CACHE in self._call.notes:
+                self._span.set("cache.hit", self._call.notes[CACHE] == "hit")
+            if error is not None:
+                self._span.fail(error)
+            opened.__exit__(None, None, None)
 
 
 def _note_failure(span: Span, failed: StageFailed) -> None:
@@ -218,51 +239,3 @@ def _note_failure(span: Span, failed: StageFailed) -> None:
         # Else the kind of failure is that of the answer, as for every other span.
         span.set("error.type", failed.reason)
     span.fail(failed)
-
-
-class BothTracings:
-    """Two Tracings that both record each span. The trace's id is the first one's that has any."""
-
-    def __init__(self, first: Tracing, second: Tracing) -> None:
-        self._first = first
-        self._second = second
-
-    def span(self, name: str, attributes: Attributes) -> AbstractContextManager[Span]:
-        """See Tracing."""
-        return _joined(self._first.span(name, attributes), self._second.span(name, attributes))
-
-    def call_span(
-        self, name: str, attributes: Attributes, carrier: Mapping[str, object]
-    ) -> AbstractContextManager[Span]:
-        """See Tracing."""
-        return _joined(
-            self._first.call_span(name, attributes, carrier),
-            self._second.call_span(name, attributes, carrier),
-        )
-
-    def current(self) -> Span:
-        """See Tracing."""
-        return _BothSpans(self._first.current(), self._second.current())
-
-    def trace_id(self) -> str | None:
-        """See Tracing."""
-        return self._first.trace_id() or self._second.trace_id()
-
-
-class _BothSpans(NamedTuple):
-    first: Span
-    second: Span
-
-    def set(self, key: str, value: str | int | float | bool) -> None:
-        self.first.set(key, value)
-        self.second.set(key, value)
-
-    def fail(self, error: BaseException) -> None:
-        self.first.fail(error)
-        self.second.fail(error)
-
-
-@contextmanager
-def _joined(first: AbstractContextManager[Span], second: AbstractContextManager[Span]) -> Iterator[Span]:
-    with first as one, second as other:
-        yield _BothSpans(one, other)

@@ -73,6 +73,29 @@ async def test_h34_stages_are_spans_within_the_call(recording: Recording) -> Non
     assert dict(validate.attributes or {}) == {"tool.name": "greet", "stage": "validate"}
 
 
+async def test_spans_and_timings_are_told_the_same(recording: Recording) -> None:
+    """Each stage by its name, and what it failed with."""
+    told: list[tuple[str, BaseException | None]] = []
+
+    class Timed:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def end(self, error: BaseException | None) -> None:
+            told.append((self._name, error))
+
+    step = Step(Slot.VALIDATE, "schema", through)
+    observing = Observing(recording.tracing, timed=Timed)
+    plan = ToolPlan("greet", "script", (step,), ErrorStyle(), observing=observing)
+    await plan.walk(call_of())
+    with pytest.raises(RuntimeError):
+        await plan.walk(call_of(break_down))
+    names = ["validate", "execute"]
+    assert [name for name, _ in told] == names * 2
+    assert [type(error) for _, error in told] == [type(None)] * 3 + [RuntimeError]
+    assert set(recording.spans) == {f"stage.{name}" for name in names}
+
+
 async def test_h34_a_stage_that_goes_on_in_another_task_leaves_no_trace_behind(recording: Recording) -> None:
     """What is behind a stage may be called in a task of its own; spans stay siblings, and end where they began."""
 

@@ -9,17 +9,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from adapter.errors import LimitReached
 from adapter.relay.http_api.past_exchange import Failure, PastExchange, WalkedStage
 from adapter.rules.calls.minute_counts import MinuteCounts
-
-if TYPE_CHECKING:
-    from adapter.pipeline.tracing import Attributes, Span
 
 STAGES = 64
 """Stages of one exchange that are kept."""
@@ -27,33 +22,18 @@ STAGES = 64
 LONGEST = 128
 """Characters that are kept of a name."""
 
-_STAGE = "stage."
-
 
 class StageTimings:
     """The stages of one exchange, in the order they began."""
 
-    __slots__ = ("_began", "_stages")
+    __slots__ = ("began", "stages")
 
     def __init__(self) -> None:
-        self._began = time.perf_counter()
-        self._stages: list[_Stage] = []
+        self.began = time.perf_counter()
+        self.stages: list[StageTiming] = []
 
     def __repr__(self) -> str:
-        return f"<StageTimings of {len(self._stages)} stages>"
-
-    def stage(self, name: str) -> AbstractContextManager[Span]:
-        """A stage that begins and ends with a block."""
-        if len(self._stages) >= STAGES:
-            return nullcontext(_NOTHING)
-        stage = _Stage(name[:LONGEST])
-        self._stages.append(stage)
-        return stage
-
-    def so_far(self) -> tuple[WalkedStage, ...]:
-        """The stages that were walked until now."""
-        # Most exchanges walk none.
-        return tuple(stage.timing(self._began) for stage in self._stages) if self._stages else ()
+        return f"<StageTimings of {len(self.stages)} stages>"
 
 
 _walk: ContextVar[StageTimings | None] = ContextVar("walk", default=None)
@@ -67,10 +47,23 @@ def begin_walk() -> None:
 def walked() -> tuple[WalkedStage, ...]:
     """The stages of this task's exchange until now."""
     walk = _walk.get()
-    return () if walk is None else walk.so_far()
+    # Most exchanges walk none.
+    return () if walk is None or not walk.stages else tuple(each.told(walk.began) for each in walk.stages)
 
 
-class _Stage:
+def begin_stage(name: str) -> StageTiming | None:
+    """A stage of this task's exchange begins; None outside of any, and where it has had STAGES of them."""
+    walk = _walk.get()
+    if walk is None or len(walk.stages) >= STAGES:
+        return None
+    stage = StageTiming(name[:LONGEST])
+    walk.stages.append(stage)
+    return stage
+
+
+class StageTiming:
+    """One stage while it is walked."""
+
     __slots__ = ("_began", "_ended", "_name", "_outcome")
 
     def __init__(self, name: str) -> None:
@@ -79,21 +72,14 @@ class _Stage:
         self._began = time.perf_counter()
         self._ended: float | None = None
 
-    def __enter__(self) -> _Stage:
-        return self
+    def __repr__(self) -> str:
+        return f"<StageTiming of {self._name!r}>"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def end(self, error: BaseException | None) -> None:
+        """See Timing."""
         self._ended = time.perf_counter()
-        if error is not None:
-            self.fail(error)
-
-    def set(self, key: str, value: str | int | float | bool) -> None:
-        """See Span. What is noted there is for traces; here it would only take room."""
-
-    def fail(self, error: BaseException) -> None:
-        """See Span."""
+        if error is None:
+            return
         # Late: only a stage can fail, and whoever has stages has loaded this.
         from adapter.pipeline.failures import StageFailed
 
@@ -104,7 +90,8 @@ class _Stage:
         else:
             self._outcome = "failed"
 
-    def timing(self, exchange_began: float) -> WalkedStage:
+    def told(self, exchange_began: float) -> WalkedStage:
+        """The times, in milliseconds since the exchange began."""
         # A stage may outlast its exchange by a moment, when that was cut off.
         ended, outcome = self._ended, self._outcome
         if ended is None:
@@ -115,45 +102,6 @@ class _Stage:
             _milliseconds(ended - self._began),
             outcome,
         )
-
-
-class _Nothing:
-    def set(self, key: str, value: str | int | float | bool) -> None:
-        """See Span."""
-
-    def fail(self, error: BaseException) -> None:
-        """See Span."""
-
-
-_NOTHING = _Nothing()
-
-
-class Waterfall:
-    """The Tracing that keeps stages with the exchange they belong to. Other spans are nothing to it."""
-
-    def span(self, name: str, attributes: Attributes) -> AbstractContextManager[Span]:  # noqa: ARG002 - a Tracing
-        """See Tracing."""
-        walk = _walk.get()
-        if walk is None or not name.startswith(_STAGE):
-            return nullcontext(_NOTHING)
-        return walk.stage(name.removeprefix(_STAGE))
-
-    def call_span(
-        self,
-        name: str,  # noqa: ARG002 - a Tracing
-        attributes: Attributes,  # noqa: ARG002 - a Tracing
-        carrier: Mapping[str, object],  # noqa: ARG002 - a Tracing
-    ) -> AbstractContextManager[Span]:
-        """See Tracing."""
-        return nullcontext(_NOTHING)
-
-    def current(self) -> Span:
-        """See Tracing."""
-        return _NOTHING
-
-    def trace_id(self) -> str | None:
-        """None: what is kept here has no id."""
-        return None
 
 
 def _milliseconds(seconds: float) -> float:

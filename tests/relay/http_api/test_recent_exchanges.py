@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context
 from typing import Any
 
 import pytest
 
 from adapter.errors import LimitReached
 from adapter.pipeline.failures import StageFailed
-from adapter.pipeline.tracing import Attributes, BothTracings, Span, Tracing
 from adapter.relay.http_api.recent_exchanges import (
     KEPT,
     STAGES,
     WAITING,
     WATCHERS,
     Recent,
-    Waterfall,
+    begin_stage,
 )
-
-STAGE: Attributes = {"tool.name": "weigh"}
 
 
 def line(name: str | None = "weigh", method: str = "tools/call", **more: Any) -> dict[str, Any]:
@@ -148,44 +144,45 @@ def walked(recent: Recent) -> list[tuple[str, str]]:
 
 async def test_stages_belong_to_the_exchange_in_which_they_were_walked() -> None:
     """Also those that tasks of it walk, and none of another exchange at the same time."""
-    recent, tracing = Recent(), Waterfall()
+    recent = Recent()
 
     async def stage(name: str) -> None:
-        with tracing.span(f"stage.{name}", STAGE) as span:
-            span.set("cache.hit", True)
-            await asyncio.sleep(0)
+        timing = begin_stage(name)
+        await asyncio.sleep(0)
+        assert timing is not None
+        timing.end(None)
 
     async def exchange(*stages: str) -> list[tuple[str, str]]:
         recent.begin()
-        with tracing.span("mcp.tool.plan", STAGE), tracing.call_span("tools/call", STAGE, {}):
-            for name in stages:
-                await asyncio.create_task(stage(name))
+        for name in stages:
+            await asyncio.create_task(stage(name))
         return walked(recent)
 
     found = list(await asyncio.gather(exchange("auth", "execute"), exchange("limits"), exchange()))
     assert found == [[("auth", "ok"), ("execute", "ok")], [("limits", "ok")], []]
-    with tracing.span("stage.auth", STAGE) as outside:
-        outside.fail(ValueError())
-    assert tracing.trace_id() is None
+    assert Context().run(begin_stage, "auth") is None
 
 
 async def test_a_stage_says_when_it_began_and_how_it_ended() -> None:
     """Stages stand in the order they began, in milliseconds since the exchange did; one may be under way still."""
-    recent, tracing = Recent(), Waterfall()
+    recent = Recent()
     recent.begin()
-    with pytest.raises(StageFailed), tracing.span("stage.limits", STAGE):
-        with pytest.raises(ValueError), tracing.span("stage.cache", STAGE):
-            raise ValueError("no")
-        raise StageFailed("limits", "too many", "busy")
-    with pytest.raises(asyncio.CancelledError), tracing.span("stage.execute", STAGE):
-        raise asyncio.CancelledError
-    with tracing.span("stage.presenter", STAGE):
-        assert walked(recent) == [
-            ("limits", "busy"),
-            ("cache", "failed"),
-            ("execute", "cancelled"),
-            ("presenter", "unfinished"),
-        ]
+    errors: dict[str, BaseException | None] = {
+        "limits": StageFailed("limits", "too many", "busy"),
+        "cache": ValueError("no"),
+        "execute": asyncio.CancelledError(),
+    }
+    begun = {name: begin_stage(name) for name in (*errors, "presenter")}
+    for name in ("cache", "limits", "execute"):
+        timing = begun[name]
+        assert timing is not None and name in repr(timing)
+        timing.end(errors[name])
+    assert walked(recent) == [
+        ("limits", "busy"),
+        ("cache", "failed"),
+        ("execute", "cancelled"),
+        ("presenter", "unfinished"),
+    ]
     stages = recent.last()[0].stages
     starts = [stage.start_ms for stage in stages]
     assert starts == sorted(starts) and starts[0] >= 0
@@ -194,60 +191,13 @@ async def test_a_stage_says_when_it_began_and_how_it_ended() -> None:
 
 def test_an_exchange_keeps_so_many_stages_and_no_more() -> None:
     """However often a plan is walked in it, it takes bounded room."""
-    recent, tracing = Recent(), Waterfall()
+    recent = Recent()
     recent.begin()
     for _ in range(2 * STAGES):
-        with tracing.span(f"stage.{'s' * 500}", STAGE):
-            pass
+        timing = begin_stage("s" * 500)
+        if timing is not None:
+            timing.end(None)
     assert walked(recent) == [("s" * 128, "ok")] * STAGES
-
-
-class Notebook:
-    """A Tracing that writes down what it is told."""
-
-    def __init__(self, trace: str | None) -> None:
-        self.told: list[str] = []
-        self.trace = trace
-
-    def span(self, name: str, attributes: Attributes) -> AbstractContextManager[Span]:
-        self.told.append(f"span {name} {attributes['tool.name']}")
-        return nullcontext(self)
-
-    def call_span(
-        self, name: str, attributes: Attributes, carrier: Mapping[str, object]
-    ) -> AbstractContextManager[Span]:
-        self.told.append(f"call {name} {attributes['tool.name']} {carrier['traceparent']}")
-        return nullcontext(self)
-
-    def current(self) -> Span:
-        return self
-
-    def trace_id(self) -> str | None:
-        return self.trace
-
-    def set(self, key: str, value: str | int | float | bool) -> None:
-        self.told.append(f"{key}={value}")
-
-    def fail(self, error: BaseException) -> None:
-        self.told.append(repr(error))
-
-
-def test_two_tracings_are_told_the_same() -> None:
-    """The trace's id is that of the first that knows one."""
-    one, other = Notebook(None), Notebook("abc")
-    both: Tracing = BothTracings(one, other)
-    with both.call_span("tools/call", STAGE, {"traceparent": "00"}) as call:
-        call.set("success", True)
-        with both.span("stage.auth", STAGE) as span:
-            span.fail(ValueError("no"))
-    assert both.trace_id() == "abc"
-    assert one.told == other.told
-    assert one.told == [
-        "call tools/call weigh 00",
-        "success=True",
-        "span stage.auth weigh",
-        "ValueError('no')",
-    ]
 
 
 def test_an_exchange_without_stages_pays_little() -> None:
