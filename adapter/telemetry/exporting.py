@@ -19,13 +19,13 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry.metric_registry import MetricRegistry
 from adapter.telemetry.otlp_metrics import RegistryMetrics
 from adapter.telemetry.signals import VIEWS
-from adapter.telemetry.span_export import GrpcSender, HttpSender, RequestSpanExporter, SpanSender
+from adapter.telemetry.span_export import CollectorExporter, GrpcSender, HttpSender, SpanSender
 from adapter.telemetry.worker_values import WorkerValues, values_of_this_process
 from adapter.version import VERSION
 
@@ -63,45 +63,42 @@ class ExportGate:
 
 
 class Gated:
-    """An exporter of spans, metrics or log lines behind a gate: what comes too late is dropped."""
+    """An exporter of metrics or log lines behind a gate: what comes too late is dropped.
 
-    def __init__(self, exporter: SpanExporter | MetricExporter | LogRecordExporter, gate: ExportGate) -> None:
+    It adds the metrics of the ``registry`` to each export, where there are some.
+    """
+
+    def __init__(
+        self,
+        exporter: MetricExporter | LogRecordExporter,
+        gate: ExportGate,
+        registry: RegistryMetrics | None = None,
+    ) -> None:
         self._exporter: Any = exporter
         self._gate = gate
+        self._registry = registry
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._exporter, name)
 
     def export(self, batch: Any, **options: Any) -> Any:
         """Return what the exporter returns, or None while the gate is shut; no processor looks at that None."""
-        return self._exporter.export(batch, **options) if self._gate.open else None
-
-
-class WithRegistry:
-    """An exporter of metrics that adds those of the registry to each export."""
-
-    def __init__(self, exporter: MetricExporter, metrics: RegistryMetrics) -> None:
-        self._exporter: Any = exporter
-        self._metrics = metrics
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._exporter, name)
-
-    def export(self, batch: Any, **options: Any) -> Any:
-        """Return what the exporter returns."""
-        return self._exporter.export(self._metrics.joined(batch), **options)
+        if not self._gate.open:
+            return None
+        joined = batch if self._registry is None else self._registry.joined(batch)
+        return self._exporter.export(joined, **options)
 
 
 @dataclass(slots=True)
 class Exports:
     """The providers, each with a thread that exports what has gathered. ``logs`` where log lines are shipped.
 
-    ``requests`` exports the spans of relayed requests, which wait in a ``queue`` of their own.
+    Spans of relayed requests, which are none of the provider's, wait in the same ``queue`` for the ``exporter``.
     """
 
     traces: TracerProvider
-    requests: RequestSpanExporter
     queue: BatchSpanProcessor
+    exporter: CollectorExporter
     metrics: MeterProvider
     logs: LoggerProvider | None
     gate: ExportGate = field(default_factory=ExportGate)
@@ -119,8 +116,7 @@ class Exports:
         return self.gate.open
 
     def _shutdowns(self, end: float) -> Iterator[Callable[[], None]]:
-        yield self.requests.end
-        yield self.queue.shutdown
+        yield self.exporter.end
         yield self.traces.shutdown
         # A reader that gets no time at all would go on reading.
         yield lambda: self.metrics.shutdown(timeout_millis=max(1.0, (end - time.monotonic()) * 1000))
@@ -136,17 +132,22 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
     gate = ExportGate()
     worker = values_of_this_process()
     resource = _resource(settings, worker)
-    spans, metrics = _exporters(settings)
+    added = None
     if registry is not None:
-        began = time.time_ns() if worker is None else worker.began
-        metrics = cast(MetricExporter, WithRegistry(metrics, RegistryMetrics(registry, began)))
+        added = RegistryMetrics(registry, time.time_ns() if worker is None else worker.began)
     traces = TracerProvider(resource=resource, shutdown_on_exit=False)
-    traces.add_span_processor(_queue(settings, cast(SpanExporter, Gated(spans, gate))))
-    requests = RequestSpanExporter(
+    exporter = CollectorExporter(
         resource, SCOPE, _sender(settings), lambda: gate.open, settings.export_timeout_seconds
     )
+    queue = BatchSpanProcessor(
+        exporter,
+        max_queue_size=settings.max_queue_size,
+        max_export_batch_size=min(settings.queue_batch_size, settings.max_queue_size),
+        schedule_delay_millis=settings.periodic_flush_seconds * 1000,
+    )
+    traces.add_span_processor(queue)
     reader = PeriodicExportingMetricReader(
-        cast(MetricExporter, Gated(metrics, gate)),
+        cast(MetricExporter, Gated(_metric_exporter(settings), gate, added)),
         export_interval_millis=settings.export_interval_seconds * 1000,
         export_timeout_millis=settings.export_timeout_seconds * 1000,
     )
@@ -155,16 +156,7 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
         # A reader exports nothing while no instrument has a value, and the registry leaves with what it exports.
         meters.get_meter(SCOPE).create_observable_gauge("adapter.up", [_up], description="1 while it runs.")
     logs = _log_provider(settings, resource, gate) if settings.emit_logs else None
-    return Exports(traces, requests, _queue(settings, requests), meters, logs, gate)
-
-
-def _queue(settings: Settings, exporter: SpanExporter) -> BatchSpanProcessor:
-    return BatchSpanProcessor(
-        exporter,
-        max_queue_size=settings.max_queue_size,
-        max_export_batch_size=min(settings.queue_batch_size, settings.max_queue_size),
-        schedule_delay_millis=settings.periodic_flush_seconds * 1000,
-    )
+    return Exports(traces, queue, exporter, meters, logs, gate)
 
 
 def _up(_: CallbackOptions) -> Iterator[Observation]:
@@ -174,9 +166,9 @@ def _up(_: CallbackOptions) -> Iterator[Observation]:
 def load_exporters(settings: Settings) -> None:
     """Import the exporters that ``exports`` will use. Raises ModuleNotFoundError."""
     if settings.transport == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc import metric_exporter, trace_exporter  # noqa: F401  (loaded)
+        from opentelemetry.exporter.otlp.proto.grpc import metric_exporter  # noqa: F401  (loaded)
     if settings.transport == "http" or settings.emit_logs:
-        from opentelemetry.exporter.otlp.proto.http import trace_exporter as over_http  # noqa: F401  (loaded)
+        from opentelemetry.exporter.otlp.proto.http import metric_exporter as over_http  # noqa: F401  (loaded)
 
 
 def _resource(settings: Settings, worker: WorkerValues | None) -> Resource:
@@ -189,36 +181,28 @@ def _resource(settings: Settings, worker: WorkerValues | None) -> Resource:
     return Resource.create(named)
 
 
-def _exporters(settings: Settings) -> tuple[SpanExporter, MetricExporter]:
+def _metric_exporter(settings: Settings) -> MetricExporter:
     endpoint, headers = _target(settings.endpoint or _PORTS[settings.transport], settings.headers)
     timeout = settings.export_timeout_seconds
     if settings.transport == "grpc":
-        # Either pair of exporters brings a network stack of its own, so only the one that is used is loaded.
-        from opentelemetry.exporter.otlp.proto.grpc import metric_exporter, trace_exporter
+        # Either exporter brings a network stack of its own, so only the one that is used is loaded.
+        from opentelemetry.exporter.otlp.proto.grpc import metric_exporter as over_grpc
 
-        insecure = settings.insecure
-        return (
-            trace_exporter.OTLPSpanExporter(endpoint, insecure, headers=headers, timeout=timeout),
-            metric_exporter.OTLPMetricExporter(
-                endpoint, insecure, headers=headers, timeout=timeout, max_export_batch_size=POINTS_AT_ONCE
-            ),
-        )
-    from opentelemetry.exporter.otlp.proto.http import metric_exporter as metrics
-    from opentelemetry.exporter.otlp.proto.http import trace_exporter as traces
-
-    return (
-        traces.OTLPSpanExporter(_signal(endpoint, "traces"), headers=headers, timeout=timeout),
-        metrics.OTLPMetricExporter(
-            _signal(endpoint, "metrics"),
+        return over_grpc.OTLPMetricExporter(
+            endpoint,
+            settings.insecure,
             headers=headers,
             timeout=timeout,
             max_export_batch_size=POINTS_AT_ONCE,
-        ),
+        )
+    from opentelemetry.exporter.otlp.proto.http import metric_exporter as over_http
+
+    return over_http.OTLPMetricExporter(
+        _signal(endpoint, "metrics"), headers=headers, timeout=timeout, max_export_batch_size=POINTS_AT_ONCE
     )
 
 
 def _sender(settings: Settings) -> SpanSender:
-    """The way of request spans to the same collector as all other spans."""
     endpoint, headers = _target(settings.endpoint or _PORTS[settings.transport], settings.headers)
     if settings.transport == "http":
         return HttpSender(_signal(endpoint, "traces"), headers)

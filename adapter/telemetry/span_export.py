@@ -1,12 +1,13 @@
-"""The way of request spans to the collector: written as OTLP, and sent as one request for each batch.
+"""The way of spans to the collector: written as OTLP, and sent as one request for each batch.
 
 The SDK's queue holds them meanwhile, and drops the oldest while a collector is away, is slow or never answers. Its own
-exporter would take twelve times as long as recording them, so a span is copied from the part that all of its sort have
-in common. The answer of a collector is read up to some kilobytes, and none of it is kept.
+exporter would take twelve times as long for the span of a request, which is copied from the part that all of its sort
+have in common. The answer of a collector is read up to some kilobytes, and none of it is kept.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -25,6 +26,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
 from adapter.telemetry.request_spans import Extras, RequestSpan, SpanSort
+
+# As the SDK's own exporters, whose lines the log takes in and never ships.
+_log = logging.getLogger("opentelemetry.exporter.spans")
 
 READ_AT_MOST = 64 << 10
 """Bytes of a collector's answer that are read, so that its connection can serve again."""
@@ -50,8 +54,8 @@ class SpanSender(Protocol):
         """Give up what is under way."""
 
 
-class RequestSpanExporter(SpanExporter):
-    """Sends the spans of requests as those of this ``resource``; ``scope`` is the name of their instrumentation.
+class CollectorExporter(SpanExporter):
+    """Sends spans of the SDK, and those of requests as of this ``resource`` and the instrumentation ``scope``.
 
     ``is_open`` is asked before each attempt, and ``timeout`` (seconds) bounds all attempts for one batch.
     """
@@ -73,21 +77,26 @@ class RequestSpanExporter(SpanExporter):
         self._timeout = timeout
         self._ending = threading.Event()
 
-    def encoded(self, batch: Sequence[RequestSpan]) -> bytes:
+    def encoded(self, batch: Sequence[ReadableSpan | RequestSpan]) -> bytes:
         """The ExportTraceServiceRequest that exports these spans."""
         request = ExportTraceServiceRequest()
         request.CopyFrom(self._empty)
-        spans = request.resource_spans[0].scope_spans[0].spans
+        (group,) = request.resource_spans
+        spans = group.scope_spans[0].spans
         for span in batch:
-            _write(span, spans.add())
+            if isinstance(span, RequestSpan):
+                _write(span, spans.add())
+        for other in encode_spans([span for span in batch if isinstance(span, ReadableSpan)]).resource_spans:
+            group.scope_spans.extend(other.scope_spans)
         found: bytes = request.SerializeToString()
         return found
 
-    def export(self, batch: Sequence[Any]) -> SpanExportResult:
-        """Send the RequestSpans of a batch; what fails for a reason that may pass is sent again."""
+    def export(self, batch: Sequence[ReadableSpan | RequestSpan]) -> SpanExportResult:
+        """Send a batch; what fails for a reason that may pass is sent again."""
         request, end, pause = self.encoded(batch), time.monotonic() + self._timeout, FIRST_PAUSE
         while self._is_open() and not self._sender.send(request, max(0.1, end - time.monotonic())):
             if time.monotonic() + pause >= end or self._ending.wait(pause):
+                _log.error("Failed to export span batch in time")
                 return SpanExportResult.FAILURE
             pause = min(2 * pause, LONGEST_PAUSE)
         return SpanExportResult.SUCCESS
@@ -195,7 +204,10 @@ class HttpSender:
             )
             with answer:
                 answer.raw.read(READ_AT_MOST)
-                return answer.status_code not in _AGAIN
+                is_final = answer.status_code not in _AGAIN
+                if is_final and not answer.ok:
+                    _log.error("Failed to export span batch, HTTP status: %s", answer.status_code)
+                return is_final
         except (self._failures, OSError, ValueError):
             return False
         except Exception as error:
@@ -237,7 +249,10 @@ class GrpcSender:
         try:
             self._export(request, timeout=within, metadata=self._headers)
         except self._failure as error:
-            return error.code() in self._final
+            is_final = error.code() in self._final
+            if is_final:
+                _log.error("Failed to export span batch, gRPC status: %s", error.code().name)
+            return is_final
         return True
 
     def close(self) -> None:

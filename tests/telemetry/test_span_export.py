@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from adapter.telemetry.request_spans import RequestSpan, SpanSort, UpstreamSpan
-from adapter.telemetry.span_export import GrpcSender, HttpSender, RequestSpanExporter, SpanSender
+from adapter.telemetry.span_export import CollectorExporter, GrpcSender, HttpSender, SpanSender
 from tests.telemetry.collectors import grpc_collector, http_collector, values
 
 RESOURCE = Resource({"service.name": "test", "host.cpus": 2})
 
 
-def exporter(sender: SpanSender, is_open: Callable[[], bool] = lambda: True) -> RequestSpanExporter:
-    return RequestSpanExporter(RESOURCE, "scope", sender, is_open, timeout=5)
+def exporter(sender: SpanSender, is_open: Callable[[], bool] = lambda: True) -> CollectorExporter:
+    return CollectorExporter(RESOURCE, "scope", sender, is_open, timeout=5)
 
 
 class Scripted:
@@ -151,6 +152,30 @@ async def test_a_batch_is_tried_again() -> None:
     assert len(sender.sent) == 2
     assert len(collector.spans()) == 2
     assert collector.fields("/v1/traces")["x-tenant"] == "a"
+
+
+async def test_spans_of_the_sdk_go_the_same_way() -> None:
+    """In one export with those of requests, as of the same resource."""
+    recorded: list[ReadableSpan] = []
+    provider = TracerProvider(resource=RESOURCE, shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(Kept(recorded)))
+    with provider.get_tracer("stages").start_as_current_span("stage.auth"):
+        pass
+    request = ExportTraceServiceRequest.FromString(exporter(Scripted()).encoded([ended(1), *recorded]))
+    (group,) = request.resource_spans
+    names = [(scope.scope.name, [span.name for span in scope.spans]) for scope in group.scope_spans]
+    assert names == [("scope", ["tools/call tool"]), ("stages", ["stage.auth"])]
+
+
+class Kept(SpanExporter):
+    """Keeps what it is to export."""
+
+    def __init__(self, spans: list[ReadableSpan]) -> None:
+        self._spans = spans
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self._spans += spans
+        return SpanExportResult.SUCCESS
 
 
 def test_nothing_is_tried_again_at_the_end() -> None:
