@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(IO, {"settings"} | CORE),
     # A hosted server stands behind a local upstream: it fulfils that one's port.
     "hosted": SHARED | {"settings", "upstream"},
-    "pipeline": CORE,
+    "pipeline": {"settings"} | CORE,
     "rules": {"wire", "errors"},
     "wire": {"errors"},
     "errors": set(),

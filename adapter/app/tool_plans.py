@@ -19,20 +19,19 @@ from adapter.errors import AdapterError
 from adapter.oauth.http import IssuerHttp
 from adapter.pipeline.auth_stage import Plugins
 from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
-from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid
+from adapter.pipeline.presenters import PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters
 from adapter.pipeline.tracing import Observing
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.shared_results import SharedParts
 from adapter.rules.calls.inputs import InputsRefused
-from adapter.rules.presenters.presenters import BlockSources, Presenter, PresenterFailed, SentData
+from adapter.rules.presenters.presenters import Presenter, PresenterFailed
 from adapter.rules.presenters.shapes import Check, StepsLeft
 from adapter.rules.presenters.state_sync import Policy, StateSync, overlaps, policy
 from adapter.rules.results.outcomes import ToolUserError
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.text.events import shortened
 from adapter.rules.text.expressions import GlobInvalid
-from adapter.settings.pipeline import InterfaceBlock, PresenterSettings, SuggestionSettings
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.telemetry import TelemetryMissing, require_telemetry
@@ -134,39 +133,14 @@ def fault(error: Exception) -> BaseException | None:
 
 
 def _presenters(settings: Settings, loading: Loading) -> dict[str, Presenter]:
-    declarations = {name: _declaration(entry) for name, entry in settings.presenters.items()}
-
     def load(reference: str, _: str) -> Callable[..., Any]:
         return loading.plain(reference)
 
     try:
-        return build_presenters(declarations, load, _judge)
+        return build_presenters(settings.presenters, load, _judge)
     except PresentersInvalid as refused:
         loading.problems += [Problem(place, sentence) for place, sentence in refused.problems]
         return {}
-
-
-def _declaration(entry: PresenterSettings) -> PresenterDeclaration:
-    redact = entry.redact
-    return PresenterDeclaration(
-        schema=entry.shape,
-        json_schema=entry.json_schema,
-        redact=DeclaredRedaction()
-        if redact is None
-        else DeclaredRedaction(tuple(redact.paths), redact.censor),
-        item=_sources(entry.rules, entry.ui, entry.suggest),
-        collection=_sources(entry.collection_rules, entry.collection_ui, entry.collection_suggest),
-        embed=entry.embed,
-        sent=SentData(entry.limit, entry.select, entry.format),
-    )
-
-
-def _sources(rules: Sequence[str], ui: Sequence[Any], suggest: Sequence[Any]) -> BlockSources:
-    return BlockSources(tuple(rules), tuple(map(_entry, ui)), tuple(map(_entry, suggest)))
-
-
-def _entry(entry: str | SuggestionSettings | InterfaceBlock) -> Any:
-    return entry if isinstance(entry, str) else entry.model_dump(exclude_none=True)
 
 
 def _judge(schema: Mapping[str, Any]) -> Check:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial, reduce, wraps
 from operator import getitem
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from adapter.rules.access.redacted_values import CENSORED, Censor, Censored, PathInvalid, censor_of, segments
+from adapter.rules.access.redacted_values import Censor, Censored, PathInvalid, censor_of, segments
 from adapter.rules.calls.conditions import Condition, ConditionInvalid, compile_condition
 from adapter.rules.presenters.declared_paths import JsonNotation, ShortNotation, unknown_name
 from adapter.rules.presenters.presenters import (
-    NO_SOURCES,
-    SENT_WHOLE,
     BlockSources,
     Embed,
     Presenter,
@@ -24,6 +21,7 @@ from adapter.rules.presenters.presenters import (
 )
 from adapter.rules.presenters.shapes import Check, Shape, StepsLeft, json_shape, shape_of
 from adapter.rules.results.blocks import Suggestion, UiBlock
+from adapter.settings.pipeline import InterfaceBlock, PresenterSettings, SuggestionSettings
 
 Load = Callable[[str, str], Callable[..., Any]]
 """The text of a reference and the place where it stands, to the function. Whatever it raises is a problem there."""
@@ -34,8 +32,6 @@ Problem = tuple[str, str]
 
 Entry = TypeVar("Entry")
 
-_SUGGESTION = ("when", "tool", "reason")
-_BLOCK = ("type", "content", "title", "width", "priority")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -47,32 +43,7 @@ class PresentersInvalid(ValueError):
         super().__init__("; ".join(f"{place}: {sentence}" for place, sentence in self.problems))
 
 
-class DeclaredRedaction(NamedTuple):
-    """The paths to the values that nobody may read, and the text that stands there instead."""
-
-    paths: tuple[str, ...] = ()
-    censor: str = CENSORED
-
-
-NO_REDACTION = DeclaredRedaction()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PresenterDeclaration:
-    """One presenter as it is written. A text that is a reference to code stands for what that code says; any other is
-    said as it is, in rules and ``censor``, and refused elsewhere. ``embed`` names presenters by the member of the data.
-    """
-
-    schema: Mapping[str, Any] | None = None
-    json_schema: Mapping[str, Any] | None = None
-    redact: DeclaredRedaction = NO_REDACTION
-    item: BlockSources = NO_SOURCES
-    collection: BlockSources = NO_SOURCES
-    embed: Mapping[str, str] = field(default_factory=dict)
-    sent: SentData = SENT_WHOLE
-
-
-def build(declarations: Mapping[str, PresenterDeclaration], load: Load, judge: Judge) -> dict[str, Presenter]:
+def build(declarations: Mapping[str, PresenterSettings], load: Load, judge: Judge) -> dict[str, Presenter]:
     """The presenters by name. Raises PresentersInvalid, with places like ``presenters.user.suggest[0].when``."""
     building = _Building(declarations, load, judge)
     presenters = {name: building.presenter(name, ()) for name in declarations}
@@ -89,7 +60,7 @@ def is_reference(text: str) -> bool:
 class _Building:
     """Makes presenters and collects problems. A part with a problem is left out; nothing may be used then."""
 
-    def __init__(self, declarations: Mapping[str, PresenterDeclaration], load: Load, judge: Judge) -> None:
+    def __init__(self, declarations: Mapping[str, PresenterSettings], load: Load, judge: Judge) -> None:
         self.problems: list[Problem] = []
         self._declarations = declarations
         self._load = load
@@ -104,27 +75,36 @@ class _Building:
 
     def _make(self, name: str, within: tuple[str, ...]) -> Presenter:
         declared, place = self._declarations[name], f"presenters.{name}"
-        if declared.sent.limit is not None and declared.sent.limit < 1:
-            self._wrong(f"{place}.limit", "limit must be at least 1.")
         shape = self._shape(declared, place)
         return Presenter(
             name=name,
             shape=shape,
             censor=self._censor(declared, f"{place}.redact", checked=shape is not None),
-            item=self._sources(declared.item, f"{place}."),
-            collection=self._sources(declared.collection, f"{place}.collection_"),
+            item=self._sources(f"{place}.", declared.rules, declared.ui, declared.suggest),
+            collection=self._sources(
+                f"{place}.collection_",
+                declared.collection_rules,
+                declared.collection_ui,
+                declared.collection_suggest,
+            ),
             embeds=tuple(self._embeds(declared, f"{place}.embed", within)),
-            sent=declared.sent,
+            sent=SentData(declared.limit, declared.select, declared.format),
         )
 
-    def _sources(self, declared: BlockSources, place: str) -> BlockSources:
+    def _sources(
+        self,
+        place: str,
+        rules: Iterable[str],
+        ui: Iterable[str | InterfaceBlock],
+        suggest: Iterable[str | SuggestionSettings],
+    ) -> BlockSources:
         return BlockSources(
-            self._each(f"{place}rules", declared.rules, self._rule),
-            self._each(f"{place}ui", declared.ui, self._ui),
-            self._each(f"{place}suggest", declared.suggest, self._suggest),
+            self._each(f"{place}rules", rules, self._rule),
+            self._each(f"{place}ui", ui, self._ui),
+            self._each(f"{place}suggest", suggest, self._suggest),
         )
 
-    def _embeds(self, declared: PresenterDeclaration, place: str, within: tuple[str, ...]) -> Iterator[Embed]:
+    def _embeds(self, declared: PresenterSettings, place: str, within: tuple[str, ...]) -> Iterator[Embed]:
         for key, name in declared.embed.items():
             if name not in self._declarations:
                 self._wrong(f"{place}.{key}", f"The presenter {name!r} does not exist.")
@@ -136,22 +116,21 @@ class _Building:
 
     # --- data -------------------------------------------------------------------------------------------------
 
-    def _shape(self, declared: PresenterDeclaration, place: str) -> Shape | None:
-        if declared.schema is not None and declared.json_schema is not None:
-            self._wrong(f"{place}.json_schema", "Give schema or json_schema, not both.")
-            return None
+    def _shape(self, declared: PresenterSettings, place: str) -> Shape | None:
         try:
             if declared.json_schema is not None:
                 place = f"{place}.json_schema"
                 return json_shape(declared.json_schema, _past_censored(self._judge(declared.json_schema)))
             place = f"{place}.schema"
-            return None if declared.schema is None else shape_of(declared.schema)
+            return None if declared.shape is None else shape_of(declared.shape)
         except ValueError as error:
             self._wrong(place, str(error))
         return None
 
-    def _censor(self, declared: PresenterDeclaration, place: str, *, checked: bool) -> Censor | None:
+    def _censor(self, declared: PresenterSettings, place: str, *, checked: bool) -> Censor | None:
         """Return the censor. ``checked``: there is a schema, and every path has to lead to something in it."""
+        if declared.redact is None:
+            return None
         read = partial(self._path, declared if checked else None)
         paths = self._each(f"{place}.paths", declared.redact.paths, read)
         if not paths:
@@ -161,15 +140,15 @@ class _Building:
             stand_in = self._loaded(stand_in, f"{place}.censor", most=1)
         return censor_of(paths, stand_in)
 
-    def _path(self, declared: PresenterDeclaration | None, path: str, place: str) -> str | None:
+    def _path(self, declared: PresenterSettings | None, path: str, place: str) -> str | None:
         try:
             steps = segments(path)
         except PathInvalid as error:
             self._wrong(place, str(error))
             return None
         unknown = None
-        if declared is not None and declared.schema is not None:
-            unknown = unknown_name(steps, declared.schema, ShortNotation())
+        if declared is not None and declared.shape is not None:
+            unknown = unknown_name(steps, declared.shape, ShortNotation())
         elif declared is not None and declared.json_schema is not None:
             unknown = unknown_name(steps, [declared.json_schema], JsonNotation(declared.json_schema))
         if unknown is not None:
@@ -188,40 +167,19 @@ class _Building:
     def _rule(self, entry: str, place: str) -> str | Says | None:
         return self._loaded(entry, place) if is_reference(entry) else entry
 
-    def _ui(self, entry: Mapping[str, Any] | str, place: str) -> UiBlock | Says | None:
-        if not isinstance(entry, str):
-            return self._ui_block(entry, place)
-        if is_reference(entry):
-            return self._loaded(entry, place)
-        self._wrong(place, f"Write type and content, or path.py#function; not {entry!r}.")
-        return None
-
-    def _ui_block(self, entry: Mapping[str, Any], place: str) -> UiBlock | None:
-        for key in entry.keys() - set(_BLOCK):
-            self._wrong(f"{place}.{key}", f"An interface block must have {', '.join(_BLOCK)}.")
-        missing = [key for key in ("type", "content") if not isinstance(entry.get(key), str)]
-        for key in missing:
-            self._wrong(f"{place}.{key}", "A text is required.")
-        known = {key: entry[key] for key in _BLOCK if key in entry}
-        return None if missing else UiBlock(**known)
-
-    def _suggest(self, entry: Mapping[str, Any] | str, place: str) -> Suggest | Says | None:
+    def _ui(self, entry: InterfaceBlock | str, place: str) -> UiBlock | Says | None:
         if isinstance(entry, str):
-            if is_reference(entry):
-                return self._loaded(entry, place)
-            self._wrong(place, f"Write tool and reason, or path.py#function; not {entry!r}.")
-            return None
-        for key in entry.keys() - set(_SUGGESTION):
-            self._wrong(f"{place}.{key}", f"A suggestion must have {', '.join(_SUGGESTION)}.")
-        missing = [key for key in ("tool", "reason") if not isinstance(entry.get(key), str)]
-        for key in missing:
-            self._wrong(f"{place}.{key}", "A text is required.")
-        when = self._condition(entry.get("when"), f"{place}.when")
-        return None if missing else Suggest(Suggestion(entry["tool"], entry["reason"]), when)
+            return self._loaded(entry, place)
+        return UiBlock(**entry.model_dump(exclude_none=True))
 
-    def _condition(self, text: Any, place: str) -> Condition | None:
+    def _suggest(self, entry: SuggestionSettings | str, place: str) -> Suggest | Says | None:
+        if isinstance(entry, str):
+            return self._loaded(entry, place)
+        return Suggest(Suggestion(entry.tool, entry.reason), self._condition(entry.when, f"{place}.when"))
+
+    def _condition(self, text: str | None, place: str) -> Condition | None:
         try:
-            return None if text is None else compile_condition(str(text))
+            return None if text is None else compile_condition(text)
         except ConditionInvalid as error:
             self._wrong(place, str(error))
             return None

@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from adapter.pipeline.presenters import DeclaredRedaction, PresenterDeclaration, PresentersInvalid, build
+from adapter.pipeline.presenters import PresentersInvalid, build
 from adapter.rules.presenters import ui
-from adapter.rules.presenters.presenters import BlockSources, Presenter, SentData
+from adapter.rules.presenters.presenters import Presenter
 from adapter.rules.presenters.shapes import Check, StepsLeft
+from adapter.settings.pipeline import PresenterSettings
 
-Declared = PresenterDeclaration
+
+def declared(**entry: Any) -> PresenterSettings:
+    """One entry of ``presenters`` in the file."""
+    return PresenterSettings.model_validate(entry)
 
 
 def of_data(data: Any) -> str:
@@ -75,7 +80,7 @@ def judge(schema: Mapping[str, Any]) -> Check:
     return check
 
 
-def built(**declarations: PresenterDeclaration) -> dict[str, Presenter]:
+def built(**declarations: PresenterSettings) -> dict[str, Presenter]:
     return build(declarations, load, judge)
 
 
@@ -92,18 +97,16 @@ def texts(presenter: Presenter, data: Any, **given: Any) -> list[str]:
 def test_v9_a_whole_declaration_becomes_a_presenter() -> None:
     """The one of the documentation, line by line."""
     made = built(
-        user=Declared(
+        user=declared(
             schema={"id": "int", "name": "string", "status": "string?", "ssn": "string?", "client": "any?"},
             embed={"client": "client"},
-            item=BlockSources(
-                rules=("Do not reveal e-mail",),
-                ui=("app/views.py#of_both",),
-                suggest=({"when": "status == 'overdue'", "tool": "billing.pay", "reason": "Pay now"},),
-            ),
-            sent=SentData(limit=50),
-            redact=DeclaredRedaction(paths=("ssn", "*.ssn")),
+            rules=("Do not reveal e-mail",),
+            ui=("app/views.py#of_both",),
+            suggest=({"when": "status == 'overdue'", "tool": "billing.pay", "reason": "Pay now"},),
+            limit=50,
+            redact={"paths": ["ssn", "*.ssn"]},
         ),
-        client=Declared(item=BlockSources(rules=("Clients are people",))),
+        client=declared(rules=("Clients are people",)),
     )
     assert list(made) == ["user", "client"]
     data = {"id": 1, "name": "A", "status": "overdue", "ssn": "123", "client": {"ssn": "124"}, "hack": 1}
@@ -126,11 +129,12 @@ def test_v9_a_whole_declaration_becomes_a_presenter() -> None:
 def test_v11_code_takes_data_or_data_and_context() -> None:
     """As many as it declares; what is for collections is code too."""
     made = built(
-        user=Declared(
-            item=BlockSources(rules=("app/views.py#of_data", "fixed"), suggest=("app/views.py#affordance",)),
-            collection=BlockSources(
-                rules=("c.py",), ui=("app/views.py#of_both",), suggest=({"tool": "export", "reason": "All"},)
-            ),
+        user=declared(
+            rules=("app/views.py#of_data", "fixed"),
+            suggest=("app/views.py#affordance",),
+            collection_rules=("c.py",),
+            collection_ui=("app/views.py#of_both",),
+            collection_suggest=({"tool": "export", "reason": "All"},),
         )
     )
     user = made["user"]
@@ -149,8 +153,8 @@ def test_v10_a_json_schema_declares_as_well() -> None:
     """What it does not name is taken out, also of data that an embedding presenter has redacted before."""
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "ssn": {"type": "integer"}}}
     made = built(
-        person=Declared(json_schema=schema, item=BlockSources(rules=("R",))),
-        file=Declared(embed={"person": "person"}, redact=DeclaredRedaction(paths=("person.ssn",))),
+        person=declared(json_schema=schema, rules=("R",)),
+        file=declared(embed={"person": "person"}, redact={"paths": ["person.ssn"]}),
     )
     assert json.loads(texts(made["person"], {"id": 1, "ssn": 2, "hack": 3})[0]) == {"id": 1, "ssn": 2}
     assert texts(made["file"], {"person": {"id": 1, "ssn": 2}})[1:] == [
@@ -161,10 +165,10 @@ def test_v10_a_json_schema_declares_as_well() -> None:
 def test_w14_a_path_that_the_schema_does_not_have_lets_nothing_start() -> None:
     """Whoever misspells what is to be hidden hears of it, with the nearest name; without a schema nobody knows."""
     paths = ("ssn", "snn", "*.ssn")
-    short = Declared(schema={"id": "int", "ssn": "string"}, redact=DeclaredRedaction(paths=paths))
+    short = declared(schema={"id": "int", "ssn": "string"}, redact={"paths": paths})
     properties = {"type": "object", "properties": {"ssn": {"type": "string"}}}
-    long = Declared(json_schema=properties, redact=DeclaredRedaction(paths=paths))
-    free = Declared(redact=DeclaredRedaction(paths=paths))
+    long = declared(json_schema=properties, redact={"paths": paths})
+    free = declared(redact={"paths": paths})
     with pytest.raises(PresentersInvalid) as refused:
         build({"short": short, "long": long, "free": free}, load, judge)
     assert refused.value.problems == [
@@ -176,8 +180,8 @@ def test_w14_a_path_that_the_schema_does_not_have_lets_nothing_start() -> None:
 def test_v15_select_is_off_unless_it_is_turned_on() -> None:
     """Its options are the declared members."""
     made = built(
-        on=Declared(schema={"id": "int", "name?": "string"}, sent=SentData(select=True)),
-        off=Declared(schema={"id": "int"}),
+        on=declared(schema={"id": "int", "name?": "string"}, select=True),
+        off=declared(schema={"id": "int"}),
     )
     assert made["off"].select_schema is None
     assert made["on"].select_schema == {
@@ -190,8 +194,8 @@ def test_v15_select_is_off_unless_it_is_turned_on() -> None:
 def test_v16_the_censor_is_a_text_or_code() -> None:
     """Code is given the value."""
     made = built(
-        text=Declared(redact=DeclaredRedaction(paths=("ssn",), censor="***")),
-        code=Declared(redact=DeclaredRedaction(paths=("ssn",), censor="./stars.py")),
+        text=declared(redact={"paths": ["ssn"], "censor": "***"}),
+        code=declared(redact={"paths": ["ssn"], "censor": "./stars.py"}),
     )
     assert json.loads(texts(made["text"], {"ssn": "12345"})[0]) == {"ssn": "***"}
     assert json.loads(texts(made["code"], {"ssn": "12345"})[0]) == {"ssn": "*****"}
@@ -199,7 +203,7 @@ def test_v16_the_censor_is_a_text_or_code() -> None:
 
 def test_v23_the_format_may_be_toon() -> None:
     """The golden notation."""
-    made = built(u=Declared(sent=SentData(format="toon")))
+    made = built(u=declared(format="toon"))
     assert texts(made["u"], [{"id": 1, "name": "A"}, {"id": 2, "name": "B"}]) == [
         "[2|]{id|name}:\n  1|A\n  2|B"
     ]
@@ -207,7 +211,7 @@ def test_v23_the_format_may_be_toon() -> None:
 
 def test_a_presenter_may_be_embedded_by_several() -> None:
     """It is the same one, in whatever order they are declared."""
-    made = built(a=Declared(embed={"x": "c"}), b=Declared(embed={"y": "c", "z": "a"}), c=Declared())
+    made = built(a=declared(embed={"x": "c"}), b=declared(embed={"y": "c", "z": "a"}), c=declared())
     assert made["a"].embeds[0].presenter is made["b"].embeds[0].presenter is made["c"]
     assert made["b"].embeds[1].presenter is made["a"]
 
@@ -219,52 +223,37 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     """Each with its place."""
     with pytest.raises(PresentersInvalid) as invalid:
         built(
-            user=Declared(
+            user=declared(
                 schema={"id": "integer!"},
                 embed={"client": "nobody"},
-                item=BlockSources(
-                    rules=("fine", "gone.py#fn"),
-                    ui=("just a text",),
-                    suggest=(
-                        {"when": "status = 1", "tool": "t", "reason": "r"},
-                        {"tool": "t"},
-                        {"tool": "t", "reason": "r", "if": "x"},
-                        "a text",
-                    ),
-                ),
-                collection=BlockSources(ui=("late.py",), rules=("named.py",)),
-                sent=SentData(limit=0),
-                redact=DeclaredRedaction(paths=("ssn", ".ssn", "a..b"), censor="nothing.py"),
+                rules=("fine", "gone.py#fn"),
+                suggest=({"when": "status = 1", "tool": "t", "reason": "r"},),
+                collection_ui=("late.py",),
+                collection_rules=("named.py",),
+                redact={"paths": ["ssn", ".ssn", "a..b"], "censor": "nothing.py"},
             ),
-            both=Declared(schema={"id": "int"}, json_schema={"type": "object"}),
-            odd=Declared(json_schema={"type": "array"}),
+            odd=declared(json_schema={"type": "array"}),
         )
     assert dict(invalid.value.problems) == {
-        "presenters.user.limit": "limit must be at least 1.",
         "presenters.user.schema": "A type must be a name, list[T], a mapping or a list of one; not 'integer!'.",
         "presenters.user.redact.paths[1]": "A path must have a form such as a.b, *.b, a[*].b or a[0].b; not '.ssn'.",
         "presenters.user.redact.paths[2]": "A path must have a form such as a.b, *.b, a[*].b or a[0].b; not 'a..b'.",
         "presenters.user.redact.censor": "The function must take (value).",
         "presenters.user.rules[1]": "The script gone.py#fn does not exist.",
-        "presenters.user.ui[0]": "Write type and content, or path.py#function; not 'just a text'.",
         "presenters.user.suggest[0].when": "The condition has invalid text at character 7.",
-        "presenters.user.suggest[1].reason": "A text is required.",
-        "presenters.user.suggest[2].if": "A suggestion must have when, tool, reason.",
-        "presenters.user.suggest[3]": "Write tool and reason, or path.py#function; not 'a text'.",
         "presenters.user.embed.client": "The presenter 'nobody' does not exist.",
         "presenters.user.collection_ui[0]": "A presenter's function must be a plain function, without async.",
         "presenters.user.collection_rules[0]": "The function must take (data) or (data, ctx).",
-        "presenters.both.json_schema": "Give schema or json_schema, not both.",
         "presenters.odd.json_schema": "'type' is not 'object'.",
     }
-    assert len(invalid.value.problems) == 16
+    assert len(invalid.value.problems) == 10
     assert "presenters.odd.json_schema: 'type' is not 'object'." in str(invalid.value)
 
 
 def test_presenters_that_embed_each_other_are_refused() -> None:
     """The circle is shown, once."""
     with pytest.raises(PresentersInvalid) as invalid:
-        built(a=Declared(embed={"x": "b"}), b=Declared(embed={"y": "c"}), c=Declared(embed={"z": "b"}))
+        built(a=declared(embed={"x": "b"}), b=declared(embed={"y": "c"}), c=declared(embed={"z": "b"}))
     assert invalid.value.problems == [
         ("presenters.c.embed.z", "Presenters cannot embed themselves: b → c → b.")
     ]
@@ -273,19 +262,35 @@ def test_presenters_that_embed_each_other_are_refused() -> None:
 def test_w14_a_redaction_that_cannot_be_read_lets_nothing_start() -> None:
     """It is not left out."""
     with pytest.raises(PresentersInvalid):
-        built(user=Declared(redact=DeclaredRedaction(paths=("a b",))))
+        built(user=declared(redact={"paths": ["a b"]}))
 
 
 def test_v11_interface_blocks_may_be_written_down() -> None:
-    """A block needs no code; what it has besides its known members is refused."""
-    made = built(u=Declared(item=BlockSources(ui=({"type": "markdown", "content": "**hi**", "title": "T"},))))
+    """A block needs no code."""
+    made = built(u=declared(ui=({"type": "markdown", "content": "**hi**", "title": "T"},)))
     assert (
         texts(made["u"], {"id": 1})[1]
         == '<ui_passthrough type="markdown" title="T">\n**hi**\n</ui_passthrough>'
     )
-    with pytest.raises(PresentersInvalid) as invalid:
-        built(u=Declared(item=BlockSources(ui=({"type": "markdown", "text": "hi"},))))
-    assert [place for place, _ in invalid.value.problems] == [
-        "presenters.u.ui[0].text",
-        "presenters.u.ui[0].content",
-    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        ({"ui": [{"type": "markdown", "text": "hi"}]}, ("ui", 0, "as section", "content")),
+        ({"ui": [{"type": "m", "content": "c", "text": "hi"}]}, ("ui", 0, "as section", "text")),
+        ({"ui": ["just a text"]}, ("ui", 0, "as text")),
+        ({"suggest": [{"tool": "t"}]}, ("suggest", 0, "as section", "reason")),
+        ({"suggest": [{"tool": "t", "reason": "r", "if": "x"}]}, ("suggest", 0, "as section", "if")),
+        ({"suggest": ["a text"]}, ("suggest", 0, "as text")),
+        ({"limit": 0}, ("limit",)),
+        ({"schema": {"id": "int"}, "json_schema": {"type": "object"}}, ()),
+    ],
+)
+def test_a_presenter_that_is_written_wrong_is_refused(
+    entry: dict[str, Any], place: tuple[str | int, ...]
+) -> None:
+    """The settings know what an entry may hold, so nothing behind them looks again."""
+    with pytest.raises(ValidationError) as refused:
+        declared(**entry)
+    assert place in [each["loc"] for each in refused.value.errors()]
