@@ -22,7 +22,6 @@ from adapter.edge.http.limits import Patience
 from adapter.edge.http.request import Branch
 from adapter.edge.landing import landing_page
 from adapter.edge.mcp.endpoint import Endpoint
-from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.resource_metadata import metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.oauth.port import TokenVerifier
@@ -151,17 +150,13 @@ def build_health(
 def build_front(app: Core, observation: Observation) -> Front:
     """Build the handler of all requests: mounts, the paths of health, and the branches of all parts beside them."""
     settings, relay, grants = app.settings, app.relay, app.grants
-    core, health = settings.core, app.health
-    ingress = Ingress(
-        core.max_request_bytes, max_values=core.max_request_values, max_members=core.max_batch_members
-    )
+    health = app.health
     endpoint = Endpoint(
         relay.relay,
         app.guard,
-        ingress,
+        settings.core,
         app.log,
         app.bases,
-        legacy_statuses=core.errors.legacy_status == "http",
         spans=observation.server_spans(),
         grants=None if grants is None else grants.answers(relay.sessions),
     )

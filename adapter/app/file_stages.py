@@ -121,7 +121,6 @@ class ActiveFiles(KeptFiles):
         rule = ConsumerRule(
             server=entry.id,
             argument=adapter.file_path_argument,
-            helper=f"{entry.id}_get_upload_url",
             delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
             inline_limit=adapter.max_inline_bytes,
             plain_paths=adapter.allow_plain_paths,

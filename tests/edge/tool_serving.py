@@ -21,7 +21,6 @@ from adapter.edge.http.bases import Bases
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint
-from adapter.edge.mcp.ingress import Ingress
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
@@ -126,7 +125,7 @@ async def serving(
 @contextlib.asynccontextmanager
 async def listening(branches: Sequence[Branch], guard: Guard, relaying: Relaying) -> AsyncIterator[int]:
     """A front with these branches on a port."""
-    endpoint = Endpoint(relaying.relay, guard, Ingress(1 << 20), LOG, Bases(None, guard))
+    endpoint = Endpoint(relaying.relay, guard, Core(max_request_bytes=1 << 20), LOG, Bases(None, guard))
     front = Front(endpoint, {}, {}, guard, LOG, branches)
     listener = await Listener.open(front, "127.0.0.1", 0)
     try:

@@ -50,7 +50,7 @@ from adapter.wire.signed_urls import artifact_uri, upload_handle
 from tests.relay.relaying import Clock, Relaying, scope_of, whole
 
 BASE = "http://adapter.test"
-READ = ConsumerRule(server="one", argument="path", helper="one_get_upload_url")
+READ = ConsumerRule(server="one", argument="path")
 WRITE = ProducerRule(server="one", tool="write", argument="filename", locator=Locator("none"))
 DOCUMENT = Document("doc://guide.md", "guide.md", "Guide", "# How")
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}

@@ -36,6 +36,7 @@ from adapter.rules.access import host_and_origin_check
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_json_type
 from adapter.rules.access.principals import Identity
+from adapter.settings.core import Core
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.eras import LEGACY, MODERN, Era
 
@@ -96,19 +97,26 @@ class InboundRequest:
 
 @dataclass(slots=True)
 class Endpoint:
-    """Serves every mount. ``legacy_statuses`` is ``core.errors.legacy_status: http``; with ``spans`` every
-    message is recorded. ``grants`` answers callers who have to authorize the adapter at an upstream first."""
+    """Serves every mount within the limits of ``core``. With ``spans`` every message is recorded. ``grants`` answers
+    callers who have to authorize the adapter at an upstream first.
+    """
 
     relay: Exchanges
     guard: Guard
-    ingress: Ingress
+    core: Core
     log: FilteringBoundLogger
     bases: Bases
-    legacy_statuses: bool = False
     spans: ServerSpans | None = None
     grants: GrantAnswers | None = None
     stopping: bool = field(default=False, init=False)
     """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
+    ingress: Ingress = field(init=False)
+
+    def __post_init__(self) -> None:
+        core = self.core
+        self.ingress = Ingress(
+            core.max_request_bytes, max_values=core.max_request_values, max_members=core.max_batch_members
+        )
 
     async def serve(self, request: Request, server: Server, visit: InboundRequest) -> None:
         """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``.
@@ -164,7 +172,9 @@ class Endpoint:
             # Whoever says 405 says what is served instead (RFC 9110 §15.5.6).
             extra = [*extra, ("Allow", MCP_METHODS)]
         if reply.status is None:
-            send_failure(reply, error, visit.asker, extra, legacy_statuses=self.legacy_statuses)
+            send_failure(
+                reply, error, visit.asker, extra, legacy_statuses=self.core.errors.legacy_status == "http"
+            )
         else:
             reply.abort()
 

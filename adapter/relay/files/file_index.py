@@ -29,17 +29,17 @@ class ScopeFiles:
     """
 
     id: str
-    records: dict[str, FileRecord] = field(default_factory=dict)
-    dues: list[tuple[float, str]] = field(default_factory=list)
-    held: Counter[str] = field(default_factory=Counter)
-    version: int = ABSENT
-    epoch: int = STALE
-    holders: dict[str, frozenset[str]] = field(default_factory=dict)
-    announced: frozenset[str] = frozenset()
-    lingering: set[str] = field(default_factory=set)
-    doubts: dict[str, int | None] = field(default_factory=dict)
-    used: bool = True
-    ended: bool = False
+    records: dict[str, FileRecord] = field(default_factory=dict, init=False)
+    dues: list[tuple[float, str]] = field(default_factory=list, init=False)
+    held: Counter[str] = field(default_factory=Counter, init=False)
+    version: int = field(default=ABSENT, init=False)
+    epoch: int = field(default=STALE, init=False)
+    holders: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    announced: frozenset[str] = field(default=frozenset(), init=False)
+    lingering: set[str] = field(default_factory=set, init=False)
+    doubts: dict[str, int | None] = field(default_factory=dict, init=False)
+    used: bool = field(default=True, init=False)
+    ended: bool = field(default=False, init=False)
 
 
 class FileIndex:

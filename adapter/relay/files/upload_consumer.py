@@ -47,19 +47,22 @@ class HandleSchemes(NamedTuple):
 class ConsumerRule:
     """One upload consumer of the configuration. ``argument`` is dotted and goes through lists: ``files[].path``.
 
-    ``helper`` is the tool that hands out upload URLs, ``inline_limit`` the largest file (bytes) that base64 and
-    data_uri deliver. ``edits``: what the tool makes of its copy is kept; False: it changes no file, so a path may be
-    that of the stored file itself.
+    ``inline_limit`` is the largest file (bytes) that base64 and data_uri deliver. ``edits``: what the tool makes of its
+    copy is kept; False: it changes no file, so a path may be that of the stored file itself.
     """
 
     server: str
     argument: str
-    helper: str
     delivery: Delivery = "path"
     inline_limit: int = 1 << 20
     plain_paths: bool = False
     edits: bool | None = None
     schemes: HandleSchemes = field(default_factory=HandleSchemes)
+
+    @property
+    def helper(self) -> str:
+        """The tool that hands out upload URLs."""
+        return f"{self.server}_get_upload_url"
 
 
 class HandleRefused(Exception):

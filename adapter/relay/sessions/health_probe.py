@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from structlog.typing import FilteringBoundLogger
@@ -40,18 +40,18 @@ class Pulse:
     ``failing_since`` is None while it answers.
     """
 
-    reached: bool = False
-    era: Era | None = None
-    latency: float | None = None
-    error: str | None = None
-    last_success: float | None = None
-    last_attempt: float | None = None
-    refusal: str | None = None
-    refused_since: float | None = None
-    asks_oauth: bool = False
-    last_error: str | None = None
-    last_failure: float | None = None
-    failing_since: float | None = None
+    reached: bool = field(default=False, init=False)
+    era: Era | None = field(default=None, init=False)
+    latency: float | None = field(default=None, init=False)
+    error: str | None = field(default=None, init=False)
+    last_success: float | None = field(default=None, init=False)
+    last_attempt: float | None = field(default=None, init=False)
+    refusal: str | None = field(default=None, init=False)
+    refused_since: float | None = field(default=None, init=False)
+    asks_oauth: bool = field(default=False, init=False)
+    last_error: str | None = field(default=None, init=False)
+    last_failure: float | None = field(default=None, init=False)
+    failing_since: float | None = field(default=None, init=False)
 
 
 class Probe:
