@@ -51,6 +51,17 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
+def refusal_to_write(path: Path, content: bytes, *, force: bool) -> str | None:
+    """Write a file for a user, in place of another only if ``force``; the sentence that tells why it was not."""
+    try:
+        (replace_file if force else write_new)(path, content)
+    except FileExistsError:
+        return f"{path} exists: use --force to overwrite it, or name another file"
+    except OSError as error:
+        return f"{path} cannot be written: {error.strerror or error}"
+    return None
+
+
 def back_up(path: Path) -> Path:
     """Copy a file beside itself under a name of its own, with its permissions; returns that path. Raises OSError."""
     content, found = path.read_bytes(), path.stat()

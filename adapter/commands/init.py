@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from adapter.commands.file_writing import replace_file, write_new
+from adapter.commands.file_writing import refusal_to_write
 from adapter.commands.settings_flags import failed
 from adapter.rules.clients.json_text import without_comments
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
@@ -81,17 +81,12 @@ def run(options: argparse.Namespace) -> int:
         print(text, end="")
         _tell(converted, sys.stderr)
         return WRITTEN
-    try:
-        if schema is not None:
-            replace_file(schema, schema_text().encode())
-        write = replace_file if options.force else write_new
-        write(options.file, text.encode())
-    except FileExistsError:
-        return failed(
-            f"{options.file} exists: use --force to overwrite it, or name another file", NOT_WRITTEN
-        )
-    except OSError as error:
-        return failed(f"{options.file} cannot be written: {error.strerror or error}", NOT_WRITTEN)
+    files = {} if schema is None else {schema: schema_text()}
+    for path, content in {**files, options.file: text}.items():
+        # The schema is nobody's own.
+        refusal = refusal_to_write(path, content.encode(), force=options.force or path == schema)
+        if refusal is not None:
+            return failed(refusal, NOT_WRITTEN)
     print(f"{options.file} is written.")
     _tell(converted, sys.stdout)
     named = "" if options.file == Path("config.yaml") else f" --config {options.file}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adapter.commands.file_writing import back_up, replace_file
-from adapter.commands.settings_flags import load_settings, servers_named
+from adapter.commands.settings_flags import load_settings, local_address, servers_named
 from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry, without_entry
 from adapter.rules.clients.mcp_clients import (
     CLIENTS,
@@ -57,8 +57,7 @@ def addresses_of(settings: Settings, server: str | None, variable: str | None) -
     core = settings.core
     usual = USUAL_VARIABLE if core.auth.has_static_tokens else None
     token = (variable or usual) if core.auth.enabled else None
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(core.host, core.host)  # noqa: S104 (nothing is bound here)
-    base = core.public_base_url or f"http://{f'[{host}]' if ':' in host else host}:{core.port}"
+    base = core.public_base_url or f"http://{local_address(settings)}"
     return [
         ServerAddress(entry.id, f"{base.rstrip('/')}{entry.mount_path}", token)
         for entry in servers_named(settings, server)

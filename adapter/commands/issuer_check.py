@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
-from adapter.commands.own_sessions import Reached
-from adapter.errors import AdapterError
+from adapter.commands.own_sessions import Reached, reached
 from adapter.settings.oauth import Introspection, OAuth, OAuthIssuer
 
 SECTION = "core.auth.oauth"
@@ -19,21 +17,11 @@ async def reach_issuers(oauth: OAuth | None) -> Sequence[Reached]:
     if oauth is None:
         return ()
     asked = [
-        _reached(f"{SECTION}.issuers[{index}]", _keys(entry)) for index, entry in enumerate(oauth.issuers)
+        reached(f"{SECTION}.issuers[{index}]", _keys(entry)) for index, entry in enumerate(oauth.issuers)
     ]
     if oauth.introspection is not None:
-        asked.append(_reached(f"{SECTION}.introspection", _introspection(oauth.introspection)))
+        asked.append(reached(f"{SECTION}.introspection", _introspection(oauth.introspection)))
     return await asyncio.gather(*asked)
-
-
-async def _reached(place: str, asked: Awaitable[str]) -> Reached:
-    began = time.monotonic()
-    try:
-        detail = await asked
-    except (AdapterError, ValueError) as error:
-        return Reached(place, False, str(error))
-    took = round((time.monotonic() - began) * 1000, 1)
-    return Reached(place, True, f"{detail}, in {took:g} ms", took)
 
 
 async def _keys(entry: OAuthIssuer) -> str:
@@ -52,7 +40,7 @@ async def _keys(entry: OAuthIssuer) -> str:
         raise ValueError(
             f"publishes no key for {', '.join(entry.algorithms)}, but for {fitting}: change algorithms"
         )
-    return f"publishes {len(keys)} usable {'key' if len(keys) == 1 else 'keys'}"
+    return f"publishes {len(keys)} usable {'key' if len(keys) == 1 else 'keys'}, in {{took}}"
 
 
 async def _introspection(settings: Introspection) -> str:
@@ -63,4 +51,4 @@ async def _introspection(settings: Introspection) -> str:
     answer, _ = await introspected(IssuerHttp(), settings, nobodys)
     if answer.get("active") is not False:
         raise ValueError("does not say that a token which was just made up is not active")
-    return "answers"
+    return "answers, in {took}"

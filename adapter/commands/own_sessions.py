@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, NamedTuple
 
 from adapter import log
@@ -85,29 +85,35 @@ class Reached(NamedTuple):
     milliseconds: float | None = None
 
 
+async def reached(place: str, asked: Awaitable[str]) -> Reached:
+    """What comes of asking at a place: the sentence, or the failure. A ``{took}`` of the sentence becomes the time."""
+    began = time.monotonic()
+    try:
+        detail = await asked
+    except (AdapterError, ValueError) as error:
+        return Reached(place, False, getattr(error, "reason", None) or str(error))
+    took = round((time.monotonic() - began) * 1000, 1)
+    return Reached(place, True, detail.replace("{took}", f"{took:g} ms"), took)
+
+
 async def reach_all(settings: Settings) -> Sequence[Reached]:
     """Open and close a session with every server that has an address or a process of its own, all at once."""
     entries = [entry for entry in settings.servers if entry.upstream.kind.needs is not None]
-    return await asyncio.gather(*(_reach(settings, entry) for entry in entries))
+    return await asyncio.gather(*(reached(entry.id, _answer(settings, entry)) for entry in entries))
 
 
-async def _reach(settings: Settings, entry: ServerSettings) -> Reached:
+async def _answer(settings: Settings, entry: ServerSettings) -> str:
     patience = settings.core.upstream_request_timeout_seconds
-    began = time.monotonic()
     try:
         async with own_session(settings, entry, patience) as (session, _), asyncio.timeout(patience):
             status = await session.open()
-            took = round((time.monotonic() - began) * 1000, 1)
             if status in REFUSED:
                 hint = _hint(entry, asks_oauth=session.asks_oauth)
-                detail = f"requires credentials (HTTP status {status}): {hint}"
-                return Reached(entry.id, True, detail, took)
+                return f"requires credentials (HTTP status {status}): {hint}"
             if not session.is_open:
-                return Reached(entry.id, False, f"does not answer as an MCP server (HTTP status {status})")
-            era = session.era.value if session.era is not None else "unknown"
-            return Reached(entry.id, True, f"answers in {took:g} ms, era {era}", took)
+                raise ValueError(f"does not answer as an MCP server (HTTP status {status})")
+            return f"answers in {{took}}, era {session.era.value if session.era is not None else 'unknown'}"
     except TimeoutError:
-        sentence = f"did not answer within core.upstream_request_timeout_seconds ({patience:g})"
-        return Reached(entry.id, False, sentence)
-    except AdapterError as error:
-        return Reached(entry.id, False, error.reason or str(error))
+        raise ValueError(
+            f"did not answer within core.upstream_request_timeout_seconds ({patience:g})"
+        ) from None

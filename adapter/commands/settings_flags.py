@@ -74,6 +74,12 @@ def servers_named(settings: Settings, server: str | None) -> list[ServerSettings
     return found
 
 
+def local_address(settings: Settings) -> str:
+    """Host and port at which this machine reaches the adapter."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.core.host, settings.core.host)  # noqa: S104 (nothing is bound here)
+    return f"{f'[{host}]' if ':' in host else host}:{settings.core.port}"
+
+
 def failed(why: str, status: int = 1) -> int:
     """Tell on standard error why a command fails; returns its exit status."""
     print(f"mcp-adapter: {why}", file=sys.stderr)

@@ -20,7 +20,7 @@ from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.doctor.round_trip import RoundTrip, travel
 from adapter.commands.doctor.servers import AdapterAddress, clock_of, look_at, public_url
 from adapter.commands.progress_bar import count_of
-from adapter.commands.settings_flags import servers_named
+from adapter.commands.settings_flags import local_address, servers_named
 from adapter.commands.state_check import reach_state
 from adapter.commands.upload import authorization
 from adapter.errors import AdapterError
@@ -85,7 +85,7 @@ async def _examined(
     for caution in cautions(settings):
         yield warning(caution.path, caution.sentence, "")
     runs = await _runs(settings)
-    yield right("port", f"the adapter runs on {_address(settings)}") if runs else machine.port(settings)
+    yield right("port", f"the adapter runs on {local_address(settings)}") if runs else machine.port(settings)
     for finding in machine.storage(settings, in_use=runs):
         yield finding
     for finding in machine.workers(settings):
@@ -146,7 +146,7 @@ def _credentials(settings: Settings, options: argparse.Namespace) -> tuple[dict[
 async def _adapter(settings: Settings, runs: bool) -> AsyncIterator[str]:
     """The URL of the running adapter, or of one on a free port of loopback that ends with the block."""
     if runs:
-        yield f"http://{_address(settings)}"
+        yield f"http://{local_address(settings)}"
         return
     log.configure("critical")
     core = settings.core.model_copy(update={"host": "127.0.0.1", "port": 0})
@@ -159,12 +159,7 @@ async def _adapter(settings: Settings, runs: bool) -> AsyncIterator[str]:
 async def _runs(settings: Settings) -> bool:
     """Tell whether an adapter answers at the address of the settings."""
     try:
-        fields = await head_of(f"http://{_address(settings)}/livez", method="GET")
+        fields = await head_of(f"http://{local_address(settings)}/livez", method="GET")
     except TransferFailed:
         return False
     return fields.get("Content-Type", "").startswith("application/json")
-
-
-def _address(settings: Settings) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.core.host, settings.core.host)  # noqa: S104 (nothing is bound here)
-    return f"{f'[{host}]' if ':' in host else host}:{settings.core.port}"

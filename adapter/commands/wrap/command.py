@@ -18,7 +18,7 @@ from adapter import log
 from adapter.app.build import App
 from adapter.app.preflight import obstacles
 from adapter.app.serve import serve
-from adapter.commands.file_writing import replace_file, write_new
+from adapter.commands.file_writing import refusal_to_write
 from adapter.commands.own_sessions import own_session, tools_of
 from adapter.commands.settings_flags import failed
 from adapter.commands.wrap.report import FoundServer, FoundTools, address_of, report
@@ -221,13 +221,9 @@ def _save(
     """Write the settings file and print what is left to do. Raises _NotSaved."""
     assert options.save is not None
     text, variables = server.settings_file(applied, settings.core.port)
-    try:
-        write = replace_file if options.force else write_new
-        write(options.save, text.encode())
-    except FileExistsError:
-        raise _NotSaved(f"{options.save} exists: use --force to overwrite it, or name another file") from None
-    except OSError as error:
-        raise _NotSaved(f"{options.save} cannot be written: {error.strerror or error}") from None
+    refusal = refusal_to_write(options.save, text.encode(), force=options.force)
+    if refusal is not None:
+        raise _NotSaved(refusal)
     print(f"\n{options.save} is written; mcp-adapter serve --config {options.save} starts the same.")
     for variable, place in variables.items():
         print(f"  Set {variable} before: a secret ({place}) was left out of the file.")

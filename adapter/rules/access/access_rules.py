@@ -7,10 +7,10 @@ its patterns match, and what one of them denies is denied. No rule, nothing allo
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from adapter.rules.access.principals import Caller, is_of_token, name_of, principals_named
@@ -140,7 +140,7 @@ class AccessView:
     def __init__(self, rules: Sequence[AccessRule], places: tuple[int, ...], own: OwnOfferings) -> None:
         self._rules = [rules[place] for place in places]
         self._own = own
-        self._decided: OrderedDict[tuple[Offering, str], bool] = OrderedDict()
+        self._decided = lru_cache(KEPT_NAMES)(self._decide)
         self.places = places
         self.uses_tools = any(rule.allow.tools for rule in self._rules)
 
@@ -149,16 +149,7 @@ class AccessView:
 
     def allows(self, kind: Offering, name: str) -> bool:
         """Tell whether something of this kind and name may be seen and used."""
-        key = kind, name
-        known = self._decided.get(key)
-        if known is not None:
-            return known
-        decided = self._decide(kind, name)
-        if len(name) <= LONGEST_KEPT:
-            self._decided[key] = decided
-            if len(self._decided) > KEPT_NAMES:
-                self._decided.popitem(last=False)
-        return decided
+        return (self._decided if len(name) <= LONGEST_KEPT else self._decide)(kind, name)
 
     def denies(self, kind: Offering, name: str) -> bool:
         """Tell whether a rule denies this name, whatever others allow."""
@@ -199,9 +190,8 @@ class AccessRules:
 
     def __init__(self, rules: Sequence[AccessRule], own: OwnOfferings = NO_OWN) -> None:
         self._rules = tuple(rules)
-        self._own = own
         self._digest = hashlib.sha256(repr(list(map(_written, rules))).encode("ascii")).hexdigest()[:16]
-        self._views: OrderedDict[tuple[int, ...], AccessView] = OrderedDict()
+        self._view = lru_cache(KEPT_VIEWS)(lambda places: AccessView(self._rules, places, own))
 
     def __repr__(self) -> str:
         return f"<AccessRules: {len(self._rules)} rules>"
@@ -223,16 +213,6 @@ class AccessRules:
         if isinstance(note, list) and note[:1] == [self._digest]:
             return self._view(tuple(note[1:]))
         return self._view(tuple(place for place, rule in enumerate(self._rules) if rule.is_for_everybody))
-
-    def _view(self, places: tuple[int, ...]) -> AccessView:
-        view = self._views.get(places)
-        if view is None:
-            view = self._views[places] = AccessView(self._rules, places, self._own)
-            if len(self._views) > KEPT_VIEWS:
-                self._views.popitem(last=False)
-        else:
-            self._views.move_to_end(places)
-        return view
 
 
 def _written(rule: AccessRule) -> str:
