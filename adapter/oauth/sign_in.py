@@ -31,6 +31,7 @@ from adapter.rules.access.issuer_metadata import IssuerMetadata
 from adapter.rules.access.resources import ProtectedResource, refusal_of
 from adapter.settings.console_oauth import ConsoleOAuth
 from adapter.settings.oauth import OAuthIssuer
+from adapter.state.paging import delete_overdue
 from adapter.state.port import ABSENT, Conflict, Store
 
 VALID = 600
@@ -137,9 +138,7 @@ class SignIn:
 
     async def tidy(self) -> None:
         """Forget sign-ins whose answer would be too late anyway. Raises StoreUnavailable."""
-        while rows := await self._store.overdue(USED, self._clock()):
-            for row in rows:
-                await self._store.delete(USED, row.key)
+        await delete_overdue(self._store, USED, self._clock())
 
     # --- the answer -------------------------------------------------------------------------------------------
 

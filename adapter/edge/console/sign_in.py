@@ -7,6 +7,7 @@ from html import escape
 from urllib.parse import quote, urlsplit
 
 from adapter.edge.console.page_files import Doorstep
+from adapter.edge.grants import pages
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch, Names, Request, query_of
 from adapter.edge.http.response import Extra, send
@@ -24,16 +25,6 @@ Serve = Callable[[Request, Names, Fields], Awaitable[object]]
 SIGN_IN, SIGNED_IN, SIGN_OUT, BROWSER = "sign-in", "signed-in", "sign-out", "browser"
 
 _NO_STORE: Fields = [("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer")]
-_PAGE: Fields = [
-    *_NO_STORE,
-    ("Content-Type", "text/html; charset=utf-8"),
-    (
-        "Content-Security-Policy",
-        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    ),
-    ("X-Frame-Options", "DENY"),
-    ("X-Content-Type-Options", "nosniff"),
-]
 
 
 class SignInRoutes:
@@ -127,8 +118,7 @@ class SignInRoutes:
     def _fail(self, request: Request, error: Exception, extra: Extra) -> None:
         status = error.http if isinstance(error, AdapterError) else 400
         home = escape(f"{self._base}{self._path}/", quote=True)
-        body = (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Not signed in</title></head>'
-            f'<body><h1>Not signed in</h1><p>{escape(str(error))}</p><p><a href="{home}">Go back</a></p></body></html>'
-        )
-        request.reply.send(max(status, 400), [*_PAGE, *extra], body.encode("utf-8", "replace"))
+        body = pages.page("Not signed in", f'<p>{escape(str(error))}</p><p><a href="{home}">Go back</a></p>')
+        # The URL of this page may hold a code.
+        fields = [field for field in pages.FIELDS if field[0] != "Referrer-Policy"]
+        request.reply.send(max(status, 400), [*fields, ("Referrer-Policy", "no-referrer"), *extra], body)

@@ -76,7 +76,7 @@ def consent_page(
             f"Go on only if you are {whose} and have just used this server. If somebody sent you this link, close the "
             "page: your account would be theirs to use."
         )
-    return _page(
+    return page(
         "Give access?",
         f"<p>This adapter (mcp-file-adapter) wants to use the server <b>{text_of(server)}</b> on behalf of {whose}."
         f"</p><dl><dt>You will sign in at</dt><dd>{text_of(issuer_host)}</dd>"
@@ -100,7 +100,7 @@ def leaving_page(url: str, issuer_host: str) -> bytes:
     servers redirect on to places that nobody here knows.
     """
     target = escape(url, quote=True)
-    return _page(
+    return page(
         "One moment",
         f"<p>You are sent to {text_of(issuer_host)}.</p>"
         f'<p><a class="go" href="{target}" rel="noreferrer">Continue</a></p>',
@@ -111,7 +111,7 @@ def leaving_page(url: str, issuer_host: str) -> bytes:
 def granted_page(server: str, principal: str | None) -> bytes:
     """The page at the end; ``principal`` as on the first one."""
     whose = "everybody who can use it" if principal is None else f"<b>{text_of(principal)}</b>"
-    return _page(
+    return page(
         "Access given",
         f"<p>The adapter can now use <b>{text_of(server)}</b> on behalf of {whose}.</p>"
         "<p>You can close this page and go back to your client. If it does not go on by itself, call the tool "
@@ -121,10 +121,11 @@ def granted_page(server: str, principal: str | None) -> bytes:
 
 def failed_page(sentence: str) -> bytes:
     """The page where it does not go on; ``sentence`` tells the person why."""
-    return _page("No access was given", f"<p>{text_of(sentence)}</p>")
+    return page("No access was given", f"<p>{text_of(sentence)}</p>")
 
 
-def _page(title: str, body: str, head: str = "") -> bytes:
+def page(title: str, body: str, head: str = "") -> bytes:
+    """A page of the adapter's; ``body`` and ``head`` are HTML."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}<style>{_STYLE}</style></head>'

@@ -16,6 +16,7 @@ import orjson
 
 from adapter.errors import GrantRequired
 from adapter.oauth.grants.terms import GrantTerms
+from adapter.state.paging import delete_overdue
 from adapter.state.port import ABSENT, Conflict, Row
 from adapter.state.sealed_rows import SealedRows
 
@@ -130,10 +131,7 @@ class GrantLinks:
     async def tidy(self) -> None:
         """Forget links and states whose time is over."""
         for table in (LINKS, STATES):
-            while rows := await self._rows.store.overdue(table, self._clock()):
-                for row in rows:
-                    with contextlib.suppress(Conflict):
-                        await self._rows.delete(table, row.key, expected=row.version)
+            await delete_overdue(self._rows.store, table, self._clock())
 
     def _id(self, server: str, principal: str, window: int) -> str:
         # A digest, so that all replicas make the same one, under a key, so that nobody else does.

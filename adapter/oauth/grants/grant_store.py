@@ -9,15 +9,13 @@ from typing import NamedTuple
 
 from adapter.rules.access.grants import Grant, decode_grant, encode_grant
 from adapter.rules.access.principals import name_of
+from adapter.state.paging import every_row
 from adapter.state.port import Row
 from adapter.state.sealed_rows import SealedRows
 
 TABLE = "grants"
 
 _ID = re.compile(r"[0-9a-f]{64}")
-
-PAGE = 200
-"""Rows that are read at a time."""
 
 
 class KeptGrant(NamedTuple):
@@ -101,11 +99,8 @@ class GrantStore:
 
     async def all(self, server: str) -> AsyncIterator[ListedGrant]:
         """The grants for a server, in the order of their ids."""
-        after = ""
-        while rows := await self.rows.store.scan(TABLE, group=server, after=after, limit=PAGE):
-            for row in rows:
-                yield await self._listed(server, row)
-            after = rows[-1].key
+        async for row in every_row(self.rows.store, TABLE, server):
+            yield await self._listed(server, row)
 
     async def _listed(self, server: str, row: Row) -> ListedGrant:
         plain = await self.rows.opened(TABLE, row)
