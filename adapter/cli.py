@@ -97,48 +97,35 @@ def _add_init(commands: Commands) -> None:
         help="configuration of an MCP client (Claude, Cursor, VS Code …) whose servers are taken; - reads "
         "standard input",
     )
-    init.add_argument("--force", action="store_true", help="overwrite a file that exists")
-    init.add_argument(
-        "--schema",
-        action="store_true",
-        help="also write the JSON Schema beside it, with which editors complete and check keys",
+    init.add_switch("--force", "overwrite a file that exists")
+    init.add_switch(
+        "--schema", "also write the JSON Schema beside it, with which editors complete and check keys"
     )
 
 
 def _add_serve(commands: Commands) -> None:
     serve = add_command(commands, "serve", "run the adapter", "commands.serve.command")
     add_settings_flags(serve)
-    serve.add_argument(
-        "--watch",
-        action="store_true",
-        help="restart when the settings file or a script below its folder changes",
-    )
-    serve.add_argument(
+    serve.add_switch("--watch", "restart when the settings file or a script below its folder changes")
+    serve.add_switch(
         "--retry-start",
-        action="store_true",
-        help="stay up when the start fails, with failing readiness and the reason in /healthz, and try again "
+        "stay up when the start fails, with failing readiness and the reason in /healthz, and try again "
         "(also: MCP_ADAPTER_RETRY_START=1)",
     )
     # The number of starts that have failed before this one.
     serve.add_argument("--failed-starts", type=int, default=0, help=argparse.SUPPRESS)
     # What the command starts itself as where there are workers: the process is the same, its memory is not.
-    serve.add_argument("--supervise", action="store_true", help=argparse.SUPPRESS)
+    serve.add_switch("--supervise", argparse.SUPPRESS)
     # What --watch starts: its standard input ends when the watcher does.
-    serve.add_argument("--watched", action="store_true", help=argparse.SUPPRESS)
+    serve.add_switch("--watched", argparse.SUPPRESS)
 
 
 def _add_check(commands: Commands) -> None:
     check = add_command(commands, "check", "find problems of the settings, without serving them")
     add_settings_flags(check)
-    check.add_argument(
-        "--effective", action="store_true", help="print all settings as they hold, with secrets masked"
-    )
-    check.add_argument(
-        "--connect",
-        action="store_true",
-        help="also connect to each server; exits with 1 if one is unreachable",
-    )
-    check.add_argument("--json", action="store_true", help=JSON)
+    check.add_switch("--effective", "print all settings as they hold, with secrets masked")
+    check.add_switch("--connect", "also connect to each server; exits with 1 if one is unreachable")
+    check.add_switch("--json", JSON)
 
 
 def _add_plan(commands: Commands) -> None:
@@ -148,7 +135,7 @@ def _add_plan(commands: Commands) -> None:
         "tool", nargs="?", metavar="TOOL", help="name of the tool (default: all configured tools)"
     )
     add_settings_flags(plan)
-    plan.add_argument("--json", action="store_true", help=JSON)
+    plan.add_switch("--json", JSON)
 
 
 def _add_config(commands: Commands) -> None:

@@ -39,7 +39,7 @@ def _add_doctor(commands: Commands) -> None:
     )
     doctor.add_argument("--file", type=Path, help="the file to move (default: a text of one line)")
     doctor.add_argument("--token", help=f"{_TOKEN}, or that of the settings")
-    doctor.add_argument("--json", action="store_true", help=JSON)
+    doctor.add_switch("--json", JSON)
     add_settings_flags(doctor)
 
 
@@ -54,7 +54,7 @@ def _add_upload(commands: Commands) -> None:
         required=True,
         help="address of the server behind the adapter, or the upload_url that its tool gave out",
     )
-    upload.add_argument("--json", action="store_true", help="print names, sizes and digests too, as JSON")
+    upload.add_switch("--json", "print names, sizes and digests too, as JSON")
     upload.add_argument("--token", help=_TOKEN)
 
 
@@ -72,7 +72,7 @@ def _add_download(commands: Commands) -> None:
         metavar="PATH",
         help="file or folder to write to (default: here, under the file's own name); - prints the content",
     )
-    download.add_argument("--force", action="store_true", help="overwrite files that exist")
+    download.add_switch("--force", "overwrite files that exist")
     download.add_argument("--token", help=_TOKEN)
 
 
@@ -100,9 +100,7 @@ def _add_install(commands: Commands) -> None:
         "where the settings have tokens, none for --url)",
     )
     install.add_argument("--file", type=Path, help="the client's file, if it is not in its usual place")
-    install.add_argument("--print", action="store_true", dest="only_print", help="only show the change")
-    install.add_argument("--yes", action="store_true", help="write without asking")
-    install.add_argument(
-        "--remove", action="store_true", help="take the servers out of the file; --name alone takes that one"
-    )
+    install.add_switch("--print", "only show the change")
+    install.add_switch("--yes", "write without asking")
+    install.add_switch("--remove", "take the servers out of the file; --name alone takes that one")
     add_settings_flags(install)

@@ -13,6 +13,10 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=HelpText, **options)
 
+    def add_switch(self, name: str, text: str) -> None:
+        """Add a flag without a value; ``text`` is its help."""
+        self.add_argument(name, action="store_true", help=text)
+
 
 class HelpText(argparse.HelpFormatter):
     """Help as wide as the terminal. argparse's own loads shutil, with its compressors, for that at every start."""

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{file} has no such entry." if options.remove else f"{file} is up to date.")
         return OK
     print("".join(_difference(file, old, new)), end="")
-    if options.only_print:
+    if options.print:
         return OK
     if not (options.yes or _agreed(file)):
         return FAILED

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-from adapter.commands.command_parser import Commands
+from adapter.commands.command_parser import CommandParser, Commands
 from adapter.commands.help_text import JSON, add_command, add_topics
 from adapter.commands.settings_flags import add_settings_flags
 
@@ -26,18 +25,14 @@ def add_pins(commands: Commands) -> None:
         command = add_command(topics, topic, text)
         command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
         add_settings_flags(command)
-        command.add_argument(
-            "--seen",
-            action="store_true",
-            help="use the tools that the adapter saw last, without contacting a server",
-        )
+        command.add_switch("--seen", "use the tools that the adapter saw last, without contacting a server")
         command.set_defaults(color="never", json=False)
         _add_flags_of(topic, command)
 
 
-def _add_flags_of(topic: str, command: argparse.ArgumentParser) -> None:
+def _add_flags_of(topic: str, command: CommandParser) -> None:
     if topic in ("list", "diff", "check"):
-        command.add_argument("--json", action="store_true", help=JSON)
+        command.add_switch("--json", JSON)
     if topic in ("diff", "check", "accept"):
         command.add_argument(
             "--color",
@@ -46,7 +41,7 @@ def _add_flags_of(topic: str, command: argparse.ArgumentParser) -> None:
             help="when to use color (default: auto, which means on a terminal)",
         )
     if topic == "accept":
-        command.add_argument("--yes", action="store_true", help="accept without asking")
+        command.add_switch("--yes", "accept without asking")
     if topic == "export":
         command.add_argument(
             "--output",

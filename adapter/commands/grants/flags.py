@@ -15,7 +15,7 @@ def add_grants(commands: Commands) -> None:
     listing = add_command(topics, "list", "show the grants of each server", _RUNS)
     listing.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
     add_settings_flags(listing)
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.add_switch("--json", "print JSON")
     text = "revoke a grant: forget it, and tell its authorization server"
     revoking = add_command(topics, "revoke", text, _RUNS)
     revoking.add_argument("server", metavar="SERVER", help="id of the server")

@@ -34,9 +34,7 @@ def add_wrap(commands: Commands) -> None:
     wrap.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="header sent to a URL"
     )
-    wrap.add_argument(
-        "--oauth", action="store_true", help="people sign in at the URL: a first call is answered with a link"
-    )
+    wrap.add_switch("--oauth", "people sign in at the URL: a first call is answered with a link")
     wrap.add_argument(
         "--consume",
         action="append",
@@ -51,9 +49,9 @@ def add_wrap(commands: Commands) -> None:
         metavar="TOOL:ARG",
         help="this argument names a file that the tool writes",
     )
-    wrap.add_argument("--auto", action="store_true", help="handle all arguments as files that look like one")
+    wrap.add_switch("--auto", "handle all arguments as files that look like one")
     wrap.add_argument("--save", type=Path, metavar="FILE", help="also write a settings file for serve")
-    wrap.add_argument("--force", action="store_true", help="overwrite the file of --save")
+    wrap.add_switch("--force", "overwrite the file of --save")
     wrap.set_defaults(parser=wrap)
 
 
