@@ -14,7 +14,7 @@ from adapter.commands.command_parser import CommandParser, Commands
 from adapter.commands.grants.flags import add_grants
 from adapter.commands.help_text import JSON, add_command, add_topics
 from adapter.commands.pins_flags import add_pins
-from adapter.commands.settings_flags import add_settings_flags
+from adapter.commands.settings_flags import add_settings_flags, settings_error
 from adapter.commands.wrap.flags import add_wrap
 from adapter.version import VERSION
 
@@ -46,16 +46,9 @@ def run(argv: Sequence[str] | None = None) -> int:
         # The reader closed the pipe, as head does. Python would flush once more at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except _settings_error() as refused:
+    except settings_error() as refused:
         print(f"mcp-adapter: the settings cannot be used:\n{refused}", file=sys.stderr)
         return BAD_SETTINGS
-
-
-def _settings_error() -> type[Exception]:
-    """SettingsError. Only a command that failed asks for it; the others need not load the classes of settings."""
-    from adapter.settings.section import SettingsError
-
-    return SettingsError
 
 
 def _parser() -> argparse.ArgumentParser:

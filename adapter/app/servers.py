@@ -125,9 +125,9 @@ class Upstreams:
             upstream = upstream if self.grants is None else self.grants.authorized(entry.id, upstream)
         elif entry.upstream.auth.type not in ("none", "static"):
             # Late: few servers want credentials that are not written down.
-            from adapter.app.access.upstream_auth import Surroundings, authorized
+            from adapter.app.access.upstream_auth import authorized
 
-            upstream = authorized(Surroundings(base.settings, base.store, base.log), entry, upstream)
+            upstream = authorized(base.settings, base.store, base.log, entry, upstream)
         if total is not None:
             # Late: few limit that.
             from adapter.upstream.call_limit import LimitedUpstream

@@ -86,6 +86,13 @@ def failed(why: str, status: int = 1) -> int:
     return status
 
 
+def settings_error() -> type[Exception]:
+    """SettingsError. Only a command that failed asks for it; the others need not load the classes of settings."""
+    from adapter.settings.section import SettingsError
+
+    return SettingsError
+
+
 def settings_file() -> Path | None:
     """The settings file of the environment or of the working directory, None if there is neither."""
     named = os.environ.get(VARIABLE, "").strip()

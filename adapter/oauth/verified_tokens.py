@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
 from typing import Protocol
 
 from adapter.errors import Unauthorized
@@ -21,46 +22,36 @@ class TokenCheck(Protocol):
         """Verify a token. Raises Unauthorized, and IssuerUnavailable."""
 
 
-class VerifiedTokens:
-    """A TokenVerifier by ``issuers``, each under its identifier, and by ``introspection`` of all other tokens.
+class VerifiedTokens(TokenCache):
+    """Implements TokenVerifier by ``issuers``, each under its identifier, and by ``introspection`` of all other tokens.
 
     A token that names a trusted issuer is never introspected: its signature decides.
     """
 
-    def __init__(
-        self, issuers: Mapping[str, TokenCheck], cache: TokenCache, introspection: TokenCheck | None = None
-    ) -> None:
-        self._issuers = issuers
-        self._cache = cache
-        self._introspection = introspection
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock)
+        self.issuers: dict[str, TokenCheck] = {}
+        self.introspection: TokenCheck | None = None
 
     def __repr__(self) -> str:
-        return f"<VerifiedTokens of {len(self._issuers)} issuers: {self._cache!r}>"
-
-    def known(self, token: str) -> VerifiedToken | None:
-        """See TokenVerifier."""
-        return self._cache.known(token)
-
-    def recall(self, digest: bytes) -> VerifiedToken | None:
-        """See TokenVerifier."""
-        return self._cache.recall(digest)
+        return f"<VerifiedTokens of {len(self.issuers)} issuers: {super().__repr__()}>"
 
     async def verify(self, token: str) -> VerifiedToken:
         """See TokenVerifier. Raises IssuerUnavailable too, where nobody can tell now."""
-        if (known := self._cache.known(token)) is not None:
+        if (known := self.known(token)) is not None:
             return known
         if len(token) > LONGEST_TOKEN:
             raise Unauthorized(f"The access token has more than {LONGEST_TOKEN} characters.")
         verification = await self._check_of(token).check(token)
-        self._cache.keep(token, verification)
+        self.keep(token, verification)
         return verification.token
 
     def _check_of(self, token: str) -> TokenCheck:
         claims = unchecked_claims(token)
         named = claims.get("iss") if claims is not None else None
-        check = self._issuers.get(named) if isinstance(named, str) else None
+        check = self.issuers.get(named) if isinstance(named, str) else None
         if check is None:
-            check = self._introspection
+            check = self.introspection
         if check is None:
             what = "is not a valid JWT" if claims is None else "is of another issuer"
             raise Unauthorized(f"The access token {what}.")

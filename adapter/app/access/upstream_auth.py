@@ -6,24 +6,19 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.access.grants import SECRET
 from adapter.app.state import sealed_rows
-from adapter.oauth.client_authentication import (
-    ClientProof,
-    SignedProof,
-    basic_proof,
-    post_proof,
-    private_key,
-)
+from adapter.oauth import client_authentication
+from adapter.oauth.client_authentication import ClientProof, SignedProof, private_key
 from adapter.oauth.http import token_http
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.upstream_credentials import ObtainedCredentials, PassedCredentials
 from adapter.oauth.upstream_metadata import UpstreamMetadata
 from adapter.relay.lease import Lease
+from adapter.rules.access.grants import OAuthClient
 from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
@@ -37,25 +32,19 @@ LEAD = 15.0
 """Seconds after which another replica asks for a token that one was about to ask for."""
 
 
-class Surroundings(NamedTuple):
-    """The settings, the store and the log that the credentials of all servers are made with."""
-
-    settings: Settings
-    store: Store
-    log: FilteringBoundLogger
-
-
-def authorized(around: Surroundings, entry: ServerSettings, upstream: Upstream) -> Upstream:
+def authorized(
+    settings: Settings, store: Store, log: FilteringBoundLogger, entry: ServerSettings, upstream: Upstream
+) -> Upstream:
     """The upstream with the credentials of this entry. Raises SettingsError for a key that cannot be used."""
     auth = entry.upstream.auth
     if auth.type == "passthrough":
         refusal: Refusal = passed_on
         if auth.metadata:
-            refusal = challenged_by(_mounts(around.settings)[entry.id].metadata_url)
+            refusal = challenged_by(_mounts(settings)[entry.id].metadata_url)
         return AuthorizedUpstream(upstream, PassedCredentials(), refusal)
-    prove = proof_of(auth, around.settings.servers.index(entry))
-    tell = partial(around.log.warning, "no token for the upstream", server=entry.id)
-    shared = _shared(around, entry) if auth.type == "client_credentials" else None
+    prove = proof_of(auth, settings.servers.index(entry))
+    tell = partial(log.warning, "no token for the upstream", server=entry.id)
+    shared = _shared(settings, store, entry) if auth.type == "client_credentials" else None
     credentials = ObtainedCredentials(entry.id, auth, prove, ObtainedTokens(time.time, tell, shared))
     return AuthorizedUpstream(upstream, credentials, refusal_by(entry.id), credentials.close)
 
@@ -65,8 +54,8 @@ def proof_of(auth: UpstreamAuth, index: int) -> ClientProof:
     assert auth.client_id is not None, "settings refuse a section without"
     if auth.method != "private_key_jwt":
         assert auth.client_secret is not None, "settings refuse a section without"
-        make = basic_proof if auth.method == "client_secret_basic" else post_proof
-        return make(auth.client_id, auth.client_secret.get_secret_value())
+        client = OAuthClient(auth.client_id, auth.client_secret.get_secret_value(), auth.method)
+        return client_authentication.proof_of(client)
     assert auth.private_key_file is not None, "settings refuse a section without"
     try:
         key = private_key(auth.private_key_file.read_bytes())
@@ -86,8 +75,7 @@ def check_keys(settings: Settings) -> None:
             proof_of(entry.upstream.auth, index)
 
 
-def _shared(around: Surroundings, entry: ServerSettings) -> SharedTokens | None:
-    store = around.store
+def _shared(settings: Settings, store: Store, entry: ServerSettings) -> SharedTokens | None:
     if not store.shared:
         return None
     auth = entry.upstream.auth
@@ -95,7 +83,7 @@ def _shared(around: Surroundings, entry: ServerSettings) -> SharedTokens | None:
     secret = "" if auth.client_secret is None else auth.client_secret.get_secret_value()
     named = f"{auth.model_dump_json()}\n{secret}"
     name = f"{entry.id}:{hashlib.sha256(named.encode()).hexdigest()[:32]}"
-    rows = sealed_rows(around.settings, store, SECRET)
+    rows = sealed_rows(settings, store, SECRET)
     return SharedTokens(rows, lambda lease: Lease(store, lease, LEAD), name)
 
 

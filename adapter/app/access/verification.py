@@ -13,7 +13,6 @@ from adapter.oauth.http import IssuerHttp
 from adapter.oauth.introspection import OpaqueTokens
 from adapter.oauth.issuer import LIFE, Issuer, fetch_keys
 from adapter.oauth.port import TokenVerifier
-from adapter.oauth.token_cache import TokenCache
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
 from adapter.rules.access.issuer_trust import IssuerTrust
@@ -35,18 +34,17 @@ def build_verifier(
 ) -> TokenVerifier:
     """Build the verifier of the tokens of all issuers. None of them is asked yet."""
     http = IssuerHttp()
-    discovery, cache = Discovery(http, clocks.elapsed), TokenCache(clocks.now)
-    issuers = {}
+    discovery, verifier = Discovery(http, clocks.elapsed), VerifiedTokens(clocks.now)
     for entry in oauth.issuers:
         fetch = fetch_keys(http, discovery, entry.jwks_url)
         log = logger.bind(issuer=entry.issuer)
-        keys = KeySet(entry.issuer, fetch, log, clocks.elapsed, LIFE, cache.withdraw)
-        issuers[entry.issuer] = Issuer(_trust(entry, oauth), keys, clocks.now)
-    if (asked := oauth.introspection) is None:
-        return VerifiedTokens(issuers, cache)
-    trust = _trust(oauth.introspected_issuer, oauth)
-    log = logger.bind(issuer=trust.issuer)
-    return VerifiedTokens(issuers, cache, OpaqueTokens(asked, trust, http, log, clocks.now))
+        keys = KeySet(entry.issuer, fetch, log, clocks.elapsed, LIFE, verifier.withdraw)
+        verifier.issuers[entry.issuer] = Issuer(_trust(entry, oauth), keys, clocks.now)
+    if (asked := oauth.introspection) is not None:
+        trust = _trust(oauth.introspected_issuer, oauth)
+        log = logger.bind(issuer=trust.issuer)
+        verifier.introspection = OpaqueTokens(asked, trust, http, log, clocks.now)
+    return verifier
 
 
 def _trust(entry: OAuthIssuer, oauth: OAuth) -> IssuerTrust:

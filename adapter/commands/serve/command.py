@@ -9,7 +9,7 @@ import signal
 from typing import TYPE_CHECKING, NoReturn
 
 from adapter.commands.serve.program import replace_program
-from adapter.commands.settings_flags import load_settings, settings_file
+from adapter.commands.settings_flags import load_settings, settings_error, settings_file
 from adapter.startup.failure import StartFailed, obstacles_of
 from adapter.startup.systemd import ServiceNotifier, notifier_from
 
@@ -47,16 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     except StartFailed as failed:
         service.status(f"could not start: {failed}")
         return FAILED
-    except _settings_error() as refused:
+    except settings_error() as refused:
         service.status(f"could not start: {refused}")
         raise
-
-
-def _settings_error() -> type[Exception]:
-    """SettingsError. Only a start that failed asks for it; a supervisor does not load the classes of settings."""
-    from adapter.settings.section import SettingsError
-
-    return SettingsError
 
 
 def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
+from adapter.rules.access.browser_sessions import origin_of
 from adapter.rules.access.issuer_metadata import LONGEST_URL, IssuerMetadata, is_loopback, read_url, split_url
 from adapter.rules.access.network_addresses import canonical_host, is_inner_host
 from adapter.rules.access.token_claims import read_object
@@ -108,19 +109,14 @@ def resource_metadata_urls(url: str, *told: str) -> tuple[str, ...]:
 
 def same_origin(one: str, other: str) -> bool:
     """Tell whether two URLs have the same scheme, host and port."""
-    return _origin(urlsplit(one)) == _origin(urlsplit(other))
-
-
-def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
-    return parts.scheme, parts.hostname, port
+    return origin_of(one) == origin_of(other)
 
 
 def covers(resource: str, url: str) -> bool:
     """Tell whether ``resource`` names the endpoint at ``url``: the same URL, or one above it on the same host."""
     try:
         named, asked = urlsplit(resource), urlsplit(url)
-        if _origin(named) != _origin(asked) or named.query or named.fragment:
+        if not same_origin(resource, url) or named.query or named.fragment:
             return False
     except ValueError:
         return False
