@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiohttp import BodyPartReader, web
+from aiohttp import web
 
 from adapter.edge.console.page_files import PageFiles
 from adapter.errors import NotFound
@@ -24,17 +24,13 @@ from tests.e2e.console_tools import TOOLS, Json
 PATH = "/explorer"
 OPERATOR = "olga"
 PRINCIPALS = {"token-of-olga": OPERATOR, "token-of-vic": "vic"}
-SLOW_PIECE = 0.015
-"""Seconds the upload route takes for each piece, so that a bar can be seen to move."""
-
-STEP = 0.05
 
 
 @dataclass
 class Backend:
     """``auth``: tokens are asked for. ``rough``: the hostile and the vast server are there too.
 
-    ``calls``, ``cancelled`` and ``uploads`` tell a test what reached it, ``violations`` what the browser reported.
+    ``calls`` tell a test what reached it.
     """
 
     auth: bool = False
@@ -43,8 +39,6 @@ class Backend:
     accepted: bool = False
     digest: str = "060cac73bca9082fa97bd837"
     calls: list[tuple[str, Json]] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
-    uploads: list[tuple[str, int]] = field(default_factory=list)
     happened: list[Json] = field(default_factory=list)
     files: PageFiles = field(default_factory=PageFiles)
 
@@ -76,7 +70,6 @@ class Backend:
             web.post(f"{PATH}/{{server}}/tools/{{name:.+}}/validate", self._validate),
             web.get(f"{PATH}/{{server}}/tools/{{name:.+}}", self._tool),
             web.get(f"{PATH}/{{server}}", self._page),
-            web.post("/upload/studio", self._upload),
             web.get("/artifacts/{name}", self._artifact),
         ]
 
@@ -204,36 +197,12 @@ class Backend:
             status, body = await self._result(request, tool["name"], given)
             return web.json_response(body, status=status)
         stream = await _stream(request)
-        try:
-            if tool["name"] == "import_catalogue":
-                for step in range(given["steps"]):
-                    told = {
-                        "progress": step + 1,
-                        "total": given["steps"],
-                        "message": f"Importing part {step + 1}",
-                    }
-                    await _event(stream, "progress", told)
-                    await asyncio.sleep(STEP)
-            status, body = await self._result(request, tool["name"], given)
-            await _event(stream, "result", {"status": status, "body": body})
-        except (ConnectionResetError, asyncio.CancelledError):
-            self.cancelled.append(tool["name"])
-            raise
+        status, body = await self._result(request, tool["name"], given)
+        await _event(stream, "result", {"status": status, "body": body})
         return stream
 
     async def _result(self, request: web.Request, name: str, given: Json) -> tuple[int, Json]:
         base = f"{request.scheme}://{request.host}"
-        if name == "studio_get_upload_url":
-            offer = {
-                "upload_url": f"{base}/upload/studio?sig=0",
-                "field_name": "file",
-                "max_file_bytes": 64 * 1024**2,
-            }
-            return 200, {
-                "content": [results.text(json.dumps(offer))],
-                "structuredContent": offer,
-                "isError": False,
-            }
         if name == "strike":
             return 500, results.strike()
         if name == "say_no":
@@ -256,16 +225,6 @@ class Backend:
         }
 
     # --- files ------------------------------------------------------------------------------------------------
-
-    async def _upload(self, request: web.Request) -> web.Response:
-        part = await (await request.multipart()).next()
-        assert isinstance(part, BodyPartReader)
-        size = 0
-        while chunk := await part.read_chunk(512 * 1024):
-            size += len(chunk)
-            await asyncio.sleep(SLOW_PIECE)
-        self.uploads.append((str(part.filename), size))
-        return web.json_response({"upload_handle": "upload://sessions/4be1/0c11", "count": 1})
 
     async def _resource(self, request: web.Request) -> web.Response:
         self._who(request)

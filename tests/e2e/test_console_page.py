@@ -14,8 +14,7 @@ import pytest
 
 from tests.e2e.console_backend import Backend, serving
 from tests.e2e.console_script import GRANT, HOSTILE_CLIENT, REFUSAL, connect
-from tests.e2e.filing import ADAPTERS, HELPER, sha256
-from tests.e2e.processes import adapter, server, start
+from tests.e2e.processes import start
 from tests.e2e.provision import packages
 
 pytestmark = pytest.mark.e2e
@@ -60,46 +59,6 @@ class Stage:
 def calm(seen: dict[str, Any]) -> bool:
     """Whether the browser had nothing to report."""
     return {name: seen[name] for name in NOTHING} == NOTHING
-
-
-async def test_a_tool_is_found_and_run_by_keyboard(stage: Stage) -> None:
-    """Slash, a word, Enter, the argument, Ctrl+Enter; the result stands there raw too, and as a command to paste."""
-    backend = Backend(auth=False)
-    seen = await stage.play("find", backend)
-    assert backend.calls == [("count_words", {"path": "upload://somewhere"})]
-    assert "structuredContent" in seen["raw"]
-    assert """--data-raw '{"path":"upload://somewhere"}'""" in seen["curl"]
-    assert '"path": "upload://somewhere"' in seen["python"]
-    assert calm(seen)
-
-
-async def test_a_file_is_uploaded_with_its_progress_seen(stage: Stage, tmp_path: Path) -> None:
-    """The bar moves in several steps, and the handle is the argument of the call."""
-    backend = Backend()
-    file = tmp_path / "hamlet.txt"
-    file.write_bytes(b"words " * 4_000_000)
-    seen = await stage.play("upload", backend, str(file))
-    assert backend.uploads == [("hamlet.txt", 24_000_000)]
-    assert len(seen["bars"]) > 2 and seen["bars"] == sorted(seen["bars"])
-    assert seen["handle"] == "upload://sessions/4be1/0c11"
-    assert backend.calls[-1] == ("count_words", {"path": seen["handle"]})
-    assert calm(seen)
-
-
-async def test_progress_is_shown_and_cancel_ends_the_call(stage: Stage) -> None:
-    """The first call runs to its end; the second is given up, and whoever serves it learns that."""
-    backend = Backend()
-    seen = await stage.play("cancel", backend)
-    assert "Importing part" in seen["shown"]
-    assert backend.cancelled == ["import_catalogue"]
-    assert seen["again"] and calm(seen)
-
-
-async def test_an_artifact_is_previewed_and_downloaded(stage: Stage) -> None:
-    """As a picture in the result, and as a file under its name."""
-    seen = await stage.play("artifact", Backend())
-    assert (seen["width"], seen["filename"]) == (480, "morning.png")
-    assert calm(seen)
 
 
 async def test_plots_are_drawn_where_they_can_do_no_harm(stage: Stage) -> None:
@@ -195,23 +154,6 @@ async def test_a_phone_is_wide_enough(stage: Stage) -> None:
     seen = await stage.play("around", Backend())
     assert seen["quota"] == "47" and seen["theme"] == "dark"
     assert seen["wide"] == 390 and calm(seen)
-
-
-async def test_the_adapter_stands_behind_the_page(stage: Stage, tmp_path: Path) -> None:
-    """A file goes in and one comes out through the adapter itself, and its console tells of both."""
-    sections: dict[str, Any] = {
-        "console": {"enabled": True, "allow_execute": True},
-        "core": {"allow_artifacts_download": True},
-    }
-    async with (
-        server("tests.e2e.files_server", tmp_path) as upstream,
-        adapter(tmp_path, upstream.url, adapters=ADAPTERS, **sections) as front,
-    ):
-        seen = await stage.play_at(f"{front.base}/explorer/", "adapter")
-    assert sha256(b"three small words") in seen["said"]
-    assert seen["filename"] == "drawn.png"
-    assert [text.split()[-1] for text in seen["exchanges"]] == ["draw", "digest", HELPER]
-    assert seen["violations"] == [] and calm(seen)
 
 
 async def test_the_overview_says_how_servers_are_and_what_happened(stage: Stage) -> None:

@@ -41,31 +41,6 @@ for line in sys.stdin:
 """A server whose answers begin with its process id."""
 
 
-def zombies(parent: int) -> list[str]:
-    """The ended children of a process and of its children that nobody waited for."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if fields[0] == "Z" and int(fields[1]) in {parent, *family(parent)}:
-                found.append(entry.name)
-    return found
-
-
-def family(parent: int) -> list[int]:
-    """The direct children of a process."""
-    tasks = Path(f"/proc/{parent}/task").iterdir()
-    return [int(word) for task in tasks for word in (task / "children").read_text().split()]
-
-
-def descriptors(pid: int) -> int:
-    """The number of open descriptors of a process."""
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-
-
 @pytest.fixture
 def stamping(tmp_path: Path) -> Command:
     """The stamping server, with a mark of this test among its arguments."""
@@ -152,57 +127,6 @@ async def opened(http: aiohttp.ClientSession, front: Adapter, count: int) -> lis
     sessions = [RawSession(http, front.url) for _ in range(count)]
     await asyncio.gather(*(session.open() for session in sessions))
     return sessions
-
-
-async def test_fifty_sessions_have_fifty_processes(
-    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
-) -> None:
-    """All call at once with the same ids, and each answer has the stamp of the session's own process."""
-    async with serving(tmp_path, stamping) as front:
-        sessions = await opened(http, front, 50)
-        own = [(await session.stamp("first")).split()[0] for session in sessions]
-        assert len(set(own)) == 50
-        calls = [
-            session.stamp(f"{index}-{turn}", turn + 1)
-            for turn in range(20)
-            for index, session in enumerate(sessions)
-        ]
-        expected = [f"{own[index]} {index}-{turn}" for turn in range(20) for index in range(50)]
-        assert await asyncio.gather(*calls) == expected
-    assert await none_left(tmp_path, PATIENCE)
-
-
-async def test_killed_adapter_leaves_no_process(
-    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
-) -> None:
-    """Fifty processes are gone within three seconds of a kill -9."""
-    async with serving(tmp_path, stamping) as front:
-        await opened(http, front, 50)
-        assert len(of_test(tmp_path)) >= 50
-        assert front.running is not None
-        front.running.process.send_signal(signal.SIGKILL)
-        assert await none_left(tmp_path, 3.0)
-
-
-async def test_three_hundred_sessions_leave_nothing(
-    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
-) -> None:
-    """Half are ended by DELETE, half are just left; afterwards there is no process, zombie or descriptor of theirs."""
-    async with serving(tmp_path, stamping, idle_ttl_seconds=1, max_processes=400) as front:
-        assert front.running is not None
-        adapter = front.running.process.pid
-        (warm,) = await opened(http, front, 1)
-        await warm.close()
-        before = descriptors(adapter)
-        for turn in range(30):
-            sessions = await opened(http, front, 10)
-            await asyncio.gather(*(session.stamp(str(turn)) for session in sessions))
-            await asyncio.gather(*(session.close() for session in sessions[::2]))
-        assert await none_left(tmp_path, PATIENCE)
-        # The last ones have ended, but are waited for, and their pipes closed, a moment later.
-        async with asyncio.timeout(PATIENCE):
-            while zombies(adapter) or descriptors(adapter) > before + 5:
-                await asyncio.sleep(0.05)
 
 
 async def test_a_client_finds_its_session_after_its_process_was_idle(

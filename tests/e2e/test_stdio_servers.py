@@ -187,15 +187,13 @@ async def survey(client: Client, calls: list[Call]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "process"),
+    ("name", "mode", "process"),
     [
-        ("legacy", "per_session"),
-        ("auto", "per_session"),
-        ("legacy", "per_principal"),
-        ("legacy", "shared"),
+        *((name, mode, "per_session") for name in sorted(CALLS) for mode in ("legacy", "auto")),
+        ("everything", "legacy", "per_principal"),
+        ("everything", "legacy", "shared"),
     ],
 )
-@pytest.mark.parametrize("name", sorted(CALLS))
 async def test_a_survey_finds_what_it_finds_directly(
     name: str, mode: Any, process: str, site: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
