@@ -59,9 +59,10 @@ class Theatre:
 
 
 @asynccontextmanager
-async def theatre(node: Path, chromium: Path, place: Path) -> AsyncIterator[Theatre]:
+async def theatre(node: Path, chromium: Path, place: Path, scenes: Path = SCENES) -> AsyncIterator[Theatre]:
+    """A browser in which ``scenes`` are played."""
     environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
-    process = await start([node, SCENES], place / "scenes.log", environment)
+    process = await start([node, scenes], place / "scenes.log", environment)
     try:
         yield Theatre(process)
     finally:

@@ -4,39 +4,44 @@ withstands."""
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.console_backend import Backend, serving
+from tests.e2e.console_house import Theatre, theatre
 from tests.e2e.console_script import GRANT, HOSTILE_CLIENT, REFUSAL, connect
-from tests.e2e.processes import start
-from tests.e2e.provision import packages
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 SCENES = Path(__file__).parent / "console" / "scenes.mjs"
-SCENE_TIMEOUT = 90.0
-"""Seconds a scene may take, with the start of its browser."""
-
 NOTHING: dict[str, list[str]] = {"dialogs": [], "errors": [], "elsewhere": []}
 """What a browser reports of a page that behaves: no dialog, no uncaught error, no request to another host."""
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(
+    node: Path, chromium: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Theatre]:
+    async with theatre(node, chromium, tmp_path_factory.mktemp("theatre"), SCENES) as opened:
+        yield opened
+
+
 @pytest.fixture
-def stage(node: Path, chromium: Path, tmp_path: Path) -> Stage:
-    return Stage(node, chromium, tmp_path)
+def stage(browser: Theatre) -> Stage:
+    return Stage(browser)
 
 
 class Stage:
     """Where the scenes below ``console`` are played."""
 
-    def __init__(self, node: Path, chromium: Path, place: Path) -> None:
-        self._node, self._chromium, self._place = node, chromium, place
+    def __init__(self, browser: Theatre) -> None:
+        self._browser = browser
 
     async def play(self, scene: str, backend: Backend, *words: str) -> dict[str, Any]:
         """What the scene saw. Fails with its error when it does not come to its end."""
@@ -45,15 +50,7 @@ class Stage:
 
     async def play_at(self, url: str, scene: str, *words: str) -> dict[str, Any]:
         """The same, on the page at this URL."""
-        environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(self._chromium)}
-        command: list[str | Path] = [self._node, SCENES, scene, url, *words]
-        running = await start(command, self._place / "scene.log", environment)
-        try:
-            seen = json.loads(await running.line(SCENE_TIMEOUT))
-        finally:
-            await running.stop()
-        assert isinstance(seen, dict)
-        return seen
+        return await self._browser.play(scene, url, words=words)
 
 
 def calm(seen: dict[str, Any]) -> bool:

@@ -22,11 +22,12 @@ const WATCH = `
   document.addEventListener('securitypolicyviolation', (event) => window.violations.push(event.violatedDirective + ' ' + event.blockedURI + ' ' + event.sample));
 `;
 
-/** The system's browser; `open(options)` is a page of it in a context of its own. */
+/** The system's browser; `open(options)` is a page of it in a context of its own, which `clear` closes. */
 export async function browser() {
   const launched = await chromium.launch({ executablePath: process.env.CHROMIUM, args: QUIET });
   return {
     close: () => launched.close(),
+    clear: () => Promise.all(launched.contexts().map((context) => context.close())),
     async open({ narrow = false, ...options } = {}) {
       const size = narrow
         ? { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true }

@@ -1,4 +1,7 @@
-// node scenes.mjs SCENE URL WORDS…: plays one scene on the console's page and prints what was seen, as JSON.
+// node scenes.mjs: reads {"scene", "url", "words"} from each line of its input, plays that scene on the console's page and
+// prints what was seen, or why it came to no end.
+
+import { createInterface } from 'node:readline';
 
 import { browser } from './browser.mjs';
 import { overseeing } from './overseeing.mjs';
@@ -6,11 +9,14 @@ import { rough } from './rough.mjs';
 import { using } from './using.mjs';
 import { watching } from './watching.mjs';
 
-const [scene, url, ...words] = process.argv.slice(2);
+const SCENES = { ...using, ...watching, ...overseeing, ...rough };
 const chromium = await browser();
+process.once('SIGTERM', () => chromium.close().finally(() => process.exit()));
 
-try {
-  console.log(JSON.stringify(await { ...using, ...watching, ...overseeing, ...rough }[scene](chromium.open, url, ...words)));
-} finally {
-  await chromium.close();
+for await (const line of createInterface({ input: process.stdin })) {
+  const { scene, url, words } = JSON.parse(line);
+  const seen = await SCENES[scene](chromium.open, url, ...words).catch((failure) => ({ failed: failure.stack }));
+  console.log(JSON.stringify(seen));
+  await chromium.clear();
 }
+await chromium.close();
