@@ -1,4 +1,4 @@
-# Two commands are enough: `make run` and `make test`.
+# Enough for most: `make run`, `make test` after each change, `make test-deep` before a merge.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,10 +24,10 @@ run: $(VENV)/.ready  ## the adapter in front of a demo upstream, until stopped
 # Most tests wait more than they compute. Those that measure time, all attacks among them, must not crowd the machine.
 # Two runs share no cache. Status 5 of pytest: ARGS select no test of this kind.
 PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --dist worksteal
-test: $(VENV)/.dev  ## what a contributor needs, in minutes
+test: $(VENV)/.dev  ## after each change: the adapter in process, in minutes
 	$(PYTEST) -n $$((2 * $(CORES))) -m 'not deep' $(ARGS) || [ $$? -eq 5 ]
 
-test-deep: $(VENV)/.dev  ## the rest: whole processes, other people's clients, attacks, faults, a browser
+test-deep: $(VENV)/.dev  ## before a merge: whole processes, other people's clients, attacks, faults, a browser
 	$(PYTEST) -n $$((2 * $(CORES))) -m '(deep or examples) and not timed' $(ARGS) || [ $$? -eq 5 ]
 	$(PYTEST) -n $$(($(CORES) + 1)) -m timed $(ARGS) || [ $$? -eq 5 ]
 

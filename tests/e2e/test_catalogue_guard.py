@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from tests.commands.running import mcp_adapter
 from tests.e2e.filing import PythonHost, python_host, said
 from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
 from tests.hosted.databases import PASSWORD, Server
@@ -78,11 +79,8 @@ class Scene:
     async def pins(self, *arguments: str) -> tuple[int, str]:
         """Run ``mcp-adapter pins`` beside the running adapter; its exit status and what it printed."""
         config = self.front.place / "adapter.json"
-        command = [sys.executable, "-m", "adapter", "pins", *arguments, "--config", str(config)]
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        printed, _ = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, printed.decode()
+        ran = await asyncio.to_thread(mcp_adapter, self.front.place, "pins", *arguments, "--config", config)
+        return ran.returncode, ran.stdout
 
 
 @asynccontextmanager

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.charts import Rendered
+from tests.e2e.file_form import choose, fetched, form
 from tests.e2e.filing import artifact, python_host, said, sha256, uploaded
 from tests.e2e.pods import local, moved, serving
 from tests.e2e.processes import listens, start
 from tests.e2e.provision import packages
-from tests.e2e.test_files_playwright import choose, fetched, form
 from tests.e2e.test_playwright import QUIET
 from tests.ports import free_port
 

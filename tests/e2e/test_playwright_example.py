@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.file_form import REPORT, choose, form_page
 from tests.e2e.filing import Host, Json, content_of, curl, python_host, said, sha256, texts
 from tests.e2e.pasted import machine
 from tests.e2e.provision import ROOT
-from tests.e2e.test_files_playwright import REPORT, choose, form_page
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e

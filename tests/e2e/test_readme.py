@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.file_form import choose, form_page
 from tests.e2e.filing import artifact, content_of, python_host, said
 from tests.e2e.pasted import Machine, blocks, machine
 from tests.e2e.provision import ROOT
-from tests.e2e.test_files_playwright import choose, form_page
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
