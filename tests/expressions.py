@@ -14,6 +14,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from re import _constants as constants  # type: ignore[attr-defined]  # undocumented; the stubs leave it out
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -50,7 +51,10 @@ def modules() -> Iterator[ModuleType]:
 
 def house() -> list[Expression]:
     """All of them, each once."""
-    everywhere = _uses(*HOUSE.rglob("*.py"))
+    everywhere: dict[str, set[str]] = {}
+    for path in HOUSE.rglob("*.py"):
+        for name, methods in _uses(path).items():
+            everywhere.setdefault(name, set()).update(methods)
     found: dict[tuple[object, int], Expression] = {}
     for module in modules():
         here = _uses(_path(module))
@@ -75,16 +79,23 @@ def _path(module: ModuleType) -> Path:
     return Path(module.__file__)
 
 
-def _uses(*paths: Path) -> dict[str, set[str]]:
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """The attributes and the calls of a module, which are all that is looked at."""
+    tree = ast.parse(path.read_bytes())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Call)]
+
+
+@cache
+def _uses(path: Path) -> dict[str, set[str]]:
     """By the last part of a name the methods of expressions that are called on it."""
     used: dict[str, set[str]] = {}
-    for path in paths:
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Attribute) and node.attr in METHODS:
-                holder = node.value
-                name = getattr(holder, "id", None) or getattr(holder, "attr", None)
-                if name is not None:
-                    used.setdefault(name, set()).add(node.attr)
+    for node in _nodes(path):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS:
+            holder = node.value
+            name = getattr(holder, "id", None) or getattr(holder, "attr", None)
+            if name is not None:
+                used.setdefault(name, set()).add(node.attr)
     return used
 
 
@@ -123,10 +134,9 @@ def _members(value: object) -> Iterator[tuple[str, Any]]:
 
 def calls_of_re(module: ModuleType) -> list[ast.Call]:
     """Every call of a function of ``re`` with an expression."""
-    tree = ast.parse(_path(module).read_bytes())
     return [
         node
-        for node in ast.walk(tree)
+        for node in _nodes(_path(module))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and isinstance(node.func.value, ast.Name)
