@@ -30,12 +30,6 @@ STEPS_AT_ONCE = 20_000
 PARTS_AT_ONCE = 3_000
 """Parts of a schema that are looked at on the event loop."""
 
-LARGE = 10_000
-"""Members, items and quarters of a kilobyte of text of a value that is not looked at on the event loop at all."""
-
-SMALL = 2_000
-"""The same of one that a schema has to deal with there: a schema that cannot is never tried there again."""
-
 KEPT = 64
 """Schemas that stay compiled for those who ask by themselves."""
 
@@ -98,13 +92,11 @@ class SchemaCheck:
 
         Raises SchemaInvalid, and LimitReached when too many checks wait.
         """
-        size = weight(value, LARGE)
-        if self.checker is not None and size < LARGE:
+        if self.checker is not None:
             try:
                 judgement = self.checker.judged(value, steps=STEPS_AT_ONCE)
             except OutOfSteps:
-                if size < SMALL:
-                    self.checker = None
+                pass
             else:
                 self.tell(self.server, self.checker.unjudged)
                 return judgement.faults

@@ -7,6 +7,7 @@ arguments that fit it are passed on exactly as they came.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,7 +17,7 @@ from adapter.errors import LimitReached
 from adapter.pipeline.call import Forward, InThread, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.schema_checks import STEPS_AT_ONCE, SchemaCheck, SchemaChecks, quickly_written
-from adapter.rules.calls.input_schemas import AT_ONCE, MOST_VALUES, DeclaredInputs, too_long, too_many
+from adapter.rules.calls.input_schemas import MOST_VALUES, DeclaredInputs, too_long, too_many
 from adapter.rules.calls.inputs import Input, InputProblem, InputsRefused
 from adapter.rules.last_used import LastUsed
 from adapter.rules.presenters.presenters import SELECT
@@ -74,14 +75,10 @@ class Coercing:
         return await forward(call)
 
     async def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        weight = self._inputs.weight(arguments)
-        if weight > MOST_VALUES:
+        if self._inputs.weight(arguments) > MOST_VALUES:
             raise too_many()
-        if weight <= AT_ONCE:
-            try:
-                return self._inputs.fitted(arguments, steps=STEPS_AT_ONCE)
-            except OutOfSteps:
-                pass
+        with contextlib.suppress(OutOfSteps):
+            return self._inputs.fitted(arguments, steps=STEPS_AT_ONCE)
         # Others' calls shall not wait for so much.
         check = partial(self._inputs.fitted, arguments, steps=self._max_steps)
         try:

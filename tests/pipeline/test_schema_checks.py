@@ -11,7 +11,6 @@ import pytest
 from adapter.pipeline.schema_checks import (
     KEPT,
     KEPT_WEIGHT,
-    LARGE,
     PARTS_AT_ONCE,
     TOLD_AT_ONCE,
     CheckOwner,
@@ -22,6 +21,9 @@ from adapter.rules.schema.cost import SchemaInvalid
 from adapter.rules.schema.wording import uncheckable
 from adapter.wire.envelope import parse
 from tests.pipeline.walking import LOG
+
+LARGE = 20_000
+"""Items that are too many for the event loop."""
 
 WHY = "look-around or a back-reference"
 NAMES = {"items": {"type": "string"}}
@@ -59,7 +61,7 @@ async def test_little_is_checked_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [["x"] * LARGE, ["x" * LARGE * 256], {str(n): n for n in range(LARGE)}, [[0]] * LARGE]
+    "value", [["x"] * LARGE, ["x" * LARGE * 300], {str(n): n for n in range(LARGE)}, [[0]] * LARGE]
 )
 async def test_a_large_value_is_checked_elsewhere(value: Any) -> None:
     """Whole, with the schema, for whose it is; what is said there is said here."""
@@ -97,7 +99,6 @@ async def test_a_schema_that_makes_much_of_little_is_not_tried_twice() -> None:
     for times in (1, 2):
         (fault,) = await check.faults({}, "ann")
         assert (fault.keyword, fault.message, len(remote.asked)) == ("schema", "too much", times)
-    assert check.checker is None
 
 
 async def test_a_large_schema_is_read_elsewhere() -> None:

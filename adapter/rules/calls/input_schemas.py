@@ -29,9 +29,6 @@ from adapter.rules.text.events import shortened
 MOST_VALUES = 10_000
 """Values within the arguments of one call that are checked by a schema; what holds more is refused."""
 
-AT_ONCE = 500
-"""So many are checked in some milliseconds."""
-
 TYPES: Final[Mapping[str, InputType]] = {
     **{name: name for name in ("string", "int", "float", "boolean", "datetime", "array", "object", "any")},
     "integer": "int",

@@ -130,15 +130,18 @@ class Cost:
             for one in waiting:
                 if isinstance(one, str):
                     size += len(one) >> width
-                elif isinstance(one, dict):
-                    if max(map(len, one), default=0) > LONGEST_NAME:
+                elif isinstance(one, dict | list):
+                    if len(one) > most:
                         raise OutOfSteps
-                    size += sum(map(len, one)) >> width
-                    below += one.values()
-                elif isinstance(one, list):
-                    below += one
+                    below += one.values() if isinstance(one, dict) else one
+                    if isinstance(one, dict) and one:
+                        if max(map(len, one)) > LONGEST_NAME:
+                            raise OutOfSteps
+                        size += sum(map(len, one)) >> width
                 elif isinstance(one, int):
                     size += one.bit_length() >> 6
+                if len(below) > most:
+                    raise OutOfSteps
             total += size
             if total > most or len(levels) > _ODD_LEVELS:
                 raise OutOfSteps
