@@ -3,8 +3,8 @@
 ``python -m adapter.hosted.validation.worker BYTES SECONDS`` says ``ready``, then answers each request on its standard
 input. A request is three lengths (32 bits each, big-endian) and as many bytes of JSON: whether it is ``strict``, the
 schema, the value. An answer is one length and JSON: ``faults`` and ``unjudged``, ``invalid`` with a sentence, or
-``exceeded`` with the name of the limit. When its standard input ends, it ends too. The midst of a check is in a library
-that lets no other thread run, so a check that takes SECONDS ends the process by a signal of the system.
+``exceeded`` with the name of the limit. When its standard input ends, it ends too; and by a signal of the system when
+a check takes SECONDS, because an adapter that was killed ends nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import os
 import signal
 import struct
 import sys
-import threading
 from collections import OrderedDict
 from hashlib import sha256
 from itertools import islice
-from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 
@@ -85,16 +83,15 @@ def main(memory: str, seconds: str) -> None:
     out = os.fdopen(os.dup(1), "wb")
     # Nobody else writes there.
     os.dup2(2, 1)
-    requests: SimpleQueue[Request] = SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     server = ValidationServer()
     out.write(READY)
     out.flush()
-    while True:
-        request = requests.get()
-        signal.setitimer(signal.ITIMER_REAL, float(seconds))
+    source = sys.stdin.buffer
+    while len(head := source.read(LENGTHS.size)) == LENGTHS.size:
         try:
-            answer = compact(server.answer(request)).encode()
+            options, schema, value = (source.read(length) for length in LENGTHS.unpack(head))
+            signal.setitimer(signal.ITIMER_REAL, float(seconds))
+            answer = compact(server.answer((options, schema, value))).encode()
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -110,18 +107,6 @@ def _read_json(text: bytes) -> Any:
         if "memory" in str(error):
             raise MemoryError from None
     return parse(text)
-
-
-def _read(source: BinaryIO, requests: SimpleQueue[Request]) -> None:
-    """Read requests in a thread of its own, so that the end of the input is noticed during a check."""
-    try:
-        while len(head := source.read(LENGTHS.size)) == LENGTHS.size:
-            options, schema, value = (source.read(length) for length in LENGTHS.unpack(head))
-            requests.put((options, schema, value))
-    except MemoryError:
-        os._exit(OUT_OF_MEMORY)
-    finally:
-        os._exit(0)
 
 
 def _confine(memory: int) -> None:
