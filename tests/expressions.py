@@ -65,8 +65,8 @@ def house() -> list[Expression]:
         for call in calls_of_re(module):
             if (compiled_here := _compiled(call, module)) is not None:
                 method = _method(call)
-                methods = ANY_METHODS if method == "compile" else (method,)
-                _add(found, Expression(f"{room}:{call.lineno}", compiled_here, methods))
+                named = ANY_METHODS if method == "compile" else (method,)
+                _add(found, Expression(f"{room}:{call.lineno}", compiled_here, named))
     return sorted(found.values(), key=str)
 
 
