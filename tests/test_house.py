@@ -22,12 +22,12 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 70_400,
-    "modules": 631,
-    "lines with code in tests/": 103_640,
+    "lines with code in adapter/": 68_120,
+    "modules": 627,
+    "lines with code in tests/": 102_050,
     "settings": 412,
-    "constructors of more than 7 values": 18,
-    "circles of imports": 4,
+    "constructors of more than 7 values": 10,
+    "circles of imports": 0,
 }
 """What the house may measure at most. A commit lowers a ceiling; one that raises it names the feature it pays for."""
 
