@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from redis.crc import key_slot
 from redis.exceptions import RedisError
@@ -16,16 +16,8 @@ from adapter.state.redis.failures import code_of, unavailable
 NO_CLUSTER = "The Redis server is not a node of a cluster: set state_persistence.redis.cluster to false."
 
 
-class ClusterMap(NamedTuple):
-    """``servers`` are by the numbers of partitions; None is the only server there is."""
-
-    servers: tuple[RedisServer | None, ...]
-
-    def moved(self, partition: int, server: RedisServer) -> ClusterMap:
-        """The map after a partition has moved to a server."""
-        servers = [*self.servers]
-        servers[partition] = server
-        return ClusterMap(tuple(servers))
+ClusterMap: TypeAlias = "list[RedisServer | None]"
+"""The servers by the numbers of partitions; None is the only server there is."""
 
 
 def slot_of(partition: int) -> int:
@@ -47,7 +39,7 @@ def cluster_map(slots: Any, asked: RedisServer, partitions: int) -> ClusterMap:
         servers.update((slot, server) for slot in wanted if first <= slot <= last)
     if len(servers) < len(wanted):
         raise StoreUnavailable("The Redis Cluster does not serve all slots: see CLUSTER INFO.")
-    return ClusterMap(tuple(servers[slot_of(number)] for number in range(partitions)))
+    return [servers[slot_of(number)] for number in range(partitions)]
 
 
 async def read_map(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -28,25 +29,78 @@ DOUBT = 0.05
 """Seconds between an answer that is late and the end of its connection."""
 
 
-class RedisLink:
+class KeptConnection(ABC):
+    """A connection that is opened again, in the background, whenever it is lost."""
+
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._connection: LinkConnection | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Connect in the background, and keep connected from then on."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Close the connection for good."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def redial(self) -> None:
+        """Close the connection and open another, because the server is not the right one any more."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def _run(self) -> None:
+        pause = SHORTEST_PAUSE
+        loop = asyncio.get_running_loop()
+        while True:
+            began, answered = loop.time(), False
+            try:
+                connection = await self._dial()
+            except StoreUnavailable as error:
+                self._unreached(error)
+            else:
+                self._connection = connection
+                try:
+                    answered = await self._use(connection)
+                finally:
+                    connection.abort()
+                    await connection.disconnect(nowait=True)
+                if answered or loop.time() - began > LONGEST_PAUSE:
+                    pause = SHORTEST_PAUSE
+                    continue
+            # Also where the server took the connection and closed it at once.
+            await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - spreads replicas
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    @abstractmethod
+    def _unreached(self, failure: StoreUnavailable) -> None:
+        """Note that an attempt to connect has failed."""
+
+    @abstractmethod
+    async def _use(self, connection: LinkConnection) -> bool:
+        """Read from a connection until it is lost, and forget it. Tell whether the server gave an answer."""
+
+
+class RedisLink(KeptConnection):
     """One connection for all commands to a server. ``timeout`` is the time for an answer, in seconds.
 
     ``failed`` is called after each attempt to connect that failed. All methods belong to the event loop.
     """
 
     def __init__(self, dial: Dial, timeout: float, *, failed: Callable[[], None]) -> None:
-        self._dial = dial
+        super().__init__(dial)
         self._timeout = timeout
         self._failed = failed
-        self._connection: LinkConnection | None = None
         self._failure: StoreUnavailable | None = StoreUnavailable(NOT_OPEN)
         self._attempt: asyncio.Future[None] | None = None
         self._pending: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._unsent: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._answered = False
         self._doubted: asyncio.Future[Any] | None = None
 
     def __repr__(self) -> str:
@@ -54,19 +108,16 @@ class RedisLink:
         return f"<RedisLink: {state}, {len(self._pending)} commands under way>"
 
     def open(self) -> None:
-        """Connect in the background, and keep connected from then on."""
         if self._task is None:
             self._failure = None
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        super().open()
 
     async def close(self) -> None:
         """Wait for the answers under way, as long as each may take, and close the connection."""
         if self._pending:
             await asyncio.wait([self._pending[-1][1]])
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await super().close()
+        self._settle_attempt(StoreUnavailable(NOT_OPEN))
 
     async def ask(self, *words: bytes) -> Any:
         """The server's answer to a command.
@@ -86,11 +137,6 @@ class RedisLink:
         """Ask the server for a sign of life, if nothing else is asked of it now."""
         if not self._pending:
             self.tell(b"PING")
-
-    def redial(self) -> None:
-        """Close the connection and open another, because the server is not the right one any more."""
-        if self._task is not None and self._connection is not None:
-            self._break(LinkLost(LOST), hung=False)
 
     # --- commands ---------------------------------------------------------------------------------------------
 
@@ -139,42 +185,9 @@ class RedisLink:
 
     # --- the connection ---------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        pause = SHORTEST_PAUSE
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                began = loop.time()
-                try:
-                    connection = await self._dial()
-                except StoreUnavailable as error:
-                    self._settle_attempt(error)
-                    self._failed()
-                else:
-                    if await self._use(connection) or loop.time() - began > LONGEST_PAUSE:
-                        pause = SHORTEST_PAUSE
-                        continue
-                # Also where the server took the connection and closed it at once.
-                await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - spreads replicas
-                pause = min(2 * pause, LONGEST_PAUSE)
-        finally:
-            self._break(LinkLost(LOST), hung=False)
-            self._settle_attempt(StoreUnavailable(NOT_OPEN))
-
-    async def _use(self, connection: LinkConnection) -> bool:
-        """Read from the connection until it is lost. Tell whether the server gave an answer."""
-        self._connection, self._answered = connection, False
-        self._settle_attempt(None)
-        reading = self._reading = asyncio.get_running_loop().create_task(self._read(connection))
-        try:
-            await asyncio.wait([reading])
-        finally:
-            reading.cancel()
-            if self._connection is connection:
-                self._break(LinkLost(LOST), hung=False)
-            connection.abort()
-            await connection.disconnect(nowait=True)
-        return self._answered
+    def _unreached(self, failure: StoreUnavailable) -> None:
+        self._settle_attempt(failure)
+        self._failed()
 
     def _settle_attempt(self, failure: StoreUnavailable | None) -> None:
         self._failure = failure
@@ -182,33 +195,39 @@ class RedisLink:
         if attempt is not None and not attempt.done():
             attempt.set_result(None)
 
-    async def _read(self, connection: LinkConnection) -> None:
-        """Give each answer to whoever waits for it, until the connection is lost or broken."""
-        while True:
-            try:
-                answer = await connection.read_response(disable_decoding=True)
-            except ResponseError as error:
-                answer = error
-            except (AuthenticationError, BusyLoadingError) as error:
-                self._break(LinkLost(str(unavailable(error))), hung=True)
-                return
-            except (RedisError, OSError):
+    async def _use(self, connection: LinkConnection) -> bool:
+        answered = False
+        self._settle_attempt(None)
+        try:
+            while True:
+                try:
+                    # What fails is aborted: over TLS, a close would wait for the server.
+                    answer = await connection.read_response(disable_decoding=True, disconnect_on_error=False)
+                except ResponseError as error:
+                    answer = error
+                # Nobody has asked for what a server says after it was given up, or out of turn.
+                if self._connection is not connection or not self._pending:
+                    return answered
+                answered = True
+                _, waiting = self._pending.popleft()
+                if not waiting.done():
+                    if isinstance(answer, Exception):
+                        waiting.set_exception(answer)
+                    else:
+                        waiting.set_result(answer)
+        except (AuthenticationError, BusyLoadingError) as error:
+            self._break(LinkLost(str(unavailable(error))), hung=True)
+        except (RedisError, OSError):
+            pass  # opened again
+        finally:
+            if self._connection is connection:
                 self._break(LinkLost(LOST), hung=False)
-                return
-            if not self._pending:
-                self._break(LinkLost(LOST), hung=False)
-                return
-            self._answered = True
-            _, waiting = self._pending.popleft()
-            if not waiting.done():
-                if isinstance(answer, Exception):
-                    waiting.set_exception(answer)
-                else:
-                    waiting.set_result(answer)
+        return answered
 
     def _break(self, failure: LinkLost, *, hung: bool) -> None:
         """Fail all commands under way. ``hung``: and all that are asked until the server is back."""
-        connection, self._connection = self._connection, None
+        self.redial()
+        self._connection = None
         self._failure = StoreUnavailable(str(failure)) if hung else None
         pending, self._pending, self._unsent = self._pending, deque(), []
         if self._timer is not None:
@@ -217,8 +236,6 @@ class RedisLink:
         for _, waiting in pending:
             if not waiting.done():
                 waiting.set_exception(LinkLost(str(failure)))
-        if connection is not None and self._reading is not None:
-            self._reading.cancel()
 
 
 def _heard(settled: asyncio.Future[Any]) -> None:

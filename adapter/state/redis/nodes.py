@@ -67,7 +67,7 @@ class RedisNodes:
         self._refused = refused
         self._under_way = 0
         self._done = asyncio.Event()
-        self._map = ClusterMap((None,) * layout.partitions)
+        self._map: ClusterMap = [None] * layout.partitions
         self._nodes: dict[RedisServer | None, _Node] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._finding: asyncio.Task[None] | None = None
@@ -137,7 +137,7 @@ class RedisNodes:
 
     def tell(self, partition: int, *words: bytes) -> None:
         """Send a command to the server of a partition without waiting; nothing is known of what becomes of it."""
-        node = self._nodes.get(self._map.servers[partition])
+        node = self._nodes.get(self._map[partition])
         if node is not None:
             node.link.tell(*words)
 
@@ -162,19 +162,20 @@ class RedisNodes:
         """The answer of the server that is right now. A server that sends a command on has not done it."""
         for attempt in range(1, REDIRECTIONS):
             prefix: tuple[tuple[bytes, ...], ...] = ()
-            server = self._map.servers[partition]
+            server = self._map[partition]
             if isinstance(error, AskError):
                 host, port = error.node_addr
                 # A server that does not know the name of the cluster's servers leaves it to who asks.
                 server = RedisServer(host or (server.host if server else ""), port)
                 self._have(server)
                 if isinstance(error, MovedError):
-                    self._move(partition, server)
+                    self._map[partition] = server
+                    self._find()
                 else:
                     prefix = ((b"ASKING",),)
             elif code_of(error) == "TRYAGAIN":
                 await asyncio.sleep(PATIENCE * attempt)
-                server = self._map.servers[partition]
+                server = self._map[partition]
             else:
                 raise error
             try:
@@ -189,7 +190,7 @@ class RedisNodes:
         raise error
 
     def _link(self, partition: int) -> RedisLink:
-        return self._link_to(self._map.servers[partition])
+        return self._link_to(self._map[partition])
 
     def _link_to(self, server: RedisServer | None) -> RedisLink:
         try:
@@ -202,7 +203,7 @@ class RedisNodes:
     def _arrange(self) -> None:
         """Have connections to just the servers that the map names, each subscribed to its partitions."""
         partitions: dict[RedisServer | None, set[int]] = {}
-        for number, server in enumerate(self._map.servers):
+        for number, server in enumerate(self._map):
             partitions.setdefault(server, set()).add(number)
         for server in [each for each in self._nodes if each not in partitions]:
             node = self._nodes.pop(server)
@@ -233,10 +234,6 @@ class RedisNodes:
 
     def _silent(self, link: RedisLink) -> None:
         link.check()
-        self._find()
-
-    def _move(self, partition: int, server: RedisServer) -> None:
-        self._map = self._map.moved(partition, server)
         self._find()
 
     def _find(self) -> None:

@@ -8,7 +8,6 @@ what is lost there, nobody notices. A subscription that is lost is noticed by a 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,9 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.dialer import Dial, LinkConnection, packed
 from adapter.state.redis.failures import LOST, LinkLost, unavailable
-
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds between attempts to subscribe, as of ``link.py``."""
+from adapter.state.redis.link import KeptConnection
 
 BEATS = 2.5
 """Pings in the time in which silence must be noticed: it takes two to notice it."""
@@ -37,7 +34,7 @@ class WordListener(NamedTuple):
     refused: Callable[[str], None]
 
 
-class RedisSubscription:
+class RedisSubscription(KeptConnection):
     """Hears ``channels`` of the server that ``dial`` connects to.
 
     ``cache_seconds`` is the time in which a silent server is noticed, and the time between two calls of ``unknown``
@@ -47,13 +44,10 @@ class RedisSubscription:
     def __init__(
         self, dial: Dial, channels: Sequence[bytes], cache_seconds: float, listener: WordListener
     ) -> None:
-        self._dial = dial
+        super().__init__(dial)
         self._channels = channels
         self._cache_seconds = cache_seconds
         self._listener = listener
-        self._connection: LinkConnection | None = None
-        self._asked = False
-        self._task: asyncio.Task[None] | None = None
         self._deaf: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -63,44 +57,35 @@ class RedisSubscription:
         """Subscribe in the background, and stay subscribed from then on."""
         if self._task is None:
             self._miss()
-            self._task = asyncio.get_running_loop().create_task(self._run())
-
-    def redial(self) -> None:
-        """Close the connection and open another, because the server is not the right one any more."""
-        if self._connection is not None:
-            self._connection.abort()
+        super().open()
 
     async def close(self) -> None:
-        task, self._task = self._task, None
         if self._deaf is not None:
             self._deaf.cancel()
             self._deaf = None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await super().close()
 
-    async def _run(self) -> None:
-        pause = SHORTEST_PAUSE
-        loop = asyncio.get_running_loop()
-        while True:
-            began = loop.time()
-            try:
-                await self._listen(await self._dial())
-            except ResponseError as error:
-                self._listener.refused(str(unavailable(error)))
-            except (StoreUnavailable, RedisError, OSError):
-                pass  # taken up again below
-            except Exception as error:
-                # A fault of ours must not make the replica deaf for good.
-                context = {"message": "a subscription to Redis failed", "exception": error}
-                loop.call_exception_handler(context)
-            if self._deaf is None:
-                self._miss()
-            self._listener.lost()
-            if loop.time() - began > LONGEST_PAUSE:
-                pause = SHORTEST_PAUSE
-            await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - spreads replicas
-            pause = min(2 * pause, LONGEST_PAUSE)
+    def _unreached(self, failure: StoreUnavailable) -> None:  # noqa: ARG002 (the link tells it)
+        self._listener.lost()
+
+    async def _use(self, connection: LinkConnection) -> bool:
+        try:
+            await self._listen(connection)
+        except ResponseError as error:
+            self._listener.refused(str(unavailable(error)))
+        except (StoreUnavailable, RedisError, OSError):
+            pass  # taken up again
+        except Exception as error:
+            # A fault of ours must not make the replica deaf for good.
+            context = {"message": "a subscription to Redis failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        finally:
+            self._connection = None
+        heard = self._deaf is None
+        if heard:
+            self._miss()
+        self._listener.lost()
+        return heard
 
     def _miss(self) -> None:
         """Tell that messages may be missed, now and as long as it is so."""
@@ -110,32 +95,18 @@ class RedisSubscription:
 
     async def _listen(self, connection: LinkConnection) -> None:
         """Hear until the connection is lost. Raises RedisError, OSError, or LinkLost for a silent server."""
-        reading = asyncio.get_running_loop().create_task(self._read(connection))
-        self._connection, self._asked = connection, False
-        try:
-            # One command for each: in a cluster, the channels of a command must be of one slot.
-            connection.write(b"".join(packed((b"SSUBSCRIBE", name)) for name in self._channels))
-            while not reading.done():
-                await asyncio.wait([reading], timeout=self._cache_seconds / BEATS)
-                if self._asked:
-                    raise LinkLost(LOST)
-                self._asked = True
-                connection.write(packed((b"PING",)))
-            reading.result()
-        finally:
-            self._connection = None
-            reading.cancel()
-            connection.abort()
-            await asyncio.wait([reading])
-            if not reading.cancelled():
-                reading.exception()
-            await connection.disconnect(nowait=True)
-
-    async def _read(self, connection: LinkConnection) -> None:
-        missing = len(self._channels)
+        # One command for each: in a cluster, the channels of a command must be of one slot.
+        connection.write(b"".join(packed((b"SSUBSCRIBE", name)) for name in self._channels))
+        missing, asked = len(self._channels), False
         while True:
-            answer = await connection.read_response(disable_decoding=True)
-            self._asked = False
+            answer = await connection.read_response(
+                disable_decoding=True, timeout=self._cache_seconds / BEATS, disconnect_on_error=False
+            )
+            if answer is None:
+                if asked:
+                    raise LinkLost(LOST)
+                connection.write(packed((b"PING",)))
+            asked = answer is None
             match answer:
                 case [b"smessage", _, bytes(message)]:
                     self._listener.hear(message)

@@ -13,7 +13,7 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.state.port import ABSENT, Put
 from adapter.state.redis.address import RedisServer
-from adapter.state.redis.cluster import ClusterMap, cluster_map, slot_of
+from adapter.state.redis.cluster import cluster_map, slot_of
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.nodes import RedisTimes
 from adapter.state.redis.store import RedisStore
@@ -130,8 +130,8 @@ def test_a_map_names_a_server_for_each_partition() -> None:
     first, second = sorted((slot_of(0), slot_of(1)))
     slots = [[0, first, [b"", 7, b"id"], [b"replica", 8, b"id"]], [first + 1, 16383, [b"b", 2, b"id"]]]
     found = cluster_map(slots, A, 2)
-    assert set(found.servers) == {RedisServer("a", 7), B}
-    assert found.servers[0 if slot_of(0) == first else 1] == RedisServer("a", 7)
+    assert set(found) == {RedisServer("a", 7), B}
+    assert found[0 if slot_of(0) == first else 1] == RedisServer("a", 7)
     assert second > first
 
 
@@ -139,8 +139,3 @@ def test_a_map_with_a_gap_is_refused() -> None:
     """A partition without a server cannot be used."""
     with pytest.raises(StoreUnavailable, match="does not serve all slots"):
         cluster_map([[0, 5, [b"a", 1, b"id"]]], A, 8)
-
-
-def test_one_partition_moves() -> None:
-    """The others stay where they are."""
-    assert ClusterMap((A, A)).moved(1, B).servers == (A, B)
