@@ -81,9 +81,9 @@ class FileRegistry:
         self._limits = limits
         self._ledger = Ledger(limits.quota)
         replica = secrets.token_hex(8)
-        self._sum = StorageTotal(store, self._ledger, replica, now)
+        self._total = StorageTotal(store, self._ledger, replica, now)
         ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
-        self._index = index = FileIndex(self._ledger, ttls, clock, self._sum.leases.is_dead)
+        self._index = index = FileIndex(self._ledger, ttls, clock, self._total.leases.is_dead)
         self.changed: set[str] = set()
         """The keys of files of which it was found that something else has changed them."""
         self.on_gone: list[Callable[[FileRecord], None]] = []
@@ -92,13 +92,13 @@ class FileRegistry:
         self._scopes = ScopeCache(store, files, index, writer, replica, log, self._tell_gone)
         self._places = FilePlaces(files, log)
         self._transactions = FileTransactions(
-            self._scopes, writer, self._sum, self._places, index, log, self._tell_gone
+            self._scopes, writer, self._total, self._places, index, log, self._tell_gone
         )
-        self._holds = FileHolds(self._scopes, index, self._transactions, writer, self._sum.leases)
+        self._holds = FileHolds(self._scopes, index, self._transactions, writer, self._total.leases)
         self._cleanup = FileCleanup(store, files, index, writer, self._places, log)
         self._keeper = ReplicaKeeper(
             [self._holds.tend],
-            [self._sum.tend, self._renew_bytes, self.write_last_access],
+            [self._total.tend, self._renew_bytes, self.write_last_access],
             PAUSE,
             round(RENEWAL / PAUSE),
             log,
@@ -153,7 +153,7 @@ class FileRegistry:
     async def open(self) -> None:
         """Raises StorageFailed, StoreUnavailable."""
         await self._files.open()
-        await self._sum.open()
+        await self._total.open()
         await self._scopes.open()
         if self._scopes.is_shared:
             self._keeper.start()
@@ -165,7 +165,7 @@ class FileRegistry:
         try:
             await self.write_last_access()
             await self._holds.tend()
-            await self._sum.close()
+            await self._total.close()
         finally:
             await self._files.close()
 
@@ -353,7 +353,7 @@ class FileRegistry:
             try:
                 staged.grow(file.measure.size)
             except StorageFull:
-                if not await self._transactions.draw(file.measure.size):
+                if not await self._transactions.has_room(file.measure.size):
                     await self._transactions.put_out_expired()
                     await self._transactions.make_room(scope.id, FileKind.ARTIFACT, file.measure.size, 0)
                 staged.grow(file.measure.size)

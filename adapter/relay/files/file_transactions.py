@@ -70,7 +70,7 @@ class FileTransactions:
     ) -> None:
         self._scopes = scopes
         self._writer = writer
-        self._sum = total
+        self._total = total
         self._places = places
         self._index = index
         self._log = log
@@ -162,7 +162,7 @@ class FileTransactions:
         for number in range(TRIES):
             try:
                 if self._scopes.is_shared:
-                    await self._sum.leases.confirm()
+                    await self._total.leases.confirm()
                 return await change(await self._scopes.confirm(scope_id))
             except Conflict:
                 pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
@@ -214,7 +214,7 @@ class FileTransactions:
     ) -> list[FileRecord]:
         """The files that go for new ones of these sizes. The caller has the lock of the scope."""
         if self._index.ledger.lacking(sum(new), staged) > 0:
-            await self._sum.refresh()
+            await self._total.refresh()
         find = partial(self._index.ledger.room_for, scope_id, kind, new, staged)
         await self._scopes.confirm(scope_id)
         keys = find(self._index.spared(scope_id))
@@ -244,10 +244,10 @@ class FileTransactions:
             except StoreUnavailable:
                 self._log.warning("a credential stays spent, because the state store failed")
 
-    async def draw(self, size: int) -> bool:
+    async def has_room(self, size: int) -> bool:
         """Learn what other replicas have left. True if there is room for so many bytes now. Raises
         StoreUnavailable."""
-        await self._sum.refresh()
+        await self._total.refresh()
         return self._index.ledger.lacking(size, 0) <= 0
 
     # --- out --------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from adapter.relay.files.file_index import STALE, FileIndex, ScopeFiles, sizes
+from adapter.relay.files.file_index import STALE, FileIndex, ScopeFiles
 from adapter.rules.files.file_records import FileKind, FileRecord, size_in
-from adapter.rules.files.scope_heads import ScopeHead, encode
+from adapter.rules.files.scope_heads import encode
 from adapter.state.port import Conflict, Delete, Put, Store
 
 TABLE = "files"
@@ -85,16 +85,7 @@ class HeadWriter:
         }
         if used:
             holders[self._replica] = sorted(key[begin:] for key in used)
-        counted = [record for record in going if ledger.entry(record.key) is not None]
-        counts = {
-            kind: ledger.count(scope.id, kind) - sum(record.kind is kind for record in counted)
-            for kind in FileKind
-        }
-        head = ScopeHead(
-            ledger.used(scope.id) - sizes(counted),
-            counts[FileKind.UPLOAD],
-            counts[FileKind.ARTIFACT],
-            holders,
-        )
-        due = self._clock() + (ENDED_KEPT if scope.ended else EMPTY_KEPT) if head.is_empty else None
-        return Put(HEADS, scope.id, encode(head), due, expected=scope.version)
+        gone = sum(ledger.entry(record.key) is not None for record in going)
+        is_empty = not holders and sum(ledger.count(scope.id, kind) for kind in FileKind) == gone
+        due = self._clock() + (ENDED_KEPT if scope.ended else EMPTY_KEPT) if is_empty else None
+        return Put(HEADS, scope.id, encode(holders), due, expected=scope.version)

@@ -17,7 +17,7 @@ from adapter.files.port import FileStore
 from adapter.relay.files.file_index import STALE, FileIndex, ScopeFiles
 from adapter.relay.files.head_writer import HEADS, TABLE, HeadWriter
 from adapter.rules.files.file_records import FileRecord, decode
-from adapter.rules.files.scope_heads import ScopeHead
+from adapter.rules.files.scope_heads import Holders
 from adapter.rules.files.scope_heads import decode as decode_head
 from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener, group_of
@@ -143,7 +143,7 @@ class ScopeCache(StoreListener):
         return [row async for row in every_row(self._store, TABLE, scope_id)]
 
     async def _adopt(self, scope_id: str, head_row: Row | None, rows: list[Row]) -> ScopeFiles:
-        head = ScopeHead() if head_row is None else _head(head_row)
+        holders = {} if head_row is None else _head(head_row)
         known = self._index.scope(scope_id)
         found = self._decoded(rows)
         missing = await self._missing(found if known is None or known.doubts else {})
@@ -157,7 +157,7 @@ class ScopeCache(StoreListener):
             self._on_gone(record)
         for key, (record, due) in found.items():
             self._index.load(scope.records.get(key, record), due)
-        self._note_head(scope, head, head_row)
+        self._note_head(scope, holders, head_row)
         if missing:
             await self._drop_missing(scope, missing)
         if found:
@@ -186,11 +186,9 @@ class ScopeCache(StoreListener):
                     ledger.charge(-size)
         scope.doubts.clear()
 
-    def _note_head(self, scope: ScopeFiles, head: ScopeHead, row: Row | None) -> None:
+    def _note_head(self, scope: ScopeFiles, found: Holders, row: Row | None) -> None:
         scope.version = ABSENT if row is None else row.version
-        holders = {
-            replica: frozenset(f"{scope.id}/{key}" for key in keys) for replica, keys in head.holders.items()
-        }
+        holders = {replica: frozenset(f"{scope.id}/{key}" for key in keys) for replica, keys in found.items()}
         scope.announced = holders.pop(self._replica, frozenset())
         scope.holders = holders
 
@@ -248,7 +246,7 @@ class ScopeCache(StoreListener):
         return scope.id not in self._locks and self._index.is_idle(scope)
 
 
-def _head(row: Row) -> ScopeHead:
+def _head(row: Row) -> Holders:
     try:
         return decode_head(row.value)
     except ValueError:

@@ -236,10 +236,10 @@ class UploadBatch:
         return room
 
     async def _make_room(self, more: int) -> None:
-        """Make room for more bytes if all files together leave none: take what other replicas do not need, remove
+        """Make room for more bytes if all files together leave none: learn what other replicas have removed, remove
         expired files, then others of the scope itself.
         """
-        if await self._transactions.draw(more):
+        if await self._transactions.has_room(more):
             return
         await self._transactions.put_out_expired()
         if self._bound is None:
