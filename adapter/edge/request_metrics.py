@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from adapter.edge.http.limits import Handler
 from adapter.edge.http.request import Request
-from adapter.errors import AdapterError
 from adapter.rules.metrics.catalogue import (
     ARTIFACT_BYTES,
     ARTIFACT_DOWNLOADS,
@@ -48,24 +46,6 @@ class RouteCounts:
         self.active = 0
         self.received = 0
         self.sent = 0
-
-
-class FinishedRequest(NamedTuple):
-    """A request that was answered, as far as it is counted."""
-
-    route: RouteCounts
-    method: str
-    status: int | None
-    failure: type[AdapterError] | None
-    seconds: float
-    sent: int
-
-    @property
-    def reason(self) -> str:
-        """The code of the error that it ended with."""
-        if self.failure is not None:
-            return self.failure.code
-        return "client_gone" if self.status is None else f"http_{self.status}"
 
 
 _Alike = tuple[RouteCounts, str, int | None]
@@ -109,26 +89,22 @@ class RequestMetrics:
                 route.sent += reply.sent
                 alike = waiting.get((route, request.method, reply.status))
                 if alike is None or request.failure is not None or len(alike) >= MOST_WAITING:
-                    self._end(
-                        FinishedRequest(
-                            route, request.method, reply.status, request.failure, seconds, reply.sent
-                        )
-                    )
+                    self._end(route, request, seconds)
                 else:
                     # Nearly all calls: what it costs to count them is nearly all that metrics cost.
                     alike.append(seconds)
 
         return counted
 
-    def _end(self, each: FinishedRequest) -> None:
-        alike = (each.route, each.method, each.status)
-        if each.route.group.name == MCP:
-            self._waiting.add(alike, each.seconds)
-            if each.failure is None:
+    def _end(self, route: RouteCounts, request: Request, seconds: float) -> None:
+        alike, group = (route, request.method, request.reply.status), route.group
+        if group.name == MCP:
+            self._waiting.add(alike, seconds)
+            if request.failure is None:
                 return
         else:
-            self._count(alike, (each.seconds,))
-        self._count_apart(each)
+            self._count(alike, (seconds,))
+        self._count_apart(group, request, seconds)
 
     def _of_group(self, group: RouteGroup) -> RouteCounts:
         known = self._routes.get(group)
@@ -158,32 +134,24 @@ class RequestMetrics:
         self._sink.count(HTTP_REQUESTS, *labels, by=len(seconds))
         self._sink.observe_all(HTTP_DURATION, seconds, *labels)
 
-    def _count_apart(self, each: FinishedRequest) -> None:
+    def _count_apart(self, group: RouteGroup, request: Request, seconds: float) -> None:
         """Count what is not common to all requests."""
-        name, server = each.route.group
-        if name == UPLOAD and each.method == "POST":
-            self._upload(each, server)
-        elif name in (UPLOAD, ARTIFACT) and each.method == "GET":
-            self._download(each, server)
-        if each.failure is not None:
-            self._reject(each.failure.code, each.failure.http, each.route.group)
-        elif each.status is not None and each.status >= 400:
-            # An answer of the HTTP API, whose errors have no code; what an upstream answers is no refusal.
-            self._reject(each.reason, each.status, each.route.group)
-
-    def _upload(self, each: FinishedRequest, server: str) -> None:
-        if each.status == 200:
-            self._sink.count(UPLOAD_BATCHES, server)
-        else:
-            self._sink.count(UPLOAD_FAILURES, server, each.reason)
-
-    def _download(self, each: FinishedRequest, server: str) -> None:
-        delivered = each.status is not None and each.status < 400 and each.failure is None
-        result = "ok" if delivered else each.reason
-        self._sink.count(ARTIFACT_DOWNLOADS, server, result)
-        self._sink.observe(ARTIFACT_DURATION, each.seconds, server, result)
-        self._sink.count(ARTIFACT_BYTES, server, by=each.sent)
-
-    def _reject(self, reason: str, status: int, group: RouteGroup) -> None:
-        metric = AUTH_REJECTIONS if status in _REFUSED else REJECTIONS
-        self._sink.count(metric, group.server, reason, group.name)
+        status, failure, (name, server) = request.reply.status, request.failure, group
+        reason = "client_gone" if status is None else f"http_{status}"
+        if failure is not None:
+            reason = failure.code
+        if name == UPLOAD and request.method == "POST":
+            counted = (UPLOAD_BATCHES, server) if status == 200 else (UPLOAD_FAILURES, server, reason)
+            self._sink.count(*counted)
+        elif name in (UPLOAD, ARTIFACT) and request.method == "GET":
+            delivered = status is not None and status < 400 and failure is None
+            result = "ok" if delivered else reason
+            self._sink.count(ARTIFACT_DOWNLOADS, server, result)
+            self._sink.observe(ARTIFACT_DURATION, seconds, server, result)
+            self._sink.count(ARTIFACT_BYTES, server, by=request.reply.sent)
+        if failure is not None:
+            status = failure.http
+        elif status is None or status < 400:
+            return
+        # An answer of the HTTP API has an error without a code; what an upstream answers is no refusal.
+        self._sink.count(AUTH_REJECTIONS if status in _REFUSED else REJECTIONS, server, reason, name)

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -33,6 +33,10 @@ from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import LEGACY, MODERN
 
+if TYPE_CHECKING:
+    # Late: only the console shows the last exchanges.
+    from adapter.relay.http_api.recent_exchanges import Recent
+
 Route = Callable[[Request], Awaitable[tuple[int, bytes]]]
 """What serves a path that is no mount: status and JSON. Raises AdapterError."""
 
@@ -52,23 +56,10 @@ class AccessLog(Protocol):
     def write(self, record: dict[str, object]) -> None: ...
 
 
-class Watching(Protocol):
-    """Keeps the last exchanges, for people to see."""
-
-    def begin(self) -> None:
-        """Begin an exchange in this task."""
-
-    def end(self, line: Mapping[str, object], principal: str | None) -> None:
-        """End it; ``principal`` is the caller's, None if unknown."""
-
-    def close(self) -> None:
-        """End all streams, because the adapter stops."""
-
-
 class ExchangeRecords:
     """Records each exchange: ``calls`` writes its line, and ``recent`` keeps it for people to see."""
 
-    def __init__(self, guard: Guard, calls: AccessLog | None, recent: Watching | None) -> None:
+    def __init__(self, guard: Guard, calls: AccessLog | None, recent: Recent | None) -> None:
         self._guard = guard
         self._calls = calls
         self._recent = recent

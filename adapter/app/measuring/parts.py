@@ -22,13 +22,6 @@ from adapter.app.measuring.gauges import (
     of_servers,
     of_sessions,
 )
-from adapter.app.measuring.observers import (
-    observe_files,
-    observe_replicas,
-    observe_servers,
-    observe_sessions,
-    observe_state,
-)
 from adapter.edge.console.status import Viewers
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyTerms
@@ -37,16 +30,32 @@ from adapter.edge.http.limits import ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.metrics import MetricsBranch, metrics_branch, metrics_handler
 from adapter.edge.request_metrics import RequestMetrics
-from adapter.relay.call.operation_counts import OperationCounts, ServerOperations, ToolLabels
+from adapter.relay.call.operation_counts import OperationCounts, ServerOperations
 from adapter.relay.stages import StageTable
+from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.rules.access.principals import DEFAULT_TOKEN
+from adapter.rules.files.file_records import FileRecord
 from adapter.rules.metrics.catalogue import (
     CALLS_IN_FLIGHT,
+    CLEANUP_CYCLES,
+    DRIFT,
+    EVICTIONS,
+    FORWARDED,
     HTTP_CONNECTIONS,
     HTTP_IN_FLIGHT,
+    NONCES,
     OPEN_STREAMS,
     PERSISTENCE,
+    PING_LATENCY,
+    PINGS,
+    QUEUE_WAITS,
+    SESSION_EVENTS,
+    UPLOAD_BYTES,
+    UPLOAD_CREDENTIALS,
+    UPLOAD_FILES,
+    WIRING_RUNS,
 )
+from adapter.rules.metrics.port import MetricSink
 from adapter.rules.metrics.route_groups import MCP, RouteGroup, RouteGroups
 from adapter.rules.metrics.tool_names import ToolNames
 from adapter.settings.root import Settings
@@ -129,7 +138,7 @@ class Metering:
 
     def observed(self, entry: ServerSettings, stages: StageTable, upstream: Upstream) -> Upstream:
         """A server's upstream, to which each operation is counted, and is a span where spans are recorded."""
-        operations = ServerOperations(entry.id, ToolLabels(tool_names(entry, stages)))
+        operations = ServerOperations(entry.id, tool_names(entry, stages))
         self.operations.servers[entry.id] = operations
         kind = entry.upstream.kind
         counts = SentCounts(entry.id, self.registry, operations.tools.label, kind.network)
@@ -142,25 +151,44 @@ class Metering:
 
     def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
         """Have everything counted that the parts behind the edge do, and read their gauges."""
-        sink, servers = self.registry, core.relay.servers
-        observe_servers(sink, servers.by_id.values(), servers.monitors)
-        observe_sessions(sink, core.relay.sessions.sessions)
-        observe_state(sink, fallback, core.cleanup)
+        sink, servers, sessions = self.registry, core.relay.servers, core.relay.sessions.sessions
+        for server in servers.by_id.values():
+            server.wiring.on_look = partial(sink.count, WIRING_RUNS, server.id)
+            if isinstance(server.stages.guard, ToolGuard):
+                server.stages.guard.on_drift = partial(sink.count, DRIFT, server.id)
+            if server.connections is not None:
+                server.connections.watch(partial(_waited, sink, "upstream"))
+        for server_id, monitor in servers.monitors.items():
+            monitor.on_ping = partial(_pinged, sink, server_id)
+        sessions.on_event = partial(sink.count, SESSION_EVENTS)
+        if fallback is not None:
+            fallback.on_step = partial(sink.count, PERSISTENCE)
+        core.cleanup.on_end = partial(_cleaned, sink)
         self.gauges.sources += [
             of_servers(servers.by_id.values()),
             of_buffers(buffers),
             of_files(core.files),
-            partial(of_sessions, core.relay.sessions.sessions),
+            partial(of_sessions, sessions),
         ]
         if core.replicas is not None:
-            observe_replicas(sink, core.replicas)
+            core.replicas.watch(partial(sink.count, FORWARDED))
             self.gauges.sources.append(partial(of_replicas, core.replicas))
         if core.grants is not None:
             self.gauges.slow.append(partial(count_grants, core.store))
 
     def observe_files(self, files: FileParts, settings: Settings) -> None:
         """Have uploads and upload URLs counted; to be called before the routes of files are built."""
-        observe_files(self.registry, files, settings.state_persistence.type)
+        sink = self.registry
+        files.credentials.on_use = partial(_used, sink, settings.state_persistence.type)
+        if files.active:
+            files.on_upload = self._uploaded
+            files.registry.watch(
+                lambda record: sink.count(EVICTIONS, record.kind.value), partial(_waited, sink, "upload")
+            )
+
+    async def _uploaded(self, record: FileRecord) -> None:
+        self.registry.count(UPLOAD_FILES, record.server)
+        self.registry.count(UPLOAD_BYTES, record.server, by=record.content.size)
 
     def note_store(self, action: str) -> None:
         """Count that the state store failed, or works again."""
@@ -224,3 +252,23 @@ def route_groups(settings: Settings) -> RouteGroups:
     if settings.telemetry.prometheus.enabled:
         exact[settings.telemetry.prometheus.path] = RouteGroup("metrics")
     return RouteGroups(exact, prefixes, frozenset(entry.id for entry in settings.servers))
+
+
+def _pinged(sink: MetricSink, server: str, result: str, seconds: float) -> None:
+    sink.count(PINGS, server, result)
+    sink.observe(PING_LATENCY, seconds, server, result)
+
+
+def _used(sink: MetricSink, backend: str, counted: str, server: str, operation: str, result: str) -> None:
+    if counted == "nonce":
+        sink.count(NONCES, server, operation, result, backend)
+    else:
+        sink.count(UPLOAD_CREDENTIALS, server, operation, result)
+
+
+def _cleaned(sink: MetricSink, task: str, succeeded: bool) -> None:
+    sink.count(CLEANUP_CYCLES, task, "success" if succeeded else "failure")
+
+
+def _waited(sink: MetricSink, queue: str, seconds: float, succeeded: bool) -> None:
+    sink.observe(QUEUE_WAITS, seconds, queue, "ok" if succeeded else "refused")

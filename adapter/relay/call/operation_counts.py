@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from adapter.rules.calls.request_outcomes import OK, RequestOutcome, data_of_events
+from adapter.rules.calls.request_outcomes import RequestOutcome
 from adapter.rules.metrics.catalogue import (
     ARTIFACT_BYTES,
     ARTIFACT_DOWNLOADS,
@@ -17,7 +17,7 @@ from adapter.rules.metrics.catalogue import (
 )
 from adapter.rules.metrics.operations import labels_of, method_name
 from adapter.rules.metrics.port import MetricSink
-from adapter.rules.metrics.tool_names import ToolNames, names_in_list
+from adapter.rules.metrics.tool_names import ToolNames
 from adapter.rules.metrics.waiting_times import WaitingTimes
 
 CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "resources/read"
@@ -25,44 +25,13 @@ CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "
 LOOKED_AT = frozenset({LIST, READ})
 """Methods whose answers count for more than their time."""
 
-LONGEST_LIST = 256 << 10
-"""Bytes of a list of tools from which names are learned."""
-
-
-class ToolLabels:
-    """The ``names`` of one server's tools, with the last list that nobody has read yet."""
-
-    def __init__(self, names: ToolNames) -> None:
-        self.names = names
-        self._unread: tuple[bytes, bool] | None = None
-
-    def __repr__(self) -> str:
-        return f"<ToolLabels: {self.names!r}>"
-
-    def listed(self, body: bytes, *, streams: bool) -> None:
-        """Keep a list, which is read when a tool is called that is not known."""
-        if len(body) <= LONGEST_LIST and not self.names.full:
-            self._unread = (body, streams)
-
-    def label(self, name: str | None, outcome: RequestOutcome) -> str:
-        """The label of a tool that was called, with that outcome."""
-        if name is not None and not self.names.knows(name):
-            if outcome == OK:
-                self.names.learn((name,))
-            elif self._unread is not None:
-                body, streams = self._unread
-                self._unread = None
-                for data in data_of_events(body) if streams else [body]:
-                    self.names.learn(names_in_list(data))
-        return self.names.label(name)
-
 
 class ServerOperations:
-    """The operations of one server: ``active`` ones, ``streams`` without an end, and the labels of its ``tools``."""
+    """The operations of one server: ``active`` ones, ``streams`` without an end, and the names of its ``tools``."""
 
     __slots__ = ("active", "id", "streams", "tools")
 
-    def __init__(self, server: str, tools: ToolLabels) -> None:
+    def __init__(self, server: str, tools: ToolNames) -> None:
         self.id = server
         self.tools = tools
         self.active = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from adapter.errors import BadJson
+from adapter.rules.calls.request_outcomes import OK, RequestOutcome, data_of_events
 from adapter.rules.metrics.catalogue import OTHER
 from adapter.wire.envelope import parse
 
@@ -13,6 +14,9 @@ MOST_NAMES = 128
 
 LONGEST_NAME = 128
 """Characters of a name."""
+
+LONGEST_LIST = 256 << 10
+"""Bytes of a list of tools from which names are learned."""
 
 
 class ToolNames:
@@ -24,31 +28,37 @@ class ToolNames:
 
     def __init__(self, configured: Iterable[str] = ()) -> None:
         self._known: set[str] = set()
-        self.learn(configured)
+        self._unread: tuple[bytes, bool] | None = None
+        self._learn(configured)
 
     def __repr__(self) -> str:
         return f"<ToolNames: {len(self._known)}>"
 
-    @property
-    def full(self) -> bool:
-        """Tell whether no other name will be taken."""
-        return len(self._known) >= MOST_NAMES
-
-    def learn(self, names: Iterable[str]) -> None:
-        """Take names of tools that exist."""
+    def _learn(self, names: Iterable[str]) -> None:
         for name in names:
-            if self.full:
+            if len(self._known) >= MOST_NAMES:
                 return
             if 0 < len(name) <= LONGEST_NAME:
                 self._known.add(name)
 
-    def knows(self, name: str) -> bool:
-        """Tell whether a name is taken."""
-        return name in self._known
+    def listed(self, body: bytes, *, streams: bool) -> None:
+        """Keep a list, which is read when a tool is called that is not known."""
+        if len(body) <= LONGEST_LIST and len(self._known) < MOST_NAMES:
+            self._unread = (body, streams)
 
-    def label(self, name: str | None) -> str:
-        """The label of a tool that is called so."""
-        return name if name in self._known and name is not None else OTHER
+    def label(self, name: str | None, outcome: RequestOutcome) -> str:
+        """The label of a tool that was called, with that outcome."""
+        if name is None:
+            return OTHER
+        if name not in self._known:
+            if outcome == OK:
+                self._learn((name,))
+            elif self._unread is not None:
+                body, streams = self._unread
+                self._unread = None
+                for data in data_of_events(body) if streams else [body]:
+                    self._learn(names_in_list(data))
+        return name if name in self._known else OTHER
 
 
 def names_in_list(response: bytes) -> list[str]:
