@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
@@ -48,23 +48,17 @@ class SpanSort:
         return SpanKind.CLIENT if self.client else SpanKind.SERVER
 
 
-class Ancestor(NamedTuple):
-    """The span of another program, as the W3C field ``traceparent`` names it: ids in hexadecimal digits."""
-
-    trace_id: str
-    span_id: str
-    flags: int
-
-
 class Extras:
-    """The parts that few spans have. ``failed``: the status is an error, and ``message`` says which."""
+    """The parts that few spans have. ``failed``: the status is an error, and ``message`` says which. ``link`` is a span
+    of another program, as the W3C field ``traceparent`` names it: ids in hexadecimal digits, and flags.
+    """
 
     __slots__ = ("attributes", "events", "failed", "link", "message")
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {}
         self.events: list[tuple[str, int, dict[str, Any]]] = []
-        self.link: Ancestor | None = None
+        self.link: tuple[str, str, int] | None = None
         self.failed = False
         self.message = ""
 
@@ -120,7 +114,7 @@ class RequestSpan:
 
     def link(self, span: tuple[str, str, int]) -> None:
         """Note another span that led to this request."""
-        self._extras().link = Ancestor(*span)
+        self._extras().link = span
 
     context: ClassVar[SpanContext] = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(SAMPLED))
     """The answer to the SDK's queue, which asks each span whether it is sampled; others never come there."""
