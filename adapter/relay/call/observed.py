@@ -90,12 +90,10 @@ class ObservedRelay:
                     counts.waiting.traces.setdefault(alike, []).append(trace)
                 server.active -= 1
                 return answer
-        observed = _ObservedAnswer(answer, trail, records)
-        if counts is not None and server is not None:
-            observed.count(counts, _operation(ask, envelope, server, trace, began))
         if records:
             name_again(records, ask)
-        await observed.begin()
+        operation = None if server is None else _operation(ask, envelope, server, trace, began)
+        await _ObservedAnswer(answer, counts, operation, trail, records).begin()
         is_endless = type(now) is Envelope and now.method == LISTEN
         return _listening(server, ask, answer) if is_endless else answer
 
@@ -128,19 +126,22 @@ class _ObservedAnswer:
 
     __slots__ = ("_answer", "_counts", "_ended", "_operation", "_reader", "_records", "_trail")
 
-    def __init__(self, answer: ClientResponse, trail: AuditTrail | None, records: list[OpenRecord]) -> None:
+    def __init__(
+        self,
+        answer: ClientResponse,
+        counts: OperationCounts | None,
+        operation: MeasuredOperation | None,
+        trail: AuditTrail | None,
+        records: list[OpenRecord],
+    ) -> None:
         self._answer = answer
+        self._counts = counts
+        self._operation = operation
         self._trail = trail
         self._records = records
-        self._counts: OperationCounts | None = None
-        self._operation: MeasuredOperation | None = None
         streams = (header(answer.headers, "content-type") or "").lower().startswith("text/event-stream")
         self._reader = AnswerReader(answer.status, streams=streams, exact=bool(records))
         self._ended = False
-
-    def count(self, counts: OperationCounts, operation: MeasuredOperation) -> None:
-        """Have it counted at its end."""
-        self._counts, self._operation = counts, operation
 
     async def begin(self) -> None:
         """Look into a body that is whole, and along at pieces. Raises AuditUnavailable."""
@@ -149,7 +150,7 @@ class _ObservedAnswer:
             try:
                 await self._note(self._reader.feed(body))
                 await self._complete()
-            except AuditUnavailable as error:
+            except BaseException as error:
                 self._end(outcome_of_error(error))
                 await answer.close()
                 raise
