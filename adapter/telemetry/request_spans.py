@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
-from opentelemetry import trace
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 MOST_ATTRIBUTES = 32
@@ -166,17 +165,3 @@ CURRENT: ContextVar[RequestSpan | None] = ContextVar("request span", default=Non
 It is no span of OpenTelemetry's own context: to put one there and to take it away takes as long as all the rest. Spans
 of the SDK are children of it where they have no other parent.
 """
-
-
-def current_trace() -> tuple[str, str] | None:
-    """The trace and the span that are recorded now, in hexadecimal digits; None where none is.
-
-    Exemplars of metrics carry them.
-    """
-    inner = trace.get_current_span().get_span_context()
-    if inner.is_valid:
-        if not inner.trace_flags.sampled:
-            return None
-        return trace.format_trace_id(inner.trace_id), trace.format_span_id(inner.span_id)
-    current = CURRENT.get()
-    return None if current is None or not current.sampled else (current.trace_id, current.span_id)

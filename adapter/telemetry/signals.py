@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from opentelemetry import context as contexts
@@ -172,10 +172,6 @@ class Spans:
         """The current trace in 32 hexadecimal digits; None outside of any."""
         inner = trace.get_current_span(_around()).get_span_context()
         return trace.format_trace_id(inner.trace_id) if inner.is_valid else None
-
-    def inject(self, headers: MutableMapping[str, str]) -> None:
-        """Put the current span into the header fields of a request; without one nothing is put there."""
-        _PROPAGATOR.inject(headers, _around())
 
 
 def _around() -> Context | None:

@@ -312,17 +312,6 @@ async def test_tasks_and_threads_are_in_the_span_they_began_in(recording: Record
     assert await task == own
 
 
-def test_the_current_span_can_be_sent_on(recording: Recording) -> None:
-    """A request to another server carries the current span; outside of any it carries nothing."""
-    tracing, headers = recording.tracing, dict[str, str]()
-    tracing.inject(headers)
-    assert headers == {}
-    with tracing.call_span("mcp.tool.call", {}, {"traceparent": TRACEPARENT}):
-        tracing.inject(headers)
-    assert headers["traceparent"].startswith(f"00-{TRACE}-")
-    assert PARENT not in headers["traceparent"]
-
-
 # --- measures -------------------------------------------------------------------------------------------------
 
 

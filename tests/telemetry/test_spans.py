@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.sdk.trace import sampling
 
 from adapter.rules.results.refusals import public_line
-from adapter.telemetry.request_spans import RequestSpan, current_trace
+from adapter.telemetry.request_spans import RequestSpan
 from adapter.telemetry.signals import AttributeRedaction
 from adapter.telemetry.spans import RequestSpans
 from tests.telemetry.recording import Recording
@@ -47,26 +47,22 @@ def test_the_sampler_decides(sampler: sampling.Sampler, recorded: list[bool]) ->
 
 
 def test_a_request_is_the_parent_of_what_happens_within() -> None:
-    """Stages are its children, their notes are its attributes, and exemplars name it or the stage."""
+    """Stages are its children, their notes are its attributes, and exemplars name its trace."""
     recording = Recording()
     ended: list[RequestSpan] = []
     recorder = spans(ended, sampling.ParentBased(sampling.ALWAYS_ON))
-    assert current_trace() is None
+    assert recorder.exemplar() is None
     span = recorder.begin(recorder.sort("tools/call tool", {}, client=False), "a" * 100, SAMPLED)
-    assert current_trace() == (TRACE, span.span_id)
+    assert recorder.exemplar() == TRACE
     assert recording.tracing.trace_id() == TRACE
     recording.tracing.current().set("api_key", "SECRET-7")
     recording.tracing.current().fail(ValueError("no way to postgres://me:hunter2@db/x"))
     with recording.tracing.span("stage.auth", {}):
-        inner = current_trace()
-        assert inner is not None and inner[0] == TRACE and inner[1] != span.span_id
-    headers: dict[str, str] = {}
-    recording.tracing.inject(headers)
+        assert recorder.exemplar() == TRACE
     recorder.end(span)
-    assert current_trace() is None
+    assert recorder.exemplar() is None
     stage = recording.spans["stage.auth"]
     assert stage.parent is not None and f"{stage.parent.span_id:016x}" == span.span_id
-    assert headers["traceparent"] == f"00-{TRACE}-{span.span_id}-01"
     assert span.request_id == "a" * 64
     assert span.extras is not None and span.extras.failed
     assert span.extras.attributes == {"api_key": "[REDACTED]"}
@@ -81,8 +77,8 @@ def test_what_is_within_an_unrecorded_request_is_not_recorded() -> None:
     recorder = spans(ended, sampling.ParentBased(sampling.ALWAYS_ON))
     span = recorder.begin(recorder.sort("ping", {}, client=False), 1, NOT_SAMPLED)
     with recording.tracing.span("stage.auth", {}):
-        assert current_trace() is None
-    assert current_trace() is None
+        assert recorder.exemplar() is None
+    assert recorder.exemplar() is None
     recorder.end(span)
     assert recording.spans == {} and not ended
     assert "ParentBased" in repr(recorder)
