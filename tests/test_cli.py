@@ -103,6 +103,7 @@ def test_telemetry_without_its_extra_is_a_sentence(tmp_path: Path, command: str,
     file.write_text("servers: [{id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}}]\n")
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_THE_EXTRA)
     said = ("--set", "telemetry.enabled=true", "--set", f"telemetry.transport={transport}")
+    said += ("--set", f"storage.root={tmp_path / 'data'}")
     done = mcp_adapter(command, "--config", file, *said, "--port", "0", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
@@ -110,20 +111,6 @@ def test_telemetry_without_its_extra_is_a_sentence(tmp_path: Path, command: str,
         "telemetry.enabled: needs the extra telemetry (opentelemetry.sdk is not installed): "
         "pip install 'mcp-file-adapter[telemetry]'",
     ]
-
-
-@pytest.mark.parametrize("command", ["check", "serve"])
-def test_a_queue_that_calls_would_wait_for_is_refused(tmp_path: Path, command: str) -> None:
-    """``telemetry.drop_on_queue_full: false`` is a sentence with the exit status 2 from both commands."""
-    file = tmp_path / "config.yaml"
-    file.write_text(
-        "telemetry: {enabled: true, drop_on_queue_full: false}\n"
-        "servers: [{id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}}]\n"
-    )
-    done = mcp_adapter(command, "--config", file, "--port", "0")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[1].startswith("telemetry.drop_on_queue_full: false is not supported")
-    assert "Traceback" not in done.stderr
 
 
 def test_a_store_of_files_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:

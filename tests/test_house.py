@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 68_120,
-    "modules": 627,
-    "lines with code in tests/": 102_050,
-    "settings": 412,
+    "lines with code in adapter/": 67_970,
+    "modules": 626,
+    "lines with code in tests/": 102_150,
+    "settings": 404,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,
 }

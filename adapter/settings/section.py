@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from math import isfinite
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 from urllib.parse import urlsplit
 
@@ -69,17 +68,6 @@ def parse_duration(value: object) -> object:
         return float(text)
     except ValueError:
         raise ValueError(_NO_DURATION) from None
-
-
-def parse_milliseconds(value: object) -> object:
-    """The milliseconds that a text like ``2m`` names; a number, also as text, is left as it is.
-
-    Raises ValueError as ``parse_duration``.
-    """
-    if isinstance(value, str) and not value.strip().isdigit():
-        seconds = parse_duration(value)
-        return round(seconds * 1000) if isinstance(seconds, float) and isfinite(seconds) else seconds
-    return value
 
 
 T = TypeVar("T", bound="Section")
@@ -253,9 +241,6 @@ Seconds = Annotated[
 ]
 SecondsOrZero = Annotated[
     float, BeforeValidator(parse_duration), Field(ge=0, allow_inf_nan=False), Spelled("duration, 0 allowed")
-]
-Milliseconds = Annotated[
-    int, BeforeValidator(parse_milliseconds), Field(gt=0), Spelled("milliseconds, or a duration with a unit")
 ]
 Count = Annotated[int, Field(gt=0), Spelled("whole number above 0")]
 ByteSize = Annotated[int, BeforeValidator(parse_size), Field(gt=0), Spelled("byte size")]

@@ -10,7 +10,6 @@ from adapter.settings.section import (
     BlankIsNull,
     Count,
     HttpUrl,
-    Milliseconds,
     OptionalText,
     Port,
     Seconds,
@@ -69,34 +68,13 @@ class TelemetrySettings(Section):
     export_interval_seconds: Seconds = Field(default=15, description="Time between two exports of metrics.")
     export_timeout_seconds: Seconds = Field(default=10, description="Timeout of one export.")
     max_queue_size: Count = Field(default=5000, description="Maximum number of spans that wait for export.")
-    queue_batch_size: Count = Field(default=256, description="Number of spans in one export.")
     periodic_flush_seconds: Seconds = Field(
         default=5, description="Maximum time between two exports of spans."
     )
     shutdown_drain_timeout_seconds: Seconds = Field(
         default=10, description="Maximum time for exporting waiting spans at shutdown."
     )
-    drop_on_queue_full: bool = Field(
-        default=True, description="Drop spans if the queue is full, instead of waiting."
-    )
-    flush_on_shutdown: bool = Field(default=True, description="Export waiting spans when the adapter stops.")
-    flush_on_terminate: bool = Field(
-        default=True, description="Export waiting spans when the interpreter exits."
-    )
     emit_logs: bool = Field(default=False, description="Export log lines too.")
-    log_batch_max_queue_size: Count | None = Field(
-        default=None, description="Maximum number of log records that wait; null uses the SDK's default."
-    )
-    log_batch_max_export_batch_size: Count | None = Field(
-        default=None, description="Log records in one export; null uses the SDK's default."
-    )
-    log_batch_schedule_delay_millis: Milliseconds | None = Field(
-        default=None, description="Milliseconds between two exports of logs; null uses the SDK's default."
-    )
-    log_batch_export_timeout_millis: Milliseconds | None = Field(
-        default=None,
-        description="Timeout of one export of logs in milliseconds; null uses the SDK's default.",
-    )
     service_name: Text = Field(
         default="mcp-adapter", description="Name of this service in the exported data."
     )

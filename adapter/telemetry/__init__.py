@@ -56,19 +56,15 @@ class Telemetry:
         self.lines = lines
         self._exports = exports
         self._patience = settings.shutdown_drain_timeout_seconds
-        self._flushes = settings.flush_on_shutdown
         self._closed = False
-        if settings.flush_on_terminate:
-            atexit.register(self._terminate)
+        atexit.register(self._terminate)
 
     def __repr__(self) -> str:
         return f"<Telemetry: {'closed' if self._closed else 'open'}>"
 
     async def close(self) -> bool:
         """Export the rest within telemetry.shutdown_drain_timeout_seconds, and end. Returns False if the time was too
-        short.
-
-        Without telemetry.flush_on_shutdown the rest is dropped. Idempotent.
+        short. Idempotent.
         """
         if self._closed:
             return True
@@ -78,7 +74,7 @@ class Telemetry:
         drained: asyncio.Future[bool] = loop.create_future()
 
         def drain() -> None:
-            in_time = self._exports.drain(self._patience if self._flushes else 0) or not self._flushes
+            in_time = self._exports.drain(self._patience)
             try:
                 loop.call_soon_threadsafe(_settle, drained, in_time)
             except RuntimeError:
@@ -101,12 +97,6 @@ def require_telemetry(settings: Settings) -> None:
     """Raise TelemetryMissing where ``open_telemetry`` would for want of a library; nothing is opened."""
     if not settings.enabled:
         return
-    if not settings.drop_on_queue_full:
-        raise TelemetryMissing(
-            "telemetry.drop_on_queue_full",
-            "false is not supported, because calls would wait for the collector; remove the key, and "
-            "raise telemetry.max_queue_size if spans are dropped",
-        )
     try:
         # First, because parts of the extra are missing in the order of their imports, which tells nobody anything.
         import opentelemetry.sdk  # noqa: F401  (loaded)

@@ -34,9 +34,8 @@ SCOPE = "mcp-adapter"
 
 _PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
 
-# The SDK's own, which it applies without looking whether they go together with what is set.
-_LOG_QUEUE = 2048
-_LOG_BATCH = 512
+_SPAN_BATCH = 256
+"""Spans in one export, where so many may wait."""
 
 POINTS_AT_ONCE = 1000
 """Data points of metrics in one export. A collector over gRPC takes four mebibytes, which are more than so many with
@@ -142,7 +141,7 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
     queue = BatchSpanProcessor(
         exporter,
         max_queue_size=settings.max_queue_size,
-        max_export_batch_size=min(settings.queue_batch_size, settings.max_queue_size),
+        max_export_batch_size=min(_SPAN_BATCH, settings.max_queue_size),
         schedule_delay_millis=settings.periodic_flush_seconds * 1000,
     )
     traces.add_span_processor(queue)
@@ -215,19 +214,10 @@ def _log_provider(settings: Settings, resource: Resource, gate: ExportGate) -> L
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
     endpoint, headers = _target(settings.logs_endpoint or _PORTS["http"], settings.headers)
-    millis = settings.log_batch_export_timeout_millis
-    timeout = settings.export_timeout_seconds if millis is None else millis / 1000
+    timeout = settings.export_timeout_seconds
     exporter = OTLPLogExporter(_signal(endpoint, "logs"), headers=headers, timeout=timeout)
-    queue = settings.log_batch_max_queue_size or _LOG_QUEUE
     provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_log_record_processor(
-        BatchLogRecordProcessor(
-            cast(LogRecordExporter, Gated(exporter, gate)),
-            schedule_delay_millis=settings.log_batch_schedule_delay_millis,
-            max_export_batch_size=min(settings.log_batch_max_export_batch_size or _LOG_BATCH, queue),
-            max_queue_size=queue,
-        )
-    )
+    provider.add_log_record_processor(BatchLogRecordProcessor(cast(LogRecordExporter, Gated(exporter, gate))))
     return provider
 
 

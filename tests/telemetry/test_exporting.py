@@ -8,12 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from adapter.rules.results.refusals import public_line
 from adapter.settings.telemetry import TelemetrySettings as Settings
-from adapter.telemetry import Telemetry, TelemetryMissing, open_telemetry
+from adapter.telemetry import Telemetry, open_telemetry
 from tests.telemetry.collectors import Collector, grpc_collector, http_collector, values
 from tests.telemetry.recording import fault
 
@@ -92,7 +91,7 @@ async def test_h34_h35_over_grpc() -> None:
 async def test_spans_leave_while_the_adapter_runs() -> None:
     """What fills a batch, or the queue where that is smaller, is sent without waiting for the next flush."""
     async with http_collector() as collector:
-        telemetry = opened(collector, transport="http", queue_batch_size=500, max_queue_size=2)
+        telemetry = opened(collector, transport="http", max_queue_size=2)
         work(telemetry)
         async with asyncio.timeout(10):
             await collector.arrived.wait()
@@ -152,15 +151,6 @@ async def test_a_silent_collector_does_not_hold_up_the_stop() -> None:
             await collector.arrived.wait()
         assert await closing is False
         assert time.monotonic() - began < 5
-
-
-async def test_what_waits_can_be_dropped_at_stop() -> None:
-    """Without the flush nothing is sent at stop, and no time is lost."""
-    async with http_collector() as collector:
-        telemetry = opened(collector, transport="http", flush_on_shutdown=False)
-        work(telemetry)
-        assert await telemetry.close()
-    assert collector.deliveries == []
 
 
 async def run(code: str, *arguments: str) -> str:
@@ -225,10 +215,3 @@ async def test_a_missing_extra_is_named() -> None:
     sentence = await run(MISSING)
     assert sentence.startswith("telemetry.enabled: needs the extra telemetry (opentelemetry")
     assert sentence.endswith("pip install 'mcp-file-adapter[telemetry]'")
-
-
-def test_waiting_for_the_collector_is_refused() -> None:
-    """Calls never wait for a collector, so the setting that asks for it is refused in a sentence."""
-    settings = Settings(enabled=True, drop_on_queue_full=False)
-    with pytest.raises(TelemetryMissing, match="false is not supported"):
-        open_telemetry(settings, redact=public_line, fault=fault)

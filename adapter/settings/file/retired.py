@@ -9,6 +9,14 @@ from adapter.settings.section import Problem, spelled
 
 RETIRED: Mapping[str, str] = {
     "state_persistence.reconciliation.legacy_server_id": "files without a record are given to nobody",
+    "telemetry.drop_on_queue_full": "spans above max_queue_size are dropped, and no call waits for a collector",
+    "telemetry.flush_on_shutdown": "spans that wait are exported when the adapter stops",
+    "telemetry.flush_on_terminate": "spans that wait are exported when the interpreter exits",
+    "telemetry.log_batch_export_timeout_millis": "export_timeout_seconds counts for logs too",
+    "telemetry.log_batch_max_export_batch_size": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
+    "telemetry.log_batch_max_queue_size": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
+    "telemetry.log_batch_schedule_delay_millis": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
+    "telemetry.queue_batch_size": "one export has at most 256 spans",
     "servers.[].upstream.restart": "the pause between failed starts doubles from 1 s to 60 s",
 }
 """The path of each, where ``[]`` stands for every entry of a list, and what holds whatever it says."""

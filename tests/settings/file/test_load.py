@@ -122,13 +122,6 @@ def test_every_time_is_a_duration(file: Path) -> None:
     assert {key: kind for key, kind in times.items() if not kind.startswith("duration")} == {}
 
 
-@pytest.mark.parametrize("written", ["5 s", "5000", 5000, "5000ms"])
-def test_milliseconds(file: Path, written: object) -> None:
-    """The keys that count milliseconds take text with units too."""
-    settings = loaded(file, ONE_SERVER, telemetry__log_batch_schedule_delay_millis=written)
-    assert settings.telemetry.log_batch_schedule_delay_millis == 5000
-
-
 @pytest.mark.parametrize("written", ["soon", "1x", "1m m", "-5s", "1h30", "", "0x10", True, "ms"])
 def test_no_duration(file: Path, written: object) -> None:
     """The sentence shows how to write one."""
