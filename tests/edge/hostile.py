@@ -265,9 +265,8 @@ async def serves_as_ever(scene: Scene) -> None:
     async with scene.front.client() as client:
         await client.initialize()
         handle = (await scene.upload(client, b"as ever"))["upload_handle"]
-        heard = len(scene.up.seen)
         assert (await scene.call(client, "read", {"path": handle}))["result"]["content"][0]["text"] == "done"
-        assert Path(arguments_of(scene.up.seen[heard])["path"]).read_bytes() == b"as ever"
+        assert Path(arguments_of(scene.up.calls("tools/call")[-1])["path"]).read_bytes() == b"as ever"
         assert await scene.captured(client, await scene.call(client, "write", {})) == b"honest"
         await client.request("DELETE")
 

@@ -91,6 +91,7 @@ async def test_lines_that_take_long_are_handed_on_one_by_one() -> None:
     end.pipe.close()
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("data", [b"x\n" * 100, b"\r\n" * 30_000])
 async def test_a_writer_that_never_stops_has_half_of_the_loop(data: bytes) -> None:
     """Whether its lines take long or hold nothing, so that everybody else has the other half."""

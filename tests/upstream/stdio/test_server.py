@@ -335,6 +335,7 @@ async def test_an_idle_process_rests(supervisor: Supervisor) -> None:
         assert (await client.call("who")).status == 404
 
 
+@pytest.mark.timed
 async def test_a_process_with_a_listener_does_not_rest(supervisor: Supervisor) -> None:
     """A client that holds a GET stream is there, also while it asks nothing."""
     async with running(supervisor, Setup(limits={"idle_ttl_seconds": 0.2})) as upstream:
