@@ -211,7 +211,7 @@ def test_a_plan_tells_which_patterns_of_a_locked_schema_nobody_judges(
     lock.write_text(write_lock({"up": tools}))
     text = Path(config).read_text()
     Path(config).write_text(text.replace("  - id: up\n", f"  - id: up\n    tools_lock: {lock}\n"))
-    told = "   7  validate          get_one: does not check the pattern '^(?=a)b': look-around"
+    told = "   7  validate          get_one: does not check the pattern '^(?=a)b': look-around or a back-reference"
     assert run(["plan", "up", "get_one", "--config", config]) == 0
     assert [line for line in capsys.readouterr().out.splitlines() if "pattern" in line] == [told]
     assert run(["plan", "up", "--config", config]) == 0

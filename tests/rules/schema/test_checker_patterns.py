@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -141,6 +142,8 @@ PIECES = st.sampled_from(
 PATTERNS = st.lists(PIECES, max_size=7).map("".join)
 TEXTS = st.text("ab0-. \u00a0é😀A\n:&{}[]\x01", max_size=6)
 
+OF_RUST = re.compile(r"\[\^?\]|\[[^\]]*(?:\[|&&|--|~~)")
+
 JUDGE = r"""
 const cases = JSON.parse(require("fs").readFileSync(0, "utf8"));
 // Without the flag, which older engines do not have, only what it does not change is compared.
@@ -154,7 +157,9 @@ console.log(JSON.stringify(cases.map(([pattern, text]) => {
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_what_is_judged_is_judged_as_javascript_does() -> None:
-    """Of random patterns, each against random texts: where both engines read the pattern, they agree."""
+    """Of random patterns, each against random texts: where both engines read the pattern, they agree, but for what
+    only Rust knows in a class.
+    """
     cases: list[tuple[str, str]] = []
 
     @settings(
@@ -162,7 +167,8 @@ def test_what_is_judged_is_judged_as_javascript_does() -> None:
     )
     @given(PATTERNS, TEXTS)
     def gather(pattern: str, text: str) -> None:
-        cases.append((pattern, text))
+        if OF_RUST.search(pattern) is None:
+            cases.append((pattern, text))
 
     gather()
     run = subprocess.run(
