@@ -102,7 +102,7 @@ def test_telemetry_without_its_extra_is_a_sentence(tmp_path: Path, command: str,
     file = tmp_path / "config.yaml"
     file.write_text("servers: [{id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}}]\n")
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_THE_EXTRA)
-    said = ("--set", "telemetry.enabled=true", "--set", f"telemetry.transport={transport}")
+    said: tuple[str, ...] = ("--set", "telemetry.enabled=true", "--set", f"telemetry.transport={transport}")
     said += ("--set", f"storage.root={tmp_path / 'data'}")
     done = mcp_adapter(command, "--config", file, *said, "--port", "0", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert (done.returncode, done.stdout) == (2, "")
