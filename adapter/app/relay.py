@@ -91,7 +91,6 @@ def build_cleanup(base: Base, parts: RelayParts) -> Cleanup:
     idle = IdleSessions(
         SessionExpiry(sessions.sessions, store, base.clock),
         sessions.last_seen,
-        sessions.upstream,
         parts.servers.by_id,
         interval,
         base.log,

@@ -14,8 +14,8 @@ from adapter.app.files import FileParts
 from adapter.app.sessions import SessionParts
 from adapter.errors import AdapterError, BadJson, StoreUnavailable
 from adapter.relay.cleanup import CleanupTask
-from adapter.relay.replies import read_body
 from adapter.relay.server import Server as RelayServer
+from adapter.relay.sessions.upstream_sessions import close_kept
 from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import CatalogueCache
@@ -243,9 +243,7 @@ class ToolParts:
 
     async def _close_upstream(self, server: RelayServer, record: SessionRecord) -> None:
         with contextlib.suppress(AdapterError):
-            reply = await self._sessions.upstream.close(server, record)
-            if reply is not None:
-                await read_body(reply, server.timeouts.request)
+            await close_kept(server, record, server.timeouts.request)
 
 
 def locks(settings: Settings) -> dict[str, Catalogue]:

@@ -111,7 +111,7 @@ class Relaying:
         servers = {"one": self.server}
         self.last_seen = LastSeen(self.sessions.cache, self.store, self.limits.idle_ttl, self.clock)
         self.expiry = SessionExpiry(self.sessions, self.store, self.clock)
-        idle = IdleSessions(self.expiry, self.last_seen, self.upstream_sessions, servers, 60.0, logger)
+        idle = IdleSessions(self.expiry, self.last_seen, servers, 60.0, logger)
         tasks = [
             CleanupTask("sessions", idle.tend),
             CleanupTask("deferred answers", self.deferred.expire),

@@ -10,12 +10,12 @@ from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
-from adapter.relay.replies import decoded, is_encoded, is_response, media_type, read_answer, read_body
-from adapter.relay.sessions.own_session import ACCEPT, Resumption
+from adapter.relay.sessions.inner_client import ACCEPT, InnerClient
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, CallOrigin, Gate, Gates
 from adapter.rules.access.principals import Scope
+from adapter.rules.access.sessions import UpstreamSession
 from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 from adapter.wire.spans import find
@@ -42,21 +42,12 @@ async def fetch(
     body = dump(message)
     own = ask.with_message(envelope_of(message, body), body, _headers(ask, method, params))
     own.listens = False
-    read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
-    reply = await upstream_sessions.send(own, session, body, read_timeout)
+    reply = await upstream_sessions.send(own, session, body, ask.server.timeouts.request)
     if reply.status != 200:
         reply.abort()
         return None
-    if media_type(reply) != "text/event-stream" or is_encoded(reply):
-        response = decoded(await read_body(reply, read_timeout, limit), reply, limit)
-        return response if await is_response(response, request_id) else None
-    upstream_session = session.upstream_id if session else None
-    sender = ask.sender
-    resume = Resumption(
-        ask.server, own.headers, upstream_session, sender.version, ask.query, sender.caller
-    ).after
-    answer = await read_answer(reply, request_id, read_timeout, resume, limit, keeps_raw=False)
-    return answer.response
+    upstream = UpstreamSession(session.upstream_id if session else None, ask.sender.version or "")
+    return (await InnerClient.of(own, upstream).answer(reply, request_id, keeps_raw=False)).response
 
 
 def _meta_of(ask: ClientRequest) -> dict[str, Any]:

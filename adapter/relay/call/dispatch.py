@@ -184,9 +184,7 @@ class Relay:
                 if session.renewal is not None:
                     # Begun before the end was, it would leave a session upstream that nobody closes.
                     await asyncio.wait([session.renewal])
-                reply = await self.upstream_sessions.close(
-                    ask.server, session, ask.headers, ask.query, ask.sender.caller
-                )
+                reply = await self.upstream_sessions.close(ask, session)
                 read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
                 body = await read_body(reply, read_timeout, limit) if reply else b""
         except (AdapterError, TimeoutError):

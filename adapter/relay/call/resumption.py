@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from adapter.errors import AdapterError, UpstreamSilent
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.deferred_answers import DeferredAnswers
-from adapter.relay.exchange import ClientRequest, forwardable
-from adapter.relay.replies import discard
-from adapter.relay.sessions.own_session import Resumption
+from adapter.relay.exchange import ClientRequest
+from adapter.relay.sessions.inner_client import InnerClient
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.stages import Call, Stages, finish
-from adapter.upstream.port import UpstreamReply, UpstreamRequest, always
+from adapter.rules.access.sessions import UpstreamSession
+from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import Envelope
 
 _CANCEL_SILENCE = 5.0
@@ -44,13 +46,7 @@ class ExchangeRecovery:
             finish(call)
 
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
-        ask = self._ask
-        upstream_session = self._session.upstream_id if self._session else None
-        sender = ask.sender
-        resumption = Resumption(
-            ask.server, ask.headers, upstream_session, sender.version, ask.query, sender.caller
-        )
-        return await resumption.after(last_event_id, None)
+        return await self._client.resume(last_event_id, None)
 
     async def polled(self) -> None:
         if self._reading is not None and self._session is not None:
@@ -67,22 +63,24 @@ class ExchangeRecovery:
         session = self._session
         if session is None or session.upstream_id is None:
             return
-        # The request may have been compressed; this is not.
-        fields = forwardable(self._ask.headers, drop=frozenset({"content-encoding"}))
-        headers = [*fields, ("Mcp-Session-Id", session.upstream_id)]
+        client = self._client._replace(read_timeout=_CANCEL_SILENCE)
         for request in self._requests:
             body = (
                 b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":'
                 + request.id_bytes
                 + b',"reason":"The adapter waited too long for an answer."}}'
             )
-            caller, query = self._ask.sender.caller, self._ask.query
-            notification = UpstreamRequest("POST", headers, body, caller, query, always)
-            self._background.run(self._send_quietly(notification))
+            self._background.run(_tell_quietly(client, body))
 
-    async def _send_quietly(self, request: UpstreamRequest) -> None:
-        try:
-            await discard(await self._ask.server.upstream.send(request, _CANCEL_SILENCE), _CANCEL_SILENCE)
-        except AdapterError:
-            # The upstream is silent or gone; then there is nothing to cancel.
-            return
+    @property
+    def _client(self) -> InnerClient:
+        session, ask = self._session, self._ask
+        return InnerClient.of(
+            ask, UpstreamSession(session.upstream_id if session else None, ask.sender.version or "")
+        )
+
+
+async def _tell_quietly(client: InnerClient, body: bytes) -> None:
+    # An upstream that is silent or gone has nothing to cancel.
+    with contextlib.suppress(AdapterError):
+        await client.tell(body)

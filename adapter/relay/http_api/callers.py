@@ -9,7 +9,8 @@ from typing import Any
 from adapter.errors import BadJson, BadRequest, UpstreamBroken
 from adapter.relay.exchange import POST_FIELDS, ClientRequest, Sender, forwardable
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import ACCEPT, MODERN_VERSION
+from adapter.relay.sessions.inner_client import ACCEPT
+from adapter.relay.sessions.own_session import MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
 from adapter.rules.access.parties import party_of
 from adapter.rules.access.principals import ANONYMOUS, Caller

@@ -55,9 +55,9 @@ from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
 from adapter.relay.http_api.session_rows import KeptSession
 from adapter.relay.replies import RESUMPTIONS, too_large
 from adapter.relay.server import Server
+from adapter.relay.sessions.inner_client import LONGEST_RETRY
 from adapter.relay.sessions.own_session import (
     INITIALIZE_PARAMS,
-    LONGEST_RETRY,
     NO_CAPABILITIES,
     modern_meta,
     rpc_request,

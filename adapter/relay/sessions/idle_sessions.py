@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.relay.replies import discard
 from adapter.relay.server import Servers
+from adapter.relay.sessions.inner_client import CLOSE_SILENCE
 from adapter.relay.sessions.last_seen import LastSeen
-from adapter.relay.sessions.own_session import CLOSE_SILENCE
 from adapter.relay.sessions.session_expiry import DueSession, SessionExpiry
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import close_kept
 from adapter.rules.access.sessions import SessionRecord, SessionState, decode
 
 CLOSINGS = 4
@@ -101,7 +100,6 @@ class IdleSessions:
 
     expiry: SessionExpiry
     last_seen: LastSeen
-    upstream_sessions: UpstreamSessions
     servers: Servers
     again: float
     log: FilteringBoundLogger
@@ -171,11 +169,7 @@ class IdleSessions:
         if server is None:
             return True
         # Any request may be set to take less.
-        read_timeout = min(CLOSE_SILENCE, server.timeouts.request)
-        reply = await self.upstream_sessions.close(server, record, read_timeout=read_timeout)
-        if reply is not None:
-            await discard(reply, read_timeout)
-        return reply is None or reply.status < 500
+        return await close_kept(server, record, min(CLOSE_SILENCE, server.timeouts.request))
 
 
 def _busy(round_: dict[str, ServerClosings]) -> list[asyncio.Task[None]]:

@@ -13,7 +13,6 @@ such a late session is closed, because nobody will use it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -30,15 +29,14 @@ from adapter.errors import (
 )
 from adapter.relay.background import BackgroundTasks, settle
 from adapter.relay.exchange import LATEST_LEGACY, POST_FIELDS, ClientRequest, forwardable, requests_of
-from adapter.relay.replies import discard, read_answer, with_result
+from adapter.relay.replies import with_result
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import (
+from adapter.relay.sessions.inner_client import (
     ABANDON_SILENCE,
     ACCEPT,
     CLOSE_SILENCE,
     INITIALIZED,
-    Resumption,
-    close_session,
+    InnerClient,
     opened,
 )
 from adapter.relay.sessions.session_map import Session, Sessions
@@ -56,7 +54,6 @@ from adapter.upstream.port import (
     Share,
     UpstreamReply,
     UpstreamRequest,
-    always,
     header,
     silent,
 )
@@ -131,21 +128,13 @@ class LateSessions:
             session = header(reply.headers, "mcp-session-id")
             if session is not None:
                 late = UpstreamSession(session, LATEST_LEGACY)
-                await close_session(server.upstream, request, late, CLOSE_SILENCE)
+                await InnerClient(server.upstream, request, late, self._latest).close(CLOSE_SILENCE)
                 self._log.info("a session that came too late was closed", server=server.id)
         except (AdapterError, TimeoutError):
             # It never came, or cannot be closed: asking again would not help.
             return
         finally:
             self._waiting[server.id] -= 1
-
-
-async def abandon(ask: ClientRequest, upstream: UpstreamSession) -> None:
-    """Close an upstream session that no client's session maps to, if the upstream answers soon."""
-    if upstream.id is not None:
-        opened = UpstreamRequest("POST", ask.headers, b"", ask.sender.caller, ask.query)
-        with contextlib.suppress(AdapterError):
-            await close_session(ask.server.upstream, opened, upstream, ABANDON_SILENCE)
 
 
 class Renewal:
@@ -223,7 +212,7 @@ class Renewal:
             remapped = await self._sessions.remap(session, row, renewed)
         finally:
             if not remapped:
-                await abandon(ask, renewed.upstream)
+                await InnerClient.of(ask, renewed.upstream).abandon()
         ask.server.began_anew()
         if not remapped:
             return
@@ -264,10 +253,11 @@ class Renewal:
                 f"The upstream server cannot open a session now (HTTP status {reply.status})."
             )
         upstream_session = header(reply.headers, "mcp-session-id")
+        client = InnerClient.of(ask, record.upstream._replace(id=upstream_session))
         try:
-            renewed = await self._complete(ask, record, reply, upstream_session, common)
+            renewed = await self._complete(client, record, reply)
         except BaseException:
-            await abandon(ask, record.upstream._replace(id=upstream_session))
+            await client.abandon()
             raise
         ask.server.issues_ids = upstream_session is not None
         if session.unnamed:
@@ -277,33 +267,18 @@ class Renewal:
         return replace(renewed, upstream=renewed.upstream._replace(protocol_version=version))
 
     async def _complete(
-        self,
-        ask: ClientRequest,
-        record: SessionRecord,
-        reply: UpstreamReply,
-        upstream_session: str | None,
-        common: list[tuple[str, str]],
+        self, client: InnerClient, record: SessionRecord, reply: UpstreamReply
     ) -> SessionRecord:
         """Read the answer to ``initialize`` and send ``notifications/initialized``."""
-        read_timeout = ask.server.timeouts.request
         initialize = read_envelope(record.handshake.initialize)
         assert isinstance(initialize, Envelope)
-        version = record.upstream.protocol_version
-        resume = Resumption(ask.server, common, upstream_session, version, ask.query, ask.sender.caller).after
-        answer = await read_answer(reply, initialize.id, read_timeout, resume, ask.server.rules.answer_limit)
-        upstream = opened(upstream_session, answer.response, record.upstream.generation + 1)
+        answer = await client.answer(reply, initialize.id)
+        upstream = opened(client.session.id, answer.response, record.upstream.generation + 1)
         if upstream is None:
             raise SessionUnknown(
                 "The upstream server refused to open this session again: send initialize again."
             )
-        headers = [*common, ("MCP-Protocol-Version", upstream.protocol_version)]
-        if upstream_session is not None:
-            headers.append(("Mcp-Session-Id", upstream_session))
-        body = record.handshake.initialized or INITIALIZED
-        reply = await ask.server.upstream.send(
-            UpstreamRequest("POST", headers, body, ask.sender.caller, ask.query, always), read_timeout
-        )
-        await discard(reply, read_timeout)
+        await client._replace(session=upstream).tell(record.handshake.initialized or INITIALIZED)
         event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
         return replace(record.seen(self._clock()), state=advance(record.state, event), upstream=upstream)
 

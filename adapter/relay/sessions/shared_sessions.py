@@ -15,14 +15,13 @@ from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown, StoreUnavailable, UpstreamBroken
 from adapter.relay.background import SingleFlight, apart
-from adapter.relay.exchange import JSON, POST_FIELDS, asking_plain, forwardable
-from adapter.relay.replies import discard, kept_fields, media_type, read_answer, read_body
+from adapter.relay.exchange import JSON, asking_plain
+from adapter.relay.replies import kept_fields, media_type, read_body
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import (
+from adapter.relay.sessions.inner_client import (
     CLOSE_SILENCE,
     INITIALIZED,
-    LONGEST_RETRY,
-    close_session,
+    InnerClient,
     initialize_result,
     negotiated_version,
 )
@@ -45,7 +44,6 @@ from adapter.upstream.port import (
     UpstreamReply,
     UpstreamRequest,
     WholeReply,
-    always,
     header,
 )
 from adapter.wire.envelope import Envelope, failure, read_envelope
@@ -153,44 +151,36 @@ class SharedSessions(StoreListener):
         read_timeout: float | None,
     ) -> SharedSession | _Unshared:
         """Open a session at the server, in place of the row of that version."""
-        fields = asking_plain(list(request.headers), drop=frozenset({"content-encoding"}))
-        plain_request = replace(request, headers=fields, body=envelope.body, share=None)
+        headers = asking_plain(list(request.headers), drop=frozenset({"content-encoding"}))
+        plain_request = replace(request, headers=headers, body=envelope.body, share=None)
+        client = self._client(UpstreamSession(None, ""), plain_request, read_timeout)
         reply = await self._upstream.send(plain_request, read_timeout)
         if reply.status != 200:
-            body = await read_body(reply, read_timeout, self._limits.max_answer_bytes)
+            body = await read_body(reply, read_timeout, client.limit)
             return _Unshared(reply.status, kept_fields(reply.headers), body)
         session = header(reply.headers, "mcp-session-id")
-        kind = media_type(reply)
+        client = client._replace(session=UpstreamSession(session, ""))
         try:
-            resume = partial(self._resume, plain_request, session, read_timeout)
-            answer = await read_answer(
-                reply, envelope.id, read_timeout, resume, self._limits.max_answer_bytes
-            )
+            answer = await client.answer(reply, envelope.id)
             result = initialize_result(answer.response)
             if result is None or session is None:
-                await self._close_upstream(UpstreamSession(session, ""), request)
+                await self._close_upstream(client)
                 body = answer.response if answer.response is not None else answer.raw
                 fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
-                fields.append(JSON if answer.response is not None else ("Content-Type", kind))
+                fields.append(JSON if answer.response is not None else ("Content-Type", media_type(reply)))
                 return _Unshared(200, fields, body)
-            record = await self._completed(plain_request, session, result, read_timeout)
-            return await self._write(key, row_version, plain_request, record)
+            version = negotiated_version(result)
+            client = client._replace(session=UpstreamSession(session, version))
+            await client.tell(INITIALIZED)
+            return await self._write(
+                key, row_version, client, SharedRecord(session, version, result, secrets.token_hex(16))
+            )
         except BaseException:
-            await self._close_upstream(UpstreamSession(session, ""), request)
+            await self._close_upstream(client)
             raise
 
-    async def _completed(
-        self, plain_request: UpstreamRequest, session: str, result: bytes, read_timeout: float | None
-    ) -> SharedRecord:
-        """Complete a session's opening."""
-        version = negotiated_version(result)
-        fields = [*plain_request.headers, ("MCP-Protocol-Version", version), ("Mcp-Session-Id", session)]
-        initialized = replace(plain_request, headers=fields, body=INITIALIZED, repeatable=always)
-        await discard(await self._upstream.send(initialized, read_timeout), read_timeout)
-        return SharedRecord(session, version, result, secrets.token_hex(16))
-
     async def _write(
-        self, key: str, row_version: int, plain_request: UpstreamRequest, record: SharedRecord
+        self, key: str, row_version: int, client: InnerClient, record: SharedRecord
     ) -> SharedSession:
         """Write a session down. Where another replica was first, its session is everybody's, and this one is closed."""
         due = self._due(self._clock())
@@ -202,29 +192,9 @@ class SharedSessions(StoreListener):
                 raise UpstreamBroken(
                     "The shared session was closed while it was opened: send initialize again."
                 ) from None
-            await self._close_upstream(UpstreamSession(record.session, record.version), plain_request)
+            await self._close_upstream(client)
             return winner
         return self._adopt(key, record)
-
-    async def _resume(
-        self,
-        plain_request: UpstreamRequest,
-        session: str | None,
-        read_timeout: float | None,
-        last_event_id: bytes,
-        retry: int | None,
-    ) -> UpstreamReply | None:
-        """The rest of an answer to ``initialize`` that comes on another stream."""
-        if retry:
-            await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
-        fields = [*forwardable(plain_request.headers, drop=POST_FIELDS), ("Accept", "text/event-stream")]
-        fields += [("Mcp-Session-Id", session or ""), ("Last-Event-ID", last_event_id.decode("latin-1"))]
-        request = UpstreamRequest("GET", fields, b"", plain_request.caller, plain_request.query, always)
-        reply = await self._upstream.send(request, read_timeout)
-        if reply.status == 200 and media_type(reply) == "text/event-stream":
-            return reply
-        reply.abort()
-        return None
 
     # --- finding ----------------------------------------------------------------------------------------------
 
@@ -339,7 +309,7 @@ class SharedSessions(StoreListener):
             await self._load(key)
         while self._missed:
             record = self._missed.pop().record
-            await self._close_upstream(UpstreamSession(record.session, record.version))
+            await self._close_upstream(self._client(UpstreamSession(record.session, record.version)))
         self._is_ending_lost = False
 
     async def _close_idle(self, row: Row) -> None:
@@ -349,7 +319,7 @@ class SharedSessions(StoreListener):
                 return
         try:
             record = shared_record(row.value)
-            closed = await self._close_upstream(UpstreamSession(record.session, record.version))
+            closed = await self._close_upstream(self._client(UpstreamSession(record.session, record.version)))
         except ValueError:
             closed = True
         if not closed:
@@ -363,13 +333,17 @@ class SharedSessions(StoreListener):
             with contextlib.suppress(Conflict):
                 await self._store.delete(self._table, row.key, expected=row.version)
 
-    async def _close_upstream(self, session: UpstreamSession, opened: UpstreamRequest | None = None) -> bool:
-        """End a session at the server, as the request that opened it was sent. False if the server does not answer."""
-        if session.id is None:
-            return True
-        opened = opened or UpstreamRequest("POST", self._server.rules.static)
+    def _client(
+        self, session: UpstreamSession, like: UpstreamRequest | None = None, read_timeout: float | None = None
+    ) -> InnerClient:
+        """Speaks as the request that opened the session did, or as the adapter itself."""
+        like = like or UpstreamRequest("POST", self._server.rules.static)
+        return InnerClient(self._upstream, like, session, read_timeout, self._limits.max_answer_bytes)
+
+    async def _close_upstream(self, client: InnerClient) -> bool:
+        """End a session at the server. False if the server does not answer."""
         try:
-            return await close_session(self._upstream, opened, session, CLOSE_SILENCE) < 500
+            return await client.close(CLOSE_SILENCE)
         except AdapterError:
             return False
 

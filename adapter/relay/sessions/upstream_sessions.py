@@ -8,11 +8,11 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import SessionUnknown
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
-from adapter.relay.replies import media_type, read_answer, read_body, require_plain
+from adapter.relay.replies import media_type, read_body, require_plain
 from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import Resumption, opened
+from adapter.relay.sessions.inner_client import InnerClient, opened
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
-from adapter.relay.sessions.renewal import LateSessions, Renewal, abandon
+from adapter.relay.sessions.renewal import LateSessions, Renewal
 from adapter.relay.sessions.session_map import Session, SessionPlace, Sessions
 from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import SharedFields, of_changed_body
@@ -107,31 +107,25 @@ class UpstreamSessions:
             ask.listens,
         )
 
-    async def close(
-        self,
-        server: Server,
-        session: Session | SessionRecord,
-        headers: list[tuple[str, str]] | None = None,
-        query: str = "",
-        caller: Caller | None = None,
-        read_timeout: float | None = None,
-    ) -> UpstreamReply | None:
-        """End the session upstream and return the answer; None: there was nothing to close.
+    async def close(self, ask: ClientRequest, session: Session) -> UpstreamReply | None:
+        """End the session of a client's DELETE upstream and return the answer; None: there was nothing to close.
 
-        ``headers``, ``query`` and ``caller`` are those of the client that ends the session, if one does.
-        ``read_timeout`` (seconds) is that of any request by default. Raises what Upstream.send raises.
+        Raises what Upstream.send raises.
         """
-        upstream_session = session.upstream_id
-        if upstream_session is None:
+        if session.upstream_id is None:
             return None
-        fields = headers if headers is not None else [*server.rules.static]
+        fields = ask.headers
         if header(fields, "mcp-protocol-version") is None:
             fields = [*fields, ("MCP-Protocol-Version", session.protocol_version)]
-        fields = _in_session(fields, upstream_session)
-        request = UpstreamRequest(
-            "DELETE", fields, b"", caller or Caller(session.principal), query, repeatable=always
-        )
-        return await server.upstream.send(request, read_timeout or server.timeouts.request)
+        fields = _in_session(fields, session.upstream_id)
+        request = UpstreamRequest("DELETE", fields, b"", ask.sender.caller, ask.query, repeatable=always)
+        return await ask.server.upstream.send(request, ask.server.timeouts.request)
+
+
+async def close_kept(server: Server, record: SessionRecord, within: float) -> bool:
+    """End a session upstream without its client, as ``InnerClient.close`` does."""
+    like = UpstreamRequest("POST", server.rules.static, b"", Caller(record.principal))
+    return await InnerClient(server.upstream, like, record.upstream, within).close(within)
 
 
 def _in_session(headers: list[tuple[str, str]], upstream_session: str) -> list[tuple[str, str]]:
@@ -193,14 +187,12 @@ class SessionOpener:
         if reply.status != 200:
             return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
         upstream_session = header(reply.headers, "mcp-session-id")
-        resume = Resumption(
-            ask.server, ask.headers, upstream_session, None, ask.query, ask.sender.caller
-        ).after
         upstream = UpstreamSession(upstream_session, LATEST_LEGACY)
+        client = InnerClient.of(ask, upstream._replace(protocol_version=""))
         try:
             if stages and media_type(reply) == "text/event-stream":
                 require_plain(reply)
-            answer = await read_answer(reply, envelope.id, read_timeout, resume, limit)
+            answer = await client.answer(reply, envelope.id)
             agreed = opened(upstream_session, answer.response)
             if agreed is not None:
                 upstream = agreed
@@ -211,10 +203,10 @@ class SessionOpener:
                     self._sessions.on_event(record.server, "created")
                 await self.principal_sessions.remember(record)
             else:
-                await abandon(ask, upstream)
+                await InnerClient.of(ask, upstream).abandon()
         except BaseException:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
-            await abandon(ask, upstream)
+            await InnerClient.of(ask, upstream).abandon()
             raise
         response = answer.response
         if stages and response is not None:

@@ -70,9 +70,7 @@ class Keeping:
             "well": Server("well", "/w", self.well, timeouts=timeouts),
         }
         relaying, logger = self.relaying, log.get_logger("test")
-        idle = IdleSessions(
-            relaying.expiry, relaying.last_seen, relaying.upstream_sessions, servers, 60.0, logger
-        )
+        idle = IdleSessions(relaying.expiry, relaying.last_seen, servers, 60.0, logger)
         self.cleanup = Cleanup(
             60.0,
             (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import AdapterError, SessionUnknown, UpstreamBroken, UpstreamUnanswered
-from adapter.relay.sessions.own_session import INITIALIZED
+from adapter.relay.sessions.inner_client import INITIALIZED
 from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore

@@ -1,0 +1,173 @@
+"""The adapter's own client: what the adapter itself says to upstreams, in its own sessions and in those of clients.
+
+Whoever opens, renews, resumes or ends a session at an upstream, or asks it something beside a client, does so here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.relay.exchange import JSON, POST_FIELDS, ClientRequest, forwardable
+from adapter.relay.replies import ANSWER_LIMIT, WholeAnswer, discard, media_type, read_answer
+from adapter.rules.access.sessions import UpstreamSession
+from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, always
+from adapter.wire.spans import find
+
+INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+ACCEPT = "application/json, text/event-stream"
+
+ABANDON_SILENCE = 2.0
+"""Seconds without a byte after which the end of an abandoned session is not waited for: its failure waits behind it."""
+
+LONGEST_AGREED = 16 << 10
+"""Bytes of a response to ``initialize`` that is remembered with what it says."""
+
+CLOSE_SILENCE = 10.0
+"""Seconds without a byte after which the end of a session that no caller waits for is given up."""
+
+LONGEST_RETRY = 10.0
+"""Seconds of an upstream's ``retry:`` that are waited at most when the adapter itself resumes a stream."""
+
+
+def initialize_result(response: bytes | None) -> bytes | None:
+    """The bytes of a successful initialize result, or None."""
+    if response is None:
+        return None
+    span = find(response, ("result",))
+    return response[span[0] : span[1]] if span else None
+
+
+def negotiated_version(result: bytes) -> str:
+    """The protocol version that an initialize result names; 2025-03-26 where it names none, as the spec says.
+
+    Raises UpstreamBroken for no JSON.
+    """
+    version = read_result(result).get("protocolVersion")
+    return version if isinstance(version, str) else "2025-03-26"
+
+
+def read_result(result: bytes) -> Mapping[str, Any]:
+    """The members of a result; none of what is no object. Raises UpstreamBroken for no JSON."""
+    try:
+        read = orjson.loads(result)
+    except orjson.JSONDecodeError as error:
+        # Only the envelope has been read so far; what is between its braces may be anything.
+        raise UpstreamBroken("The upstream server's answer to initialize is not valid JSON.") from error
+    return read if isinstance(read, dict) else {}
+
+
+def opened(session_id: str | None, response: bytes | None, generation: int = 0) -> UpstreamSession | None:
+    """The upstream session that a response to ``initialize`` stands for, None if that is no result.
+
+    Raises UpstreamBroken for no JSON.
+    """
+    if response is None:
+        return None
+    agreed = _agreed(response) if len(response) <= LONGEST_AGREED else _agreed.__wrapped__(response)
+    return None if agreed is None else UpstreamSession(session_id, *agreed, generation)
+
+
+# A server answers most of its clients in the same words, and reading them is a tenth of what opening a session costs.
+@lru_cache(maxsize=64)
+def _agreed(response: bytes) -> tuple[str, str] | None:
+    """The negotiated version and the digest of the result, None if there is no result."""
+    result = initialize_result(response)
+    return None if result is None else (negotiated_version(result), hashlib.sha256(result).hexdigest())
+
+
+class InnerClient(NamedTuple):
+    """Speaks in one session of ``upstream``, with the credentials, the query and the purpose of the request ``like``.
+
+    ``session`` has no id where none is open, and an empty version before one was negotiated. ``read_timeout`` in
+    seconds, ``limit`` in bytes of an answer.
+    """
+
+    upstream: Upstream
+    like: UpstreamRequest
+    session: UpstreamSession
+    read_timeout: float | None
+    limit: int = ANSWER_LIMIT
+
+    @classmethod
+    def of(cls, ask: ClientRequest, session: UpstreamSession) -> InnerClient:
+        """Speaks beside the client of ``ask``."""
+        like = UpstreamRequest("POST", ask.headers, b"", ask.sender.caller, ask.query)
+        server = ask.server
+        return cls(server.upstream, like, session, server.timeouts.request, server.rules.answer_limit)
+
+    async def post(
+        self,
+        body: bytes,
+        fields: Sequence[tuple[str, str]] = (),
+        repeatable: Callable[[], bool] = always,
+    ) -> UpstreamReply:
+        """The answer to a message, by its head. Raises what Upstream.send raises."""
+        request = self._request("POST", [("Accept", ACCEPT), JSON, *fields], body, repeatable)
+        return await self.upstream.send(request, self.read_timeout)
+
+    async def tell(self, body: bytes) -> None:
+        """Send a message that has no answer. Raises what Upstream.send raises."""
+        await discard(await self.post(body), self.read_timeout)
+
+    async def answer(
+        self, reply: UpstreamReply, number: str | int | float | None, *, keeps_raw: bool = True
+    ) -> WholeAnswer:
+        """An answer to its end, over as many streams as it takes; see ``read_answer``."""
+        return await read_answer(
+            reply, number, self.read_timeout, self.resume, self.limit, keeps_raw=keeps_raw
+        )
+
+    async def resume(self, last_event_id: bytes, retry: int | None) -> UpstreamReply | None:
+        """The stream after ``last_event_id`` (MCP 2025-11-25, "Resumability and Redelivery"), asked for when ``retry``
+        milliseconds have passed; None if refused.
+        """
+        if retry:
+            await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
+        fields = [("Accept", "text/event-stream"), ("Last-Event-ID", last_event_id.decode("latin-1"))]
+        try:
+            reply = await self.upstream.send(self._request("GET", fields), self.read_timeout)
+        except AdapterError:
+            return None
+        if reply.status == 200 and media_type(reply) == "text/event-stream":
+            return reply
+        reply.abort()
+        return None
+
+    async def close(self, within: float) -> bool:
+        """End the session, if one is open; ``within``: seconds without a byte. False if the upstream cannot do so now.
+
+        Raises what Upstream.send raises.
+        """
+        if self.session.id is None:
+            return True
+        reply = await self.upstream.send(self._request("DELETE"), within)
+        await discard(reply, within)
+        return reply.status < 500
+
+    async def abandon(self) -> None:
+        """End a session that no client's session maps to, if the upstream answers soon."""
+        with contextlib.suppress(AdapterError):
+            await self.close(ABANDON_SILENCE)
+
+    def _request(
+        self,
+        method: str,
+        fields: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        repeatable: Callable[[], bool] = always,
+    ) -> UpstreamRequest:
+        like, session = self.like, self.session
+        headers = [*forwardable(like.headers, drop=POST_FIELDS), *fields]
+        if session.protocol_version:
+            headers.append(("MCP-Protocol-Version", session.protocol_version))
+        if session.id is not None:
+            headers.append(("Mcp-Session-Id", session.id))
+        return UpstreamRequest(method, headers, body, like.caller, like.query, repeatable, like.purpose)
