@@ -52,7 +52,7 @@ async def _fetched(handle: str, options: argparse.Namespace) -> None:
 async def _by_http(url: str, file: LocalFile) -> None:
     try:
         # The link is signed, and may lead elsewhere: it never gets the token.
-        await download(url, {}, file, file.bar.advance)
+        await download(url, {}, file.open, file.bar.advance)
     finally:
         file.bar.end()
 
@@ -98,7 +98,7 @@ class LocalFile:
             self._part.unlink(missing_ok=True)
 
     def open(self, filename: str | None, size: int | None) -> BinaryIO:
-        """See Target. Raises TransferFailed where a file of the name exists."""
+        """The file to write, by what the server says of it. Raises TransferFailed where one of the name exists."""
         self.bar.total = size
         output = self._options.output
         if output == STDOUT:

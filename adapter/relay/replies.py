@@ -70,6 +70,8 @@ limit: they are never held. To copy as many takes some thirty milliseconds, whic
 DISCARDED = 64 << 10
 """Bytes of an answer that are read only so that its connection can serve again."""
 
+EVENT_STREAM = "text/event-stream"
+
 RESUMPTIONS = 100
 """Streams that one answer is followed over; a server that polls on is taken for one that never answers."""
 
@@ -111,14 +113,15 @@ def media_type(reply: UpstreamReply) -> str:
     """The type of the answer's body without its parameters, in lower case; empty where there is none."""
     headers = reply.headers
     if type(headers) is not SharedFields:
-        return _media_type(headers)
+        return media_type_in(headers)
     kind: str | None = headers.derived.get(media_type)
     if kind is None:
-        kind = headers.derived[media_type] = _media_type(headers)
+        kind = headers.derived[media_type] = media_type_in(headers)
     return kind
 
 
-def _media_type(headers: Headers) -> str:
+def media_type_in(headers: Headers) -> str:
+    """As ``media_type``, by the fields of the answer."""
     return (header(headers, "content-type") or "").partition(";")[0].strip().lower()
 
 
@@ -126,14 +129,15 @@ def is_encoded(reply: UpstreamReply) -> bool:
     """Tell whether the answer's body has a content coding."""
     headers = reply.headers
     if type(headers) is not SharedFields:
-        return _is_encoded(headers)
+        return has_coding(headers)
     encoded: bool | None = headers.derived.get(is_encoded)
     if encoded is None:
-        encoded = headers.derived[is_encoded] = _is_encoded(headers)
+        encoded = headers.derived[is_encoded] = has_coding(headers)
     return encoded
 
 
-def _is_encoded(headers: Headers) -> bool:
+def has_coding(headers: Headers) -> bool:
+    """As ``is_encoded``, by the fields of the answer."""
     return (header(headers, "content-encoding") or "identity").strip().lower() != "identity"
 
 
@@ -278,7 +282,7 @@ async def read_answer(
     Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
     can be had; UpstreamSilent.
     """
-    if (kind := media_type(reply)) != "text/event-stream" or is_encoded(reply):
+    if (kind := media_type(reply)) != EVENT_STREAM or is_encoded(reply):
         raw = await read_body(reply, read_timeout, limit)
         return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), kind, request_id))
     pieces: list[bytes] = []
@@ -350,7 +354,7 @@ async def _read_events(
 
 
 async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
-    if kind != "text/event-stream":
+    if kind != EVENT_STREAM:
         return body if await is_response(body, request_id) else None
     reader = SseReader(len(body))
     for part in slices(body):

@@ -6,7 +6,7 @@ import io
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from adapter.commands.doctor.findings import Finding, right, wrong
 from adapter.commands.doctor.servers import AdapterAddress
@@ -84,21 +84,13 @@ async def _fetched(subject: str, result: dict[str, Any], connection: McpServer) 
     if artifact is None:
         why = meta.get("artifact_error", "the result has none")
         return wrong(subject, f"no artifact was captured: {why}", "See output_locator in docs/files.md.")
-    received = _Received()
     if "download_url" in artifact:
-        await download(artifact["download_url"], {}, received, _silent)
+        await download(artifact["download_url"], {}, lambda *_: io.BytesIO(), _silent)
     else:
         await connection.read(artifact["artifact_uri"])
     return right(
         subject, f"its artifact {artifact['filename']} ({size(artifact['size_bytes'])}) was downloaded"
     )
-
-
-class _Received:
-    """A download that nobody keeps."""
-
-    def open(self, filename: str | None, size: int | None) -> BinaryIO:  # noqa: ARG002 (the port's)
-        return io.BytesIO()
 
 
 def _silent(moved: int) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import SLICE, breathe, slices
+from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import Flow
 from adapter.relay.replies import LARGE, is_response, messages_in, too_large
 from adapter.upstream.port import Sink, UpstreamReply, pour
@@ -28,19 +29,6 @@ Rewrite = Callable[[bytes], Awaitable[bytes]]
 
 Heed = Callable[[bytes], None]
 """Looks along at what the upstream says, chunk by chunk."""
-
-
-class Recovery(Protocol):
-    """The help that an answer stream may ask for when it ends early."""
-
-    async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
-        """The rest of the stream, from the upstream, or None where that cannot be had."""
-
-    async def polled(self) -> None:
-        """The upstream ended the stream cleanly after an event id; the client is expected to come back."""
-
-    async def gave_up(self, error: AdapterError) -> None:
-        """The client was told that the request failed."""
 
 
 class Ending(NamedTuple):
@@ -84,7 +72,7 @@ class AnswerStream:
         self,
         reply: UpstreamReply,
         wanted: list[Envelope],
-        recovery: Recovery,
+        recovery: ExchangeRecovery,
         terms: StreamTerms,
         edits: StreamEdits | None = None,
     ) -> None:

@@ -46,14 +46,17 @@ class ExchangeRecovery:
             finish(call)
 
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
+        """The rest of the stream, from the upstream, or None where that cannot be had."""
         return await self._client.resume(last_event_id, None)
 
     async def polled(self) -> None:
+        """The upstream ended the stream cleanly after an event id; the client is expected to come back."""
         if self._reading is not None and self._session is not None:
             await self._deferred.park(self._session, *self._reading)
             self._reading = None
 
     async def gave_up(self, error: AdapterError) -> None:
+        """The client was told that the request failed."""
         self._ask.server.counters.failures += 1
         if isinstance(error, UpstreamSilent):
             self.cancel_upstream()

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.errors import (
     AdapterError,
@@ -53,7 +53,7 @@ from adapter.relay.http_api.callers import (
 )
 from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
 from adapter.relay.http_api.session_rows import KeptSession
-from adapter.relay.replies import RESUMPTIONS, too_large
+from adapter.relay.replies import EVENT_STREAM, RESUMPTIONS, has_coding, media_type_in, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import LONGEST_RETRY
 from adapter.relay.sessions.own_session import (
@@ -89,6 +89,15 @@ SHORTEST_RETRY = 1000
 _UNANSWERED = "The upstream server ended its answer without a response."
 _PROGRESS = ("progress", "total", "message")
 _NEWS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+
+
+class _Awaited(NamedTuple):
+    """The response that somebody waits for: ``listed`` is where in it there may be a long list."""
+
+    who: Who
+    number: int
+    tell: Tell | None = None
+    listed: str | None = None
 
 
 class Conversation:
@@ -158,7 +167,7 @@ class Conversation:
             params = {**params, "capabilities": self._capabilities}
         message = rpc_request(number, "initialize", params)
         answer = await self._relay.handle(asks.post(who, Era.LEGACY, message))
-        result = ((await self._read_response(answer, who, number)).response or {}).get("result")
+        result = ((await self._read_response(answer, _Awaited(who, number))).response or {}).get("result")
         session_id = header(answer.headers, "mcp-session-id")
         if answer.status in (401, 403):
             raise refused_by_status(answer.status)
@@ -222,7 +231,7 @@ class Conversation:
         message = rpc_request(number, method, {**params, "_meta": meta} if meta else params)
         try:
             ask = self._asks.post(who, era, message, mirrors)
-            response = await self._response(ask, who, number, tell, LISTS.get(method))
+            response = await self._response(ask, _Awaited(who, number, tell, LISTS.get(method)))
         except AdapterError:
             raise
         except BaseException:
@@ -232,14 +241,12 @@ class Conversation:
             raise
         return result_of(response)
 
-    async def _response(
-        self, ask: ClientRequest, who: Who, number: int, tell: Tell | None, listed: str | None
-    ) -> dict[str, Any]:
-        """The response, over as many streams as the upstream makes of it. ``listed`` is where it may have a list."""
+    async def _response(self, ask: ClientRequest, awaited: _Awaited) -> dict[str, Any]:
+        """The response, over as many streams as the upstream makes of it."""
         began = asyncio.get_running_loop().time()
         answer = await self._relay.handle(ask)
         try:
-            end = await self._read_response(answer, who, number, tell, listed)
+            end = await self._read_response(answer, awaited)
             if end.response is not None:
                 return end.response
             if answer.status != 200:
@@ -248,10 +255,10 @@ class Conversation:
                 raise UpstreamBroken(_UNANSWERED)
             try:
                 async with self._total_limit(ask, began):
-                    return await self._followed(end, ask, who, number, tell, listed)
+                    return await self._followed(end, ask, awaited)
             except (UpstreamSilent, CallTooLong):
                 why = "The adapter waited too long for an answer."
-                self._background.run(self._say_cancelled(who, number, why))
+                self._background.run(self._say_cancelled(awaited.who, awaited.number, why))
                 raise
         except (SessionMissing, SessionUnknown):
             # For an unknown session a caller opens another and repeats its request; but this one has left.
@@ -274,15 +281,7 @@ class Conversation:
         async with until(began + limit, limit):
             yield
 
-    async def _followed(
-        self,
-        end: StreamEnd,
-        ask: ClientRequest,
-        who: Who,
-        number: int,
-        tell: Tell | None,
-        listed: str | None,
-    ) -> dict[str, Any]:
+    async def _followed(self, end: StreamEnd, ask: ClientRequest, awaited: _Awaited) -> dict[str, Any]:
         """The response to ``ask`` on the streams with which the upstream goes on after the ``end`` of its answer.
 
         Raises SessionUnknown where the session ends meanwhile, and UpstreamBroken where no response can be had.
@@ -295,8 +294,8 @@ class Conversation:
                 raise UpstreamBroken(_UNANSWERED)
             last_id = end.last_id
             await asyncio.sleep(min((end.retry or 0) / 1000, LONGEST_RETRY))
-            answer = await self._relay.handle(self._asks.listen(who, last_id.decode("latin-1")))
-            end = await self._read_response(answer, who, number, tell, listed, allowed)
+            answer = await self._relay.handle(self._asks.listen(awaited.who, last_id.decode("latin-1")))
+            end = await self._read_response(answer, awaited, allowed)
             if end.response is not None:
                 return end.response
             if answer.status != 200:
@@ -304,26 +303,20 @@ class Conversation:
         raise UpstreamBroken(f"The upstream server deferred its answer on {RESUMPTIONS} streams in a row.")
 
     async def _read_response(
-        self,
-        answer: ClientResponse,
-        who: Who,
-        number: int,
-        tell: Tell | None = None,
-        listed: str | None = None,
-        allowed: float | None = None,
+        self, answer: ClientResponse, awaited: _Awaited, allowed: float | None = None
     ) -> StreamEnd:
         """Read an answer up to the response, then close it. ``allowed`` are the seconds for which a stream may bring no
         message; None where that is seen to already, or nobody waits. Raises AdapterError.
         """
-        limit = self._asks.server.rules.answer_limit
+        limit, tell = self._asks.server.rules.answer_limit, awaited.tell
         try:
-            if (header(answer.headers, "content-encoding") or "identity").strip().lower() != "identity":
+            if has_coding(answer.headers):
                 raise UpstreamBroken(
                     "The upstream server compressed an answer although no compression was requested."
                 )
-            if not _is_event_stream(answer):
+            if media_type_in(answer.headers) != EVENT_STREAM:
                 body = await whole_body(answer, limit)
-                return StreamEnd(await awaited_response(body, number, listed))
+                return StreamEnd(await awaited_response(body, awaited.number, awaited.listed))
             reader = SseReader(limit)
             async with asyncio.timeout(allowed) as silence:
                 async for piece in pieces_of(answer):
@@ -332,10 +325,10 @@ class Conversation:
                         for event in events:
                             if not event.data:
                                 continue
-                            response = await awaited_response(event.data, number, listed)
+                            response = await awaited_response(event.data, awaited.number, awaited.listed)
                             if response is not None:
                                 return StreamEnd(response)
-                            await self._observe(event.data, who, number, tell)
+                            await self._observe(event.data, awaited)
                             patience = tell.patience if isinstance(tell, Dialogue) else 0.0
                             if answer.wait_at_least is not None:
                                 answer.wait_at_least(patience)
@@ -363,7 +356,7 @@ class Conversation:
             message = rpc_request(number, "subscriptions/listen", {"notifications": _NEWS, "_meta": meta})
             answer = await self._relay.handle(self._asks.post(who, Era.MODERN, message))
             opened.set()
-            await self._read_response(answer, who, number, dialogue)
+            await self._read_response(answer, _Awaited(who, number, dialogue))
             return True
         last_id = b""
         for _ in range(RESUMPTIONS):
@@ -372,12 +365,12 @@ class Conversation:
             ask.renews = self._has_streams
             answer = await self._relay.handle(ask)
             opened.set()
-            self._has_streams = answer.status == 200 and _is_event_stream(answer)
+            self._has_streams = answer.status == 200 and media_type_in(answer.headers) == EVENT_STREAM
             if not self._has_streams:
                 await answer.close()
                 return False
             # No request of this conversation has the id 0.
-            end = await self._read_response(answer, who, 0, dialogue)
+            end = await self._read_response(answer, _Awaited(who, 0, dialogue))
             if end.response is not None:
                 return True
             last_id = end.last_id
@@ -395,8 +388,9 @@ class Conversation:
 
     # --- messages before the response --------------------------------------------------------------------------
 
-    async def _observe(self, data: bytes, who: Who, number: int, tell: Tell | None) -> None:
+    async def _observe(self, data: bytes, awaited: _Awaited) -> None:
         """Pass on progress, refuse a request of the server."""
+        who, number, tell, _ = awaited
         message = object_of(data)
         params = message.get("params")
         if message.get("method") == "notifications/progress" and isinstance(params, dict):
@@ -442,8 +436,3 @@ class Conversation:
         if self._asks.session_id is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()
-
-
-def _is_event_stream(answer: ClientResponse) -> bool:
-    kind = (header(answer.headers, "content-type") or "").partition(";")[0]
-    return kind.strip().lower() == "text/event-stream"

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError
 from adapter.relay.http_api.callers import ToolRefused, Who
+from adapter.relay.http_api.conversation import Conversation
 from adapter.relay.http_api.dialogue import Dialogue, Hear
 
 OPENING = 2.0
@@ -27,20 +28,11 @@ class _Hearer(NamedTuple):
     answers: bool
 
 
-class Listens(Protocol):
-    """The source of the stream."""
-
-    async def listen(self, who: Who, dialogue: Dialogue, opened: asyncio.Event) -> bool:
-        """Pass on what the server says until it ends the stream; ``opened`` is set as soon as that is decided. Returns
-        whether the server has such a stream.
-        """
-
-
 class SharedListening:
-    """Keeps one stream of ``source`` open while anybody listens, or from ``keep`` to ``let_go``."""
+    """Keeps the stream of one conversation open while anybody listens, or from ``keep`` to ``let_go``."""
 
-    def __init__(self, source: Listens) -> None:
-        self._source = source
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
         self._hearers: list[_Hearer] = []
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -101,7 +93,7 @@ class SharedListening:
         # A server that keeps no stream, or ends it, has nothing to say outside of answers.
         try:
             dialogue = Dialogue(self._pass_on, is_open=self._is_answered)
-            self._is_offered = await self._source.listen(who, dialogue, opened)
+            self._is_offered = await self._conversation.listen(who, dialogue, opened)
         except (AdapterError, ToolRefused):
             return
         finally:

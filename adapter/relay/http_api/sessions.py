@@ -180,10 +180,6 @@ class HttpSessions:
 
         await self._using(who, listening)
 
-    async def resources(self, who: Who) -> Sequence[dict[str, Any]]:
-        """The resources on all pages, artifacts among them. Raises as ``tools``."""
-        return await self.listed(who, "resources/list")
-
     async def read_resource(self, who: Who, uri: str) -> list[dict[str, Any]]:
         """The contents of a resource, each with ``text`` or ``blob``. Raises as ``tools``."""
         result = await self._using(

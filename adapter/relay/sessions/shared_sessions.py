@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown, StoreUnavailable, UpstreamBroken
@@ -50,15 +50,6 @@ from adapter.wire.envelope import Envelope, failure, read_envelope
 from adapter.wire.shared_ids import with_id
 
 
-@dataclass(frozen=True, slots=True)
-class _Unshared:
-    """A server's answer to ``initialize`` that opened no session to share."""
-
-    status: int
-    headers: list[tuple[str, str]]
-    body: bytes
-
-
 class SharedSessions(StoreListener):
     """Stands before the upstream of ``server``. A session that was not used for ``idle_ttl`` seconds is closed; None
     never. ``clock`` gives Unix time in seconds.
@@ -87,7 +78,7 @@ class SharedSessions(StoreListener):
         # Those whose rows were found gone of late, or replaced.
         self._missed: list[SharedSession] = []
         self._is_ending_lost = False
-        self._opening = SingleFlight[str, SharedSession | _Unshared]()
+        self._opening = SingleFlight[str, SharedSession | WholeReply]()
         store.listeners.append(self)
 
     def __repr__(self) -> str:
@@ -121,11 +112,11 @@ class SharedSessions(StoreListener):
         envelope = await apart(plain, partial(read_envelope, plain))
         assert isinstance(envelope, Envelope), "only an initialize opens a session"
         key = principal_key(share.principal)
-        found: SharedSession | _Unshared | None = self._shared.get(key)
+        found: SharedSession | WholeReply | None = self._shared.get(key)
         if found is None or key in self._stale:
             found = await self._opening.get(key, partial(self._open, key, request, envelope, read_timeout))
-        if isinstance(found, _Unshared):
-            return WholeReply(found.status, found.headers, _under_id(found.body, envelope.id_bytes))
+        if isinstance(found, WholeReply):
+            return WholeReply(found.status, found.headers, _under_id(found.whole or b"", envelope.id_bytes))
         found.used = self._clock()
         member = (MANY if share.many else "") + secrets.token_hex(8)
         fields = [JSON, ("Mcp-Session-Id", str(Membership(key, found.record.secret, member)))]
@@ -134,7 +125,7 @@ class SharedSessions(StoreListener):
 
     async def _open(
         self, key: str, request: InitializeRequest, envelope: Envelope, read_timeout: float | None
-    ) -> SharedSession | _Unshared:
+    ) -> SharedSession | WholeReply:
         row = await self._row(key)
         shared = self._follow(key, row)
         if shared is not None:
@@ -149,15 +140,15 @@ class SharedSessions(StoreListener):
         request: InitializeRequest,
         envelope: Envelope,
         read_timeout: float | None,
-    ) -> SharedSession | _Unshared:
-        """Open a session at the server, in place of the row of that version."""
+    ) -> SharedSession | WholeReply:
+        """Open a session at the server, in place of the row of that version; its answer where that is none to share."""
         headers = asking_plain(list(request.headers), drop=frozenset({"content-encoding"}))
         plain_request = replace(request, headers=headers, body=envelope.body, share=None)
         client = self._client(UpstreamSession(None, ""), plain_request, read_timeout)
         reply = await self._upstream.send(plain_request, read_timeout)
         if reply.status != 200:
             body = await read_body(reply, read_timeout, client.limit)
-            return _Unshared(reply.status, kept_fields(reply.headers), body)
+            return WholeReply(reply.status, kept_fields(reply.headers), body)
         session = header(reply.headers, "mcp-session-id")
         client = client._replace(session=UpstreamSession(session, ""))
         try:
@@ -168,7 +159,7 @@ class SharedSessions(StoreListener):
                 body = answer.response if answer.response is not None else answer.raw
                 fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
                 fields.append(JSON if answer.response is not None else ("Content-Type", media_type(reply)))
-                return _Unshared(200, fields, body)
+                return WholeReply(200, fields, body)
             version = negotiated_version(result)
             client = client._replace(session=UpstreamSession(session, version))
             await client.tell(INITIALIZED)

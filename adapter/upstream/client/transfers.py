@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import aiohttp
 import orjson
@@ -29,16 +29,12 @@ _REFUSED_FROM = 300
 Progress = Callable[[int], None]
 """Called with the number of bytes that have moved since the last call."""
 
+Opened = Callable[[str | None, int | None], BinaryIO]
+"""Gives the file for a download of that name and size (bytes), as the server says. Raises OSError."""
+
 
 class TransferFailed(Exception):
     """A file that could not be moved; ``str(error)`` is one sentence for people."""
-
-
-class Target(Protocol):
-    """The receiver of a download."""
-
-    def open(self, filename: str | None, size: int | None) -> BinaryIO:
-        """Return the file to write; ``filename`` and ``size`` (bytes) are what the server says. Raises OSError."""
 
 
 async def upload(
@@ -66,10 +62,10 @@ async def upload(
     return uploads
 
 
-async def download(url: str, headers: Mapping[str, str], target: Target, progress: Progress) -> None:
-    """Write what is at ``url`` to ``target``, and verify it where the server names its SHA-256 as entity tag.
+async def download(url: str, headers: Mapping[str, str], open_file: Opened, progress: Progress) -> None:
+    """Write what is at ``url`` to a file, and verify it where the server names its SHA-256 as entity tag.
 
-    Raises TransferFailed. What was written by then is the target's to remove.
+    Raises TransferFailed. What was written by then is the caller's to remove.
     """
     async with _request() as (session, deadline):
         asking = session.get(url, headers=headers, allow_redirects=False, auto_decompress=False)
@@ -79,7 +75,7 @@ async def download(url: str, headers: Mapping[str, str], target: Target, progres
             named = response.content_disposition
             digest = hashlib.sha256()
             try:
-                file = target.open(named.filename if named else None, response.content_length)
+                file = open_file(named.filename if named else None, response.content_length)
                 async for piece in response.content.iter_any():
                     deadline.moved()
                     digest.update(piece)

@@ -228,7 +228,7 @@ async def test_resources_are_listed_and_read() -> None:
         (Expect("POST", asks("resources/read")), answer(3, {"contents": contents})),
         (Expect("POST", asks("resources/read")), answer(4, {"contents": "x"})),
     )
-    assert await serving.sessions.resources(ANN) == listed
+    assert await serving.sessions.listed(ANN, "resources/list") == listed
     assert await serving.sessions.read_resource(ANN, "file:///a") == contents
     with pytest.raises(UpstreamBroken):
         await serving.sessions.read_resource(ANN, "file:///a")
