@@ -54,63 +54,11 @@ class Pulse:
     failing_since: float | None = field(default=None, init=False)
 
 
-class Probe:
-    """Pings one upstream in a session that belongs to no client. ``timeout`` is in seconds.
+class HealthMonitor:
+    """Pings one server on its interval in ``own_session``, and feeds its breaker. ``clock`` gives Unix time in seconds.
 
     A session is opened once at a time, and its answer may take as long as a client's would: a server that wakes slowly
     is not asked again and again. An answer that comes even later is used by the ping that then comes.
-    """
-
-    def __init__(self, server: Server, timeout: float, latest: float = LATEST) -> None:
-        self._server = server
-        self._timeout = timeout
-        self._patience = max(timeout, server.timeouts.request)
-        self._latest = latest
-        self._opening: asyncio.Task[int] | None = None
-        self.own_session = OwnSession(server, timeout)
-
-    async def ping(self) -> None:
-        """Raises an AdapterError unless the upstream answered as an MCP server, in whichever era it speaks.
-
-        A refusal for want of credentials is an answer too: they are the clients' to bring.
-        """
-        if self._opening is not None or not self.own_session.is_open or not await self._answers():
-            await self._open()
-
-    async def _answers(self) -> bool:
-        """Tell whether the open session is still one. Raises UpstreamUnreachable where nothing comes in time."""
-        try:
-            async with asyncio.timeout(self._timeout):
-                if self.own_session.era is Era.MODERN:
-                    await self.own_session.discover()
-                    return True
-                status = (await self.own_session.ask("ping")).status
-        except TimeoutError:
-            raise UpstreamUnreachable(f"No answer to a ping within {self._timeout:g} s.") from None
-        return status == 200 or status in REFUSED
-
-    async def _open(self) -> None:
-        if self._opening is None:
-            self._server.wiring.changed()
-            opening = self.own_session.open(self._patience + self._latest)
-            self._opening = asyncio.get_running_loop().create_task(opening)
-        await asyncio.wait((self._opening,), timeout=self._patience)
-        if not self._opening.done():
-            raise UpstreamSilent(f"The upstream server opened no session within {self._patience:g} s.")
-        opened, self._opening = self._opening, None
-        opened.result()
-
-    async def close(self) -> None:
-        """End the probe's own session upstream."""
-        if self._opening is not None:
-            self._opening.cancel()
-            with contextlib.suppress(asyncio.CancelledError, AdapterError):
-                await self._opening
-        await self.own_session.close()
-
-
-class HealthMonitor:
-    """Pings one server on its interval and feeds its breaker. ``clock`` gives Unix time in seconds.
 
     ``history`` has when each of the last pings was answered and how long that took, in Unix seconds and milliseconds;
     None for one that was not.
@@ -124,7 +72,8 @@ class HealthMonitor:
         self.history: deque[tuple[float, float | None]] = deque(maxlen=POINTS)
         self.first = asyncio.Event()
         self._settings = settings
-        self._probe = Probe(server, settings.timeout_seconds)
+        self.own_session = OwnSession(server, settings.timeout_seconds)
+        self._opening: asyncio.Task[int] | None = None
         self._clock = clock
         self._log = log
         self.on_ping: Callable[[str, float], None] | None = None
@@ -149,7 +98,7 @@ class HealthMonitor:
             breaker.probe_started()
         self.pulse.last_attempt = self._clock()
         try:
-            await self._guarded(self._probe.ping())
+            await self._guarded(self._ping())
         except AdapterError as error:
             self._failed(error, loop.time())
             if self.on_ping is not None:
@@ -173,10 +122,38 @@ class HealthMonitor:
             # Apart, for a list that never comes is no reason to ping no more.
             self._looking = loop.create_task(self._look_at_tools())
 
-    @property
-    def own_session(self) -> OwnSession:
-        """The session in which the server is pinged."""
-        return self._probe.own_session
+    async def _ping(self) -> None:
+        """Raises an AdapterError unless the upstream answered as an MCP server, in whichever era it speaks.
+
+        A refusal for want of credentials is an answer too: they are the clients' to bring.
+        """
+        if self._opening is not None or not self.own_session.is_open or not await self._answers():
+            await self._open()
+
+    async def _answers(self) -> bool:
+        """Tell whether the open session is still one. Raises UpstreamUnreachable where nothing comes in time."""
+        timeout = self._settings.timeout_seconds
+        try:
+            async with asyncio.timeout(timeout):
+                if self.own_session.era is Era.MODERN:
+                    await self.own_session.discover()
+                    return True
+                status = (await self.own_session.ask("ping")).status
+        except TimeoutError:
+            raise UpstreamUnreachable(f"No answer to a ping within {timeout:g} s.") from None
+        return status == 200 or status in REFUSED
+
+    async def _open(self) -> None:
+        patience = max(self._settings.timeout_seconds, self.server.timeouts.request)
+        if self._opening is None:
+            self.server.wiring.changed()
+            opening = self.own_session.open(patience + LATEST)
+            self._opening = asyncio.get_running_loop().create_task(opening)
+        await asyncio.wait((self._opening,), timeout=patience)
+        if not self._opening.done():
+            raise UpstreamSilent(f"The upstream server opened no session within {patience:g} s.")
+        opened, self._opening = self._opening, None
+        opened.result()
 
     def _failed(self, error: AdapterError, now: float) -> None:
         pulse, at = self.pulse, self._clock()
@@ -191,7 +168,7 @@ class HealthMonitor:
             self.server.breaker.failed(now)
 
     def _succeeded(self, began: float, now: float) -> None:
-        pulse, own_session = self.pulse, self._probe.own_session
+        pulse, own_session = self.pulse, self.own_session
         # Callers who bring credentials of their own are those who may be refused; the probe has none.
         if own_session.refusal is not None and pulse.refusal is None and not self.server.apart:
             self._log.warning(
@@ -219,7 +196,7 @@ class HealthMonitor:
         """Look for the configured tools: once when the server begins anew, and again while any is missing."""
         wiring = self.server.wiring
         try:
-            if await self._guarded(wiring.look(self._probe.own_session, self.server.timeouts.request)):
+            if await self._guarded(wiring.look(self.own_session, self.server.timeouts.request)):
                 wiring.log_missing(self.server.id, self._log)
         except AdapterError as error:
             # The upstream answered a ping just now, so what is known of its tools stays until it says otherwise.
@@ -250,4 +227,8 @@ class HealthMonitor:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait((self._looking,))
-        await self._probe.close()
+        if self._opening is not None:
+            self._opening.cancel()
+            with contextlib.suppress(asyncio.CancelledError, AdapterError):
+                await self._opening
+        await self.own_session.close()

@@ -126,22 +126,11 @@ class SharedSessions(StoreListener):
     async def _open(
         self, key: str, request: InitializeRequest, envelope: Envelope, read_timeout: float | None
     ) -> SharedSession | WholeReply:
+        """The session of that key as it is written down, or opened at the server; the answer where that is none."""
         row = await self._row(key)
         shared = self._follow(key, row)
         if shared is not None:
             return shared
-        version = ABSENT if row is None else row.version
-        return await self._open_upstream(key, version, request, envelope, read_timeout)
-
-    async def _open_upstream(
-        self,
-        key: str,
-        row_version: int,
-        request: InitializeRequest,
-        envelope: Envelope,
-        read_timeout: float | None,
-    ) -> SharedSession | WholeReply:
-        """Open a session at the server, in place of the row of that version; its answer where that is none to share."""
         headers = asking_plain(list(request.headers), drop=frozenset({"content-encoding"}))
         plain_request = replace(request, headers=headers, body=envelope.body, share=None)
         client = self._client(UpstreamSession(None, ""), plain_request, read_timeout)
@@ -163,9 +152,8 @@ class SharedSessions(StoreListener):
             version = negotiated_version(result)
             client = client._replace(session=UpstreamSession(session, version))
             await client.tell(INITIALIZED)
-            return await self._write(
-                key, row_version, client, SharedRecord(session, version, result, secrets.token_hex(16))
-            )
+            record = SharedRecord(session, version, result, secrets.token_hex(16))
+            return await self._write(key, ABSENT if row is None else row.version, client, record)
         except BaseException:
             await self._close_upstream(client)
             raise
