@@ -19,10 +19,8 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.sessions.confirmation import AGAIN, AT_ONCE, RESTS
 from adapter.relay.sessions.session_map import TABLE, Session, Sessions
 from adapter.rules.access.sessions import (
-    Handshake,
     SessionRecord,
     SessionState,
-    SessionTimes,
     UpstreamSession,
     decode,
     encode,
@@ -105,10 +103,10 @@ class LostSessions:
         # What is a part of a shared session ends with that one.
         if membership(upstream_id) is not None or (row is not None and _leads_to(row) == upstream_id):
             return
-        now = self._clock()
         upstream = UpstreamSession(upstream_id, session.protocol_version)
-        state, times = SessionState.ENDED, SessionTimes(now, now)
-        ended = SessionRecord(session.server, session.principal, Handshake(b""), upstream, state, times)
+        ended = SessionRecord.begun(
+            session.server, session.principal, b"", upstream, SessionState.ENDED, self._clock()
+        )
         with contextlib.suppress(Conflict):
             key, due = _key(session.server, upstream_id), self._sessions.due(ended)
             await self._store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)

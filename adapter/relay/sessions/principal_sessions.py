@@ -15,10 +15,8 @@ from adapter.relay.sessions.own_session import INITIALIZE_PARAMS, OwnSession, rp
 from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, UNNAMED, Session
 from adapter.relay.sessions.session_map import TABLE, Sessions
 from adapter.rules.access.sessions import (
-    Handshake,
     SessionRecord,
     SessionState,
-    SessionTimes,
     UpstreamSession,
     decode,
     encode,
@@ -135,15 +133,8 @@ class PrincipalSessions:
 
     def _resting(self, server: str, principal: str, initialize: bytes) -> SessionRecord:
         """A session at rest: the first request in it opens one upstream."""
-        now = self._clock()
-        return SessionRecord(
-            server=server,
-            principal=principal,
-            handshake=Handshake(initialize),
-            upstream=UpstreamSession(None, LATEST_LEGACY),
-            state=SessionState.IDLE,
-            times=SessionTimes(now, now),
-        )
+        upstream = UpstreamSession(None, LATEST_LEGACY)
+        return SessionRecord.begun(server, principal, initialize, upstream, SessionState.IDLE, self._clock())
 
     def _keep_stateless(self, key: str, server: str, principal: str) -> Session:
         if len(self._stateless) >= MOST_STATELESS:

@@ -18,10 +18,8 @@ from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import SharedFields, of_changed_body
 from adapter.rules.access.principals import Caller, Scope
 from adapter.rules.access.sessions import (
-    Handshake,
     SessionRecord,
     SessionState,
-    SessionTimes,
     UpstreamSession,
 )
 from adapter.upstream.port import (
@@ -196,7 +194,14 @@ class SessionOpener:
             agreed = opened(upstream_session, answer.response)
             if agreed is not None:
                 upstream = agreed
-                record = self._record(ask, envelope, upstream)
+                record = SessionRecord.begun(
+                    ask.server.id,
+                    ask.sender.principal,
+                    envelope.body,
+                    upstream,
+                    SessionState.OPEN,
+                    self._clock(),
+                )
                 ask.server.issues_ids = upstream_session is not None
                 headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record, place)))
                 if self._sessions.on_event is not None:
@@ -217,14 +222,3 @@ class SessionOpener:
             # What is edited leaves without the coding that it may have come in although it was not asked for.
             headers = of_changed_body(headers)
         return ClientResponse(200, headers, changed)
-
-    def _record(self, ask: ClientRequest, envelope: Envelope, upstream: UpstreamSession) -> SessionRecord:
-        now = self._clock()
-        return SessionRecord(
-            server=ask.server.id,
-            principal=ask.sender.principal,
-            handshake=Handshake(envelope.body),
-            upstream=upstream,
-            state=SessionState.OPEN,
-            times=SessionTimes(now, now),
-        )

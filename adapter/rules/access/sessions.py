@@ -126,13 +126,18 @@ class SessionRecord:
     times: SessionTimes
     reason: str | None = None
 
-    @property
-    def upstream_id(self) -> str | None:
-        return self.upstream.id
-
-    @property
-    def protocol_version(self) -> str:
-        return self.upstream.protocol_version
+    @classmethod
+    def begun(
+        cls,
+        server: str,
+        principal: str,
+        initialize: bytes,
+        upstream: UpstreamSession,
+        state: SessionState,
+        now: float,
+    ) -> SessionRecord:
+        """The record of a session that is first written down at ``now``."""
+        return cls(server, principal, Handshake(initialize), upstream, state, SessionTimes(now, now))
 
     def seen(self, now: float) -> SessionRecord:
         """The record of a session that was last used at ``now``."""
