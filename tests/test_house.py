@@ -22,8 +22,8 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 67_940,
-    "modules": 626,
+    "lines with code in adapter/": 67_790,
+    "modules": 627,
     "lines with code in tests/": 102_150,
     "settings": 404,
     "constructors of more than 7 values": 10,

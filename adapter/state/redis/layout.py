@@ -98,6 +98,14 @@ def decoded_row(key: bytes, cell: bytes) -> Row:
     return Row(key.decode(), cell[head.end() :], int(version), None if due == b"-" else float(due))
 
 
+def group_ranges(group: str) -> list[tuple[bytes, bytes]]:
+    """The ranges of all keys of a group, as Redis writes lexical ranges."""
+    if "/" in group:
+        return []  # no row's group has one
+    whole, inside, behind = group.encode(), f"{group}/".encode(), f"{group}0".encode()
+    return [(b"[" + whole, b"[" + whole), (b"[" + inside, b"(" + behind)]
+
+
 def key_ranges(group: str | None, after: str) -> list[tuple[bytes, bytes]]:
     """The ranges of keys above ``after`` of one group, or of all, in order, as Redis writes lexical ranges."""
     # A key that is no valid text is no row's, but the scan goes on behind it.

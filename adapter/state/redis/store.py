@@ -22,6 +22,7 @@ from adapter.state.redis.layout import (
     decoded_row,
     decoded_word,
     encoded_due,
+    group_ranges,
     key_ranges,
 )
 from adapter.state.redis.nodes import RedisNodes, RedisTimes
@@ -199,7 +200,7 @@ class RedisStore:
             if group is None:
                 counts.append(nodes.ask(number, b"ZCARD", index, reads=True))
             else:
-                for low, high in key_ranges(group, ""):
+                for low, high in group_ranges(group):
                     counts.append(nodes.ask(number, b"ZLEXCOUNT", index, low, high, reads=True))
         return sum(await asyncio.gather(*counts))
 
