@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -76,7 +75,7 @@ class Lending:
             self._sizes[copy] = size
             self._total += size
         surplus, self._surplus = self._surplus, []
-        part = secrets.token_hex(16)
+        part = os.urandom(16).hex()
         self._under_way += 1
         try:
             made = await self._disk.do(self._begin, way, place.name, (part, copy), (size, modified), surplus)
