@@ -21,8 +21,11 @@ from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
 
 TABLE = "file_totals"
 
-COUNT_EVERY = 3600.0
-"""Seconds between two counts of all files, where anything has changed."""
+COUNT_EVERY = 60.0
+"""Seconds between two counts of all files at least, where anything has changed."""
+
+COUNT_SHARE = 0.01
+"""The share of the time that is spent on counts at most, where there are many files."""
 
 TRIES = 20
 
@@ -86,9 +89,14 @@ class StorageTotal:
         row = await self._store.get(TABLE, GROUP)
         if row is None or row.version == self._counted or self._now() < self._count_at:
             return
+        began = self._now()
         # As a difference, since others go on adding to the sum while files are counted.
-        self._counted = await self._add(await self._sum() - _bytes(row), limit)
-        self._count_at = self._now() + COUNT_EVERY
+        version = await self._add(await self._sum() - _bytes(row), limit)
+        if version == ABSENT:
+            return
+        # What others told meanwhile may be in it twice: then it is counted again, even if nothing changes any more.
+        self._counted = version if version - row.version in (0, 1) else ABSENT
+        self._count_at = began + max(COUNT_EVERY, (self._now() - began) / COUNT_SHARE)
 
     async def _add(self, correction: int, limit: int) -> int:
         """Add a correction, and what changed here, to the sum; returns the version of its row. Where others are first

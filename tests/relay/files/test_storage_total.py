@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import orjson
 import pytest
 from structlog import get_logger
@@ -122,6 +124,49 @@ async def test_nothing_is_counted_again_while_nothing_changes() -> None:
         await one.store.delete(FILES, row.key)
         await count_again(one)
         assert await counted(one) == 300
+
+
+async def test_what_is_told_while_files_are_counted_counts_once() -> None:
+    """It may be in the sum twice for a while, but not for ever, also where nothing changes afterwards."""
+    async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
+        told: list[Filing] = []
+
+        async def tell(other: Filing, table: str, key: str) -> None:
+            if (table, key) == (FILES, "") and not told:
+                told.append(other)
+                await other.upload(b"x" * 4000, scope=BOB)
+                await other.registry.tend()
+
+        for each, other in ((one, two), (two, one)):
+            await each.upload(b"y")
+            view(each).before = partial(tell, other)
+        for _ in range(3):
+            await count_again(one, two)
+        assert told
+        assert await counted(one) == await bytes_held(one) == 4002
+
+
+async def test_sum_told_twice_is_right_after_a_minute() -> None:
+    """A tell whose answer was lost is told again; no upload is refused for long for the sake of that."""
+    async with replicas(1, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one,):
+        await count_again(one)
+        await one.upload(b"x" * 4000)
+
+        async def lose(table: str, _: str) -> None:
+            if table == TABLE and view(one).calls["put"] > puts:
+                view(one).swallows = 1
+
+        puts = view(one).calls["put"] + 1  # behind the lease
+        view(one).before = lose
+        with pytest.raises(StoreUnavailable):
+            await one.registry.tend()
+        view(one).before = None
+        await one.registry.tend()
+        assert await counted(one) == 8000
+        one.now.now += 60
+        await one.registry.tend()
+        assert await counted(one) == 4000
+        await one.upload(b"y" * (TOTAL - 4000), scope=BOB)
 
 
 async def test_sum_is_right_after_writes_that_only_seemed_to_fail() -> None:
