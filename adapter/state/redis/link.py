@@ -58,18 +58,16 @@ class KeptConnection(ABC):
         pause = SHORTEST_PAUSE
         loop = asyncio.get_running_loop()
         while True:
-            began, answered = loop.time(), False
+            began = loop.time()
             try:
-                connection = await self._dial()
+                answered = await self._once()
             except StoreUnavailable as error:
                 self._unreached(error)
+            except Exception as error:
+                # A fault of ours must not leave anybody waiting for a connection for good.
+                loop.call_exception_handler({"message": "a connection to Redis failed", "exception": error})
+                self._unreached(unavailable(error))
             else:
-                self._connection = connection
-                try:
-                    answered = await self._use(connection)
-                finally:
-                    connection.abort()
-                    await connection.disconnect(nowait=True)
                 if answered or loop.time() - began > LONGEST_PAUSE:
                     pause = SHORTEST_PAUSE
                     continue
@@ -77,9 +75,18 @@ class KeptConnection(ABC):
             await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - spreads replicas
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    async def _once(self) -> bool:
+        connection = await self._dial()
+        self._connection = connection
+        try:
+            return await self._use(connection)
+        finally:
+            connection.abort()
+            await connection.disconnect(nowait=True)
+
     @abstractmethod
     def _unreached(self, failure: StoreUnavailable) -> None:
-        """Note that an attempt to connect has failed."""
+        """Note that an attempt to connect, or the connection, has failed."""
 
     @abstractmethod
     async def _use(self, connection: LinkConnection) -> bool:

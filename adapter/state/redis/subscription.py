@@ -66,7 +66,7 @@ class RedisSubscription(KeptConnection):
         await super().close()
 
     def _unreached(self, failure: StoreUnavailable) -> None:  # noqa: ARG002 (the link tells it)
-        self._listener.lost()
+        self._lost()
 
     async def _use(self, connection: LinkConnection) -> bool:
         try:
@@ -75,12 +75,12 @@ class RedisSubscription(KeptConnection):
             self._listener.refused(str(unavailable(error)))
         except (StoreUnavailable, RedisError, OSError):
             pass  # taken up again
-        except Exception as error:
-            # A fault of ours must not make the replica deaf for good.
-            context = {"message": "a subscription to Redis failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(context)
         finally:
             self._connection = None
+        return self._lost()
+
+    def _lost(self) -> bool:
+        """Tell that nothing is heard now; and whether anything was until now."""
         heard = self._deaf is None
         if heard:
             self._miss()

@@ -13,9 +13,10 @@ from redis.exceptions import ResponseError
 
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisAddress, RedisServer
-from adapter.state.redis.dialer import Dialer
+from adapter.state.redis.dialer import Dialer, LinkConnection
 from adapter.state.redis.failures import LinkLost
 from adapter.state.redis.link import RedisLink
+from adapter.state.redis.subscription import RedisSubscription, WordListener
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -183,3 +184,40 @@ async def test_a_server_that_is_loading_is_away(server: ScriptedRedis, link: Red
     server.answers = [b"-LOADING Redis is loading the dataset in memory\r\n"]
     with pytest.raises(LinkLost, match="Redis is loading its data"):
         await link.ask(b"GET", b"a")
+
+
+async def test_a_fault_of_ours_keeps_nobody_waiting(server: ScriptedRedis) -> None:
+    """Whoever waits for a connection is refused when opening it fails for a reason that nobody foresaw; the link and
+    the subscription try again."""
+    dialer = Dialer(RedisAddress((RedisServer("127.0.0.1", server.port),)), 1.0)
+    dialled, lost = 0, asyncio.Event()
+
+    async def dial() -> LinkConnection:
+        nonlocal dialled
+        dialled += 1
+        if dialled < 3:
+            raise LookupError("nobody foresaw this")
+        return await dialer.dial()
+
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    listener = WordListener(lambda _: None, lambda: None, lost.set, lambda _: None)
+    kept = RedisSubscription(dial, [b"changes"], 1.0, listener), RedisLink(dial, 0.3, failed=lambda: None)
+    for each in kept:
+        each.open()
+    try:
+        async with asyncio.timeout(5):
+            with pytest.raises(StoreUnavailable):
+                await kept[1].ask(b"PING")
+            await lost.wait()
+            while not any(b"SSUBSCRIBE" in command for command in server.commands):
+                await asyncio.sleep(0.001)
+            while True:
+                with contextlib.suppress(StoreUnavailable):
+                    assert await kept[1].ask(b"PING") == b"OK"
+                    break
+                await asyncio.sleep(0.001)
+    finally:
+        for each in kept:
+            await each.close()
+    assert len(told) == 2
