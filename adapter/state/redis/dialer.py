@@ -56,7 +56,8 @@ class LinkConnection(Connection):
 
     def write(self, data: bytes) -> None:
         """Send bytes soon, if the connection is still there."""
-        if self._writer is not None:
+        # uvloop raises for a connection that was lost, before who reads from it can know.
+        if self._writer is not None and not self._writer.is_closing():
             self._writer.write(data)
 
     def abort(self) -> None:

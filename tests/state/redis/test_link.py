@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
+import uvloop
 from redis.exceptions import ResponseError
 
 from adapter.errors import StoreUnavailable
@@ -221,3 +224,38 @@ async def test_a_fault_of_ours_keeps_nobody_waiting(server: ScriptedRedis) -> No
         for each in kept:
             await each.close()
     assert len(told) == 2
+
+
+def test_a_connection_that_is_lost_takes_commands_until_that_is_known() -> None:
+    """On the loop of the adapter too, a command that meets the end of the connection fails as one that was lost."""
+
+    async def scenario() -> tuple[list[object], list[dict[str, object]]]:
+        script, told = ScriptedRedis(), list[dict[str, object]]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        listener = await asyncio.start_server(script.serve, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        link = RedisLink(
+            Dialer(RedisAddress((RedisServer("127.0.0.1", port),)), 1.0).dial, 0.3, failed=lambda: None
+        )
+        link.open()
+        outcomes: list[object] = []
+        for _ in range(5):
+            assert await link.ask(b"PING") == b"OK"
+            peer = script.writers[-1].transport
+            peer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+            peer.abort()
+            asking = []
+            for _ in range(20):
+                asking.append(asyncio.ensure_future(link.ask(b"GET", b"a")))
+                await asyncio.sleep(0)
+            outcomes += await asyncio.gather(*asking, return_exceptions=True)
+        await link.close()
+        listener.close()
+        return outcomes, told
+
+    outcomes, told = uvloop.run(scenario())
+    assert all(outcome == b"OK" or isinstance(outcome, LinkLost) for outcome in outcomes)
+    assert any(isinstance(outcome, LinkLost) for outcome in outcomes)
+    assert told == []
