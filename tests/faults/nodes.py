@@ -41,6 +41,11 @@ class Node:
         assert self.running is not None
         return self.running.process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the process has ended, whoever ended it."""
+        return self.running is not None and self.running.process.returncode is not None
+
     async def start(self) -> None:
         """Return when it listens."""
         self.running = await start(self.command(), self.log, self.environment())

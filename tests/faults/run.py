@@ -14,6 +14,7 @@ from tests.faults.clients import SILENCE, Recorder
 from tests.faults.history import Execution, History
 from tests.faults.injection import JUMPS, Injection
 from tests.faults.load import Load
+from tests.faults.nodes import rerun
 from tests.faults.topology import QUOTA, TTL, Deployment, Shape, deployed
 
 SLACK = 5.0
@@ -81,6 +82,10 @@ async def settle(deployment: Deployment) -> None:
     """End what half-open connections have left, and wait until everything is ready."""
     for wire in (*deployment.fronts.values(), *deployment.backs.values()):
         wire.cut()
+    for node in deployment.adapters:
+        # It has failed after it listened, because another fault met it in its start.
+        if node.has_ended:
+            await rerun(node, 0, politely=False)
     await deployment.ready()
 
 
