@@ -96,15 +96,15 @@ class Checker:
     def judged(self, value: Any, *, steps: int | None = STEPS) -> Judgement:
         """Return the judgement of a value, with at most MOST_FAULTS faults.
 
-        Raises OutOfSteps before anything is checked; with None nothing is bounded here.
+        Raises OutOfSteps before anything takes long; with None nothing is bounded here.
         """
         given = dict(value) if isinstance(value, Mapping) else value
         taken = 0 if steps is None else self._cost.steps(given, steps)
         try:
-            found = self._found(given)
+            found = self._found(given, steps)
         except ValueError:
             try:
-                found = self._found(_spelled_out(given))
+                found = self._found(_spelled_out(given), steps)
             except (ValueError, RecursionError):
                 # The library takes only so many levels.
                 return Judgement([uncheckable(TOO_DEEP)], taken)
@@ -117,9 +117,11 @@ class Checker:
         ordered = sorted(faults.values(), key=lambda fault: fault.keyword == "additionalProperties")
         return Judgement(ordered, taken)
 
-    def _found(self, value: Any) -> Sequence[Fault]:
+    def _found(self, value: Any, steps: int | None) -> Sequence[Fault]:
         if self._validator.is_valid(value):
             return ()
+        if steps is not None:
+            self._cost.tell(value, steps)
         if _is_beyond(value):
             value = _spelled_out(value)
         errors = islice(self._validator.iter_errors(value), MOST_FAULTS)

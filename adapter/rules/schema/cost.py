@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from adapter.rules.text.events import shortened
@@ -25,10 +26,21 @@ LONGEST_URI = 4_096
 LONGEST_NAME = 4_096
 """Characters of the name of a member: each mistake within it is told with its whole path."""
 
+BYTES_OF_STEP: Final = 1 << 10
+STEPS_OF_FAULT: Final = 4
+"""What may be written of mistakes for each step that a check may take: so many bytes, a mistake for so many steps."""
+
 _LONGEST_ERROR = 300
 _ODD_LEVELS: Final = 200
 _PATTERN: Final = 50
 """Parts that a pattern counts for, because it is compiled."""
+
+_STATES_OF_STEP: Final = 200
+_MOST_STATES: Final = 5_000
+"""States of a pattern that are looked at in a step, for one character; a larger pattern is not compiled at once."""
+
+_COUNT: Final = re.compile(r"\d+")
+_REPEATED_GROUP: Final = re.compile(r"\)[^(]*\{")
 
 _ALIKE: Final = ("allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies")
 _SELF: Final = ("not", "if", "then", "else", "extends")
@@ -37,7 +49,6 @@ _EACH: Final = (
     *("additionalProperties", "unevaluatedProperties"),
 )
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_READING: Final = frozenset(("pattern", "patternProperties", "format"))
 _NAMING: Final = ("$id", "id", "$anchor", "$dynamicAnchor")
 
 
@@ -56,6 +67,17 @@ class OutOfSteps(Exception):
     """A check may take more steps than it is allowed."""
 
 
+class Levels(NamedTuple):
+    """What a value has at each depth: the work of looking at it, its values, the size of its texts. ``path`` is the
+    length of the longest path.
+    """
+
+    work: list[int]
+    values: list[int]
+    texts: list[int]
+    path: int
+
+
 class Cost:
     """The cost of a schema of at most ``parts`` parts. Raises SchemaInvalid and SchemaTooLarge."""
 
@@ -63,8 +85,12 @@ class Cost:
         self._schema = schema
         self._left = parts
         self._budget = parts * 4
-        self._reads = False
+        self._size = 0
+        # Steps of a character; 0 where no text is read.
+        self._reading = 0
         self._addresses = 0
+        self._speaks_of_names = False
+        self._is_ambiguous = False
         # By what references say of them.
         self._named: dict[str, Any] = {}
         self._known: dict[tuple[int, int], int | None] = {}
@@ -75,39 +101,66 @@ class Cost:
 
         Raises OutOfSteps for more than ``most``.
         """
-        # A keyword may look at everything within its value, and a mistake has a copy of it.
-        levels = self._levels(value, most)
-        within = reversed(list(accumulate(reversed(levels))))
-        try:
-            steps = sum(self._applied(self._schema, depth) * size for depth, size in enumerate(within))
-        except RecursionError:
-            raise OutOfSteps from None
+        # A keyword may look at everything within its value.
+        steps = self._sum(_within(self._levels(value, most).work))
         if steps > most:
             raise OutOfSteps
         return steps
 
+    def tell(self, value: Any, most: int) -> None:
+        """Raise OutOfSteps where to say what is wrong with a value may take more than ``most`` steps.
+
+        Each mistake is written down, also those that nobody is told: with its path, its value, and parts of the schema.
+        """
+        _, values, texts, path = self._levels(value, most)
+        faults = self._sum(values)
+        # Of a name, the whole object is written down.
+        shown = faults * sum(texts) if self._speaks_of_names else self._sum(_within(texts))
+        if faults * STEPS_OF_FAULT > most or faults * (self._size + path) + shown > most * BYTES_OF_STEP:
+            raise OutOfSteps
+
+    def _sum(self, levels: Iterable[int]) -> int:
+        try:
+            return sum(self._applied(self._schema, depth) * each for depth, each in enumerate(levels))
+        except RecursionError:
+            raise OutOfSteps from None
+
     def _survey(self) -> None:
-        waiting: list[tuple[Any, int]] = [(self._schema, 0)]
+        # Each part with its depth, and the length of its path, which the library writes down with it.
+        waiting: list[tuple[Any, int, int]] = [(self._schema, 0, 0)]
         while waiting:
-            one, depth = waiting.pop()
+            one, depth, path = waiting.pop()
             if depth > 2 * DEEPEST:
                 raise SchemaInvalid("The schema is nested too deeply.")
-            self._left -= 1 + (len(one) >> 8 if isinstance(one, str) else 0)
+            self._left -= 1 + (path >> 10)
+            if isinstance(one, str):
+                self._count(len(one))
+            elif isinstance(one, int):
+                self._count(one.bit_length())
             if self._left < (len(one) if isinstance(one, dict | list) else 0):
                 raise SchemaTooLarge
             if isinstance(one, dict):
                 self._note(one)
-                waiting += ((part, depth + 1) for part in one.values())
+                waiting += ((part, depth + 1, path + len(name)) for name, part in one.items())
             elif isinstance(one, list):
-                waiting += ((part, depth + 1) for part in one)
+                waiting += ((part, depth + 1, path) for part in one)
+
+    def _count(self, size: int) -> None:
+        self._left -= size >> 8
+        self._size += size
 
     def _note(self, part: Mapping[str, Any]) -> None:
-        self._reads = self._reads or not _READING.isdisjoint(part)
         if max(map(len, part), default=0) > LONGEST_NAME:
             raise SchemaTooLarge
+        self._count(sum(map(len, part)))
+        self._speaks_of_names |= "propertyNames" in part
+        if "format" in part:
+            self._reading = max(self._reading, 1)
         for keyword in ("pattern", "patternProperties"):
-            patterns = part.get(keyword, ())
-            self._left -= _PATTERN * (len(patterns) if isinstance(patterns, dict) else 1 if patterns else 0)
+            patterns = part.get(keyword)
+            for pattern in patterns if isinstance(patterns, dict) else [patterns] if patterns else ():
+                self._left -= _PATTERN
+                self._reading = max(self._reading, 1 + _states(pattern) // _STATES_OF_STEP)
         for keyword in ("$id", "id", *_REFERENCES):
             if isinstance(name := part.get(keyword), str):
                 if len(name) > LONGEST_URI:
@@ -117,37 +170,46 @@ class Cost:
                 self._addresses += len(name) if "id" in keyword else 0
         for keyword in _NAMING:
             if isinstance(name := part.get(keyword), str):
-                self._named.setdefault(name if "id" in keyword else f"#{name}", part)
+                name = name if "id" in keyword else f"#{name}"
+                # Within a part with an address of its own, references lead elsewhere.
+                self._is_ambiguous |= name in self._named or ("id" in keyword and part is not self._schema)
+                self._named[name] = part
 
-    def _levels(self, value: Any, most: int) -> list[int]:
-        """The number of values at each depth; a text counts for its length."""
-        levels: list[int] = []
-        total, width = 0, 0 if self._reads else 8
+    def _levels(self, value: Any, most: int) -> Levels:
+        levels = Levels([], [], [], 0)
+        total, path = 0, 0
         waiting: list[Any] = [value]
         while waiting:
-            size = len(waiting)
+            work, texts, longest = len(waiting), 0, 0
             below: list[Any] = []
             for one in waiting:
+                length = 0
                 if isinstance(one, str):
-                    size += len(one) >> width
+                    length = len(one)
                 elif isinstance(one, dict | list):
                     if len(one) > most:
                         raise OutOfSteps
                     below += one.values() if isinstance(one, dict) else one
                     if isinstance(one, dict) and one:
-                        if max(map(len, one)) > LONGEST_NAME:
+                        longest = max(longest, *map(len, one))
+                        if longest > LONGEST_NAME:
                             raise OutOfSteps
-                        size += sum(map(len, one)) >> width
+                        length = sum(map(len, one))
                 elif isinstance(one, int):
-                    size += one.bit_length() >> 6
+                    work += one.bit_length() >> 6
+                work += length * self._reading or length >> 8
+                texts += length
                 if len(below) > most:
                     raise OutOfSteps
-            total += size
-            if total > most or len(levels) > _ODD_LEVELS:
+            total += work
+            if total > most or len(levels.work) > _ODD_LEVELS:
                 raise OutOfSteps
-            levels.append(size)
+            levels.work.append(work)
+            levels.values.append(len(waiting))
+            levels.texts.append(texts)
+            path += longest
             waiting = below
-        return levels
+        return levels._replace(path=path)
 
     def _applied(self, schema: Any, depth: int) -> int:
         """How much of a schema applies to one value so far within the one that the schema is for."""
@@ -183,11 +245,13 @@ class Cost:
                 yield self._referred(reference)
 
     def _referred(self, reference: str) -> Any:
+        if self._is_ambiguous:
+            # Only the library knows where that leads.
+            raise OutOfSteps
         if reference in self._named:
             return self._named[reference]
         target: Any = self._schema
-        if not reference.startswith("#") or len(self._named) > 1:
-            # Only the library knows where that leads.
+        if not reference.startswith("#"):
             raise OutOfSteps
         try:
             for part in unquote(reference[1:]).split("/")[1:]:
@@ -198,12 +262,29 @@ class Cost:
         return target
 
 
+def _within(levels: Sequence[int]) -> list[int]:
+    """What there is at each depth and below."""
+    return list(accumulate(reversed(levels)))[::-1]
+
+
+def _states(pattern: Any) -> int:
+    """The states that an engine may be in at once, which it looks through for each character."""
+    if not isinstance(pattern, str):
+        return 0
+    counts = _COUNT.findall(pattern) if "{" in pattern else ()
+    if _REPEATED_GROUP.search(pattern) or any(len(count) > 4 for count in counts):
+        return _MOST_STATES
+    return min(_MOST_STATES, len(pattern) * max(map(int, counts), default=1))
+
+
 def _own(schema: Mapping[str, Any]) -> int:
     """The steps of a schema's own keywords at one value."""
     steps = len(schema)
     for keyword, value in schema.items():
         if isinstance(value, list | dict):
-            steps += len(value) >> 2
+            steps += len(value) >> (0 if keyword == "required" else 2)
+        if keyword in ("dependentRequired", "dependencies") and isinstance(value, dict):
+            steps += sum(len(names) for names in value.values() if isinstance(names, list))
         if keyword in ("const", "enum"):
             steps += weight(value)
     return steps
@@ -238,6 +319,8 @@ def weight(value: Any, most: float = math.inf) -> int:
         found += 1
         if isinstance(one, str):
             found += len(one) >> 8
+        elif isinstance(one, int):
+            found += one.bit_length() >> 6
         elif isinstance(one, dict | list):
             found += len(one)
             if found < most:

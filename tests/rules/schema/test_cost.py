@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -87,3 +88,62 @@ def test_the_weight_of_a_value_is_looked_at_no_further_than_needed() -> None:
     assert weight({"a": ["b", 1, None]}, 1000) == 1 + 1 + 1 + 3 + 1 + 1 + 1
     assert weight(["x"] * 1_000_000, 1000) >= 1000
     assert weight("x" * 1_000_000, 10_000) == 1 + (1_000_000 >> 8)
+
+
+NAMES = [f"k{n}" for n in range(2_000)]
+LONG = "n" * 4_000
+
+
+def test_mistakes_that_take_long_to_tell_are_told_elsewhere() -> None:
+    """The library writes down every mistake with its path, its value and the schema, before anybody is told one."""
+    too_much: list[tuple[dict[str, Any], Any]] = [
+        ({"items": {"required": NAMES}}, [{}] * 9),
+        ({"items": {"dependentRequired": {"a": NAMES}}}, [{"a": 1}] * 1_000),
+        ({"items": {"not": {"description": "x" * 100_000}}}, [1] * 5_000),
+        ({"propertyNames": {"maxLength": 1}}, {f"{LONG}{n}": 1 for n in range(900)}),
+        ({"additionalProperties": {"items": {"not": {"title": "x" * 9_000}}}}, {LONG: [1] * 2_000}),
+    ]
+    for schema, value in too_much:
+        checker = compile_schema(schema)
+        before = time.process_time()
+        with pytest.raises(OutOfSteps):
+            checker.judged(value, steps=20_000)
+        assert time.process_time() - before < 0.05
+    rows = compile_schema({"items": {"required": ["id"]}})
+    assert len(rows.judged([{"name": "x" * 50}] * 1_000, steps=20_000).faults) == 100
+
+
+@pytest.mark.parametrize("named", [{"$id": "http://a/b"}, {"$anchor": "x22"}])
+def test_a_name_that_may_mean_two_parts_is_not_followed(named: dict[str, str]) -> None:
+    """A small part is not taken for the large one that the library finds under the same name."""
+    parts: dict[str, Any] = {"x0": {"type": "integer"}}
+    schema: dict[str, Any]
+    for n in range(22):
+        parts[f"x{n + 1}"] = {"allOf": [{"$ref": f"#/$defs/x{n}"}] * 2}
+    if "$anchor" in named:
+        parts["x22"] |= named
+        schema = {"properties": {"a": {"$ref": "#x22"}}, "$defs": parts, "default": named}
+    else:
+        within = {**named, "$ref": "#/$defs/x22", "$defs": parts}
+        schema = {"properties": {"a": within}, "$defs": {"x22": {}}}
+    with pytest.raises(OutOfSteps):
+        steps(schema, {"a": "x"})
+
+
+def test_a_pattern_costs_what_it_repeats() -> None:
+    """An engine without backtracking looks at all its states for each character."""
+    assert steps({"pattern": "^[a-z-]+$"}, "x" * 1_000) < 1_100
+    for pattern in ("[ab]*a[ab]{1500}c", "(?:[ab]*a[ab]{0,300}){2}c", "a?" * 2_000):
+        assert steps({"pattern": pattern}, "x" * 1_000) > 8_000
+
+
+def test_long_names_and_numbers_are_parts_of_a_schema() -> None:
+    """A path is written for each part below it, and numbers beyond all machine words are parsed."""
+    deep: dict[str, Any] = {"properties": {f"p{n}": {} for n in range(500)}}
+    for _ in range(30):
+        deep = {"properties": {LONG: deep}}
+    wide = {"properties": {f"{LONG}{n}": {} for n in range(500)}}
+    large: list[dict[str, Any]] = [deep, wide, {"enum": [10**4000] * 500}]
+    for schema in large:
+        with pytest.raises(SchemaTooLarge):
+            Cost(schema, 3_000)
