@@ -142,7 +142,7 @@ def test_long_names_and_numbers_are_parts_of_a_schema() -> None:
     deep: dict[str, Any] = {"properties": {f"p{n}": {} for n in range(500)}}
     for _ in range(30):
         deep = {"properties": {LONG: deep}}
-    wide = {"properties": {f"{LONG}{n}": {} for n in range(500)}}
+    wide: dict[str, Any] = {"properties": {f"{LONG}{n}": {} for n in range(500)}}
     large: list[dict[str, Any]] = [deep, wide, {"enum": [10**4000] * 500}]
     for schema in large:
         with pytest.raises(SchemaTooLarge):
