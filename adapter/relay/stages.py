@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any, NamedTuple, Protocol
 
+from adapter.errors import AnswerTooLarge
 from adapter.relay.background import own_turn
 from adapter.relay.replies import LARGE, LONG, long_value
 from adapter.rules.access.principals import NOBODY, Caller, Scope
@@ -125,8 +126,12 @@ class Call:
         return self.origin.era is Era.MODERN
 
     def parsed(self, response: bytes) -> Any:
-        """The JSON value of a response. Raises BadJson."""
-        return self.came[1] if self.came is not None and self.came[0] is response else parse(response)
+        """The JSON value of a response. Raises BadJson, and AnswerTooLarge where it has too many values."""
+        if self.came is None or self.came[0] is not response:
+            return parse(response)
+        if isinstance(self.came[1], AnswerTooLarge):
+            raise self.came[1]
+        return self.came[1]
 
     def without_request(self) -> Call:
         """Copy it for what is asked beside it, and may take longer than the call: its message is not kept so long."""
@@ -236,7 +241,10 @@ async def walk_response(stages: Sequence[Stage], call: Call, response: bytes) ->
             # Each may take some milliseconds for a megabyte.
             await own_turn()
             if len(response) > LONG and call.came is not None and call.came[0] is not response:
-                call.came = response, await long_value(response)
+                try:
+                    call.came = response, await long_value(response)
+                except AnswerTooLarge as error:
+                    call.came = response, error
         response = await stage.answer(call, response)
     return response
 

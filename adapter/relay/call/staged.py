@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from adapter.errors import AdapterError, BadJson, UpstreamBroken, UpstreamSilent
+from adapter.errors import AdapterError, AnswerTooLarge, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
@@ -170,7 +170,14 @@ async def _answers(call: Call, body: bytes) -> bool:
     """Tell whether the body is the response to the call."""
     if call.envelope.method != LIST:
         number = call.envelope.id
-        message = response_in(body, number) if len(body) <= LARGE else await long_response_to(body, number)
+        try:
+            message = (
+                response_in(body, number) if len(body) <= LARGE else await long_response_to(body, number)
+            )
+        except AnswerTooLarge as error:
+            # That is for the stages that read its values; most look at none.
+            call.came = (body, error)
+            return await is_response(body, number)
         call.came = (body, message)
         return message is not None
     return await is_response(body, call.envelope.id)

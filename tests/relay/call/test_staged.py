@@ -10,11 +10,19 @@ from dataclasses import dataclass
 import orjson
 import pytest
 
-from adapter.errors import AdapterError, BadRequest, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
+from adapter.errors import (
+    AdapterError,
+    AnswerTooLarge,
+    BadRequest,
+    UpstreamBroken,
+    UpstreamSilent,
+    UpstreamUnreachable,
+)
 from adapter.relay.stages import Call
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
+from adapter.wire.long_messages import MOST_VALUES
 from adapter.wire.spans import Replace, edit
 from tests.relay.relaying import PARKED_TTL, Relaying, of_tools, pieces, whole
 
@@ -60,6 +68,14 @@ class Making:
         self.finished += 1
 
 
+class Reading(Making):
+    """The same, which reads the values of an answer."""
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        call.parsed(response)
+        return await super().answer(call, response)
+
+
 def with_stage(upstream: ScriptedUpstream, stage: Making, store: Store | None = None) -> Relaying:
     return Relaying(upstream, of_tools(save=stage), store or MemoryStore())
 
@@ -79,6 +95,17 @@ async def test_bytes_outside_an_edit_stay(chunks: tuple[bytes, ...]) -> None:
     assert await relaying.post(ASKED, await relaying.open()) == LEFT
     (request,) = upstream.requests
     assert ("Accept-Encoding", "identity") in list(request.headers)
+
+
+async def test_an_answer_of_many_values_is_refused_only_where_a_stage_reads_them() -> None:
+    """A table of many megabytes passes by a stage that only edits its bytes."""
+    table = CAME[:-2] + b', "rows":[%b]}' % b",".join([b"10"] * (MOST_VALUES + 1))
+    upstream = ScriptedUpstream([(POST, ScriptedAnswer(chunks=[table]))] * 2)
+    relaying = with_stage(upstream, Making())
+    assert await relaying.post(ASKED, await relaying.open()) == table.replace(b'"raw"', b'"made"')
+    relaying = with_stage(upstream, Reading())
+    with pytest.raises(AnswerTooLarge, match="values that stages read"):
+        await relaying.post(ASKED, await relaying.open())
 
 
 async def test_call_of_another_tool_is_not_touched() -> None:
