@@ -28,7 +28,7 @@ PARTS = (
     "telemetry/test_exporting.py",
     "telemetry/test_exposition.py",
     "telemetry/test_metric_registry.py",
-    "upstream/test_jwks.py",
+    "oauth/test_http_documents.py",
     "upstream/test_outgoing.py",
 )
 """Tests, quick ones, of what the adapter uses of other packages."""

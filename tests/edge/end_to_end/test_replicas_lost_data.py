@@ -117,7 +117,9 @@ class Fleet:
             await until(partial(self._sees_all, name))
 
     async def _sees_all(self, name: str) -> bool:
-        return len((await self.health(name))["replica"]["others"]) == len(self.ports) - 1
+        """Also where each is now: one that was started again has another port."""
+        seen = {each["address"] for each in (await self.health(name))["replica"]["others"]}
+        return seen == {f"http://127.0.0.1:{port}" for other, port in self.ports.items() if other != name}
 
     async def has_told(self, name: str) -> bool:
         """Tell whether its health says that the data was lost, once."""
