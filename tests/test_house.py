@@ -22,9 +22,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 67_870,
+    "lines with code in adapter/": 67_880,
     "modules": 627,
-    "lines with code in tests/": 102_455,
+    "lines with code in tests/": 102_470,
     "settings": 404,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,

@@ -24,7 +24,10 @@ LONGEST_URI = 4_096
 """Characters of a name of a schema, and of a reference."""
 
 LONGEST_NAME = 4_096
-"""Characters of the name of a member: each mistake within it is told with its whole path."""
+"""Characters of the name of a member in a schema: each mistake within it is told with its whole path."""
+
+LONGEST_KEY = 1 << 16
+"""Characters of a name in a value, which counts as a text does."""
 
 BYTES_OF_STEP: Final = 1 << 10
 STEPS_OF_FAULT: Final = 4
@@ -192,7 +195,7 @@ class Cost:
                     below += one.values() if isinstance(one, dict) else one
                     if isinstance(one, dict) and one:
                         longest = max(longest, *map(len, one))
-                        if longest > LONGEST_NAME:
+                        if longest > LONGEST_KEY:
                             raise OutOfSteps
                         length = sum(map(len, one))
                 elif isinstance(one, int):
