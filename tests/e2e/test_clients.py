@@ -111,6 +111,8 @@ async def test_every_client_reads_which_limit_it_hit(command: Command, tmp_path:
         for name in CLIENTS:
             async with opened(command, name, front.url, tmp_path) as client:
                 assert (await client.answer())["ok"], name
+                # A client may ask for the tools once, beside its first call of one.
+                assert (await client.echo("first"))["text"] == "you said first", name
                 answered, refused = await together(client)
                 assert answered == {"ok": True, "text": "waited"}, name
                 assert "max_in_flight_per_session" in refused["text"], (name, refused)
