@@ -43,7 +43,7 @@ _MOST_STATES: Final = 5_000
 """States of a pattern that are looked at in a step, for one character; a larger pattern is not compiled at once."""
 
 _COUNT: Final = re.compile(r"\d+")
-_REPEATED_GROUP: Final = re.compile(r"\)[^(]*\{")
+_REPEATED_GROUP: Final = re.compile(r"\)[^()]*\{")
 
 _ALIKE: Final = ("allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies")
 _SELF: Final = ("not", "if", "then", "else", "extends")
