@@ -83,8 +83,8 @@ class FileParts:
     def branches(
         self,
         guard: Guard,  # noqa: ARG002  (as above)
-        trail: AuditTrail | None,  # noqa: ARG002
-        tracing: Tracing | None,  # noqa: ARG002
+        trail: AuditTrail | None,  # noqa: ARG002 - as where files are kept
+        tracing: Tracing | None,  # noqa: ARG002 - as where files are kept
     ) -> Sequence[Branch]:
         """The file routes beside the mounts. ``trail`` records uploads and downloads, ``tracing`` a span of each
         request; None where nothing is recorded.
