@@ -30,7 +30,8 @@ class ScriptContext(dict[str, Any]):
 
 
 def main(mode: str, parent: str, limits: str, path: str, function: str = "") -> None:
-    """Limit this process and turn it into the script."""
+    """Begin a session, limit this process and turn it into the script."""
+    os.setsid()
     for name, value in json.loads(limits).items():
         number = getattr(resource, name)
         hard = resource.getrlimit(number)[1]

@@ -49,7 +49,11 @@ class ProcessOutput(asyncio.SubprocessProtocol):
     async def begun(
         self, command: Sequence[str], place: Path, environment: Mapping[str, str]
     ) -> AsyncIterator[None]:
-        """Start the process in a group of its own; at the end of the block all of that group is killed."""
+        """Start a process that begins a session; at the end of the block all of its group is killed.
+
+        It begins the session by itself: the loop stands still until the program is loaded, and where the kernel groups
+        processes by session (autogroups of sched(7)) one of a new session waits for a processor behind all others.
+        """
         spawning = asyncio.ensure_future(self._spawn(command, place, environment))
         try:
             await asyncio.shield(spawning)
@@ -104,7 +108,7 @@ class ProcessOutput(asyncio.SubprocessProtocol):
     async def _spawn(self, command: Sequence[str], place: Path, environment: Mapping[str, str]) -> None:
         try:
             await asyncio.get_running_loop().subprocess_exec(
-                lambda: self, *command, cwd=place, env=dict(environment), start_new_session=True
+                lambda: self, *command, cwd=place, env=dict(environment)
             )
         except OSError as error:
             raise ScriptFailed(f"the script cannot be started: {error.strerror}") from error
@@ -120,6 +124,9 @@ class ProcessOutput(asyncio.SubprocessProtocol):
 
     def _kill(self) -> None:
         assert self._transport is not None
+        # First the process alone: as long as it has begun no session, nothing is in a group of its own.
+        with contextlib.suppress(ProcessLookupError):
+            self._transport.kill()
         # Also after its end, for it may have left others. A group's number is not given away while it has members.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._transport.get_pid(), signal.SIGKILL)

@@ -69,7 +69,6 @@ class ValidationProcess:
                 stderr=subprocess.DEVNULL,
                 env=_environment(),
                 cwd=os.sep,
-                start_new_session=True,
             )
         except OSError as error:
             raise ProcessFailed(f"a process for validation cannot be started: {error.strerror}") from error

@@ -79,6 +79,8 @@ class ValidationServer:
 
 def main(memory: str, seconds: str) -> None:
     """Serve until standard input ends."""
+    # Not before it is loaded: the thread that started it waits for that, and holds the interpreter meanwhile.
+    os.setsid()
     _confine(int(memory))
     out = os.fdopen(os.dup(1), "wb")
     # Nobody else writes there.

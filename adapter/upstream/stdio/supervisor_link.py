@@ -233,14 +233,17 @@ class SupervisorLink:
 
 
 def _started(control: socket.socket) -> subprocess.Popen[bytes]:
-    """Start the supervisor. The adapter's environment holds secrets, so it gets none of it."""
+    """Start the supervisor. The adapter's environment holds secrets, so it gets none of it.
+
+    It leaves the adapter's session by itself (``supervisor_process.main``): this thread stands still until the program
+    is loaded, and in a session of its own that would wait for a processor behind all others.
+    """
     return subprocess.Popen(  # noqa: S603  (it is this very interpreter)
         [sys.executable, "-I", "-S", "-c", _PROGRAM, str(_ROOT)],
         stdin=control.fileno(),
         stdout=subprocess.DEVNULL,
         cwd="/",
         env={},
-        start_new_session=True,
     )
 
 

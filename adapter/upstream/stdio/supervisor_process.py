@@ -324,7 +324,8 @@ class SupervisorProcess:
 
 
 def main() -> None:
-    """Take the socket from standard input, which children must not inherit, and run."""
+    """Begin a session, take the socket from standard input, which children must not inherit, and run."""
+    os.setsid()
     adapter = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
