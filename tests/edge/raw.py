@@ -172,6 +172,9 @@ class RawUpstream:
         """Gone, as a killed process is: nothing listens, every connection is reset, sessions are forgotten."""
         assert self._server is not None
         self._server.close()
+        # A connection that was just taken needs three turns until it is among the writers.
+        for _ in range(3):
+            await asyncio.sleep(0)
         for writer in list(self._writers):
             writer.transport.abort()
         await self._server.wait_closed()
