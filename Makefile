@@ -29,7 +29,7 @@ test: $(VENV)/.dev  ## after each change: the adapter in process, in minutes
 
 test-deep: $(VENV)/.dev  ## before a merge: whole processes, other people's clients, attacks, faults, a browser
 	$(PYTEST) -n $$((2 * $(CORES))) -m '(deep or examples) and not timed' $(ARGS) || [ $$? -eq 5 ]
-	$(PYTEST) -n $$(($(CORES) + 1)) -m timed $(ARGS) || [ $$? -eq 5 ]
+	$(PYTEST) -n $(CORES) -m timed $(ARGS) || [ $$? -eq 5 ]
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff check .
