@@ -17,9 +17,8 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.exchange import Exchanges
 from adapter.relay.lease import Lease
 from adapter.relay.lease import tidy as tidy_leases
-from adapter.relay.sessions.idle_sessions import IdleSessions
+from adapter.relay.sessions.idle_sessions import IdleSessions, SessionExpiry
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
-from adapter.relay.sessions.session_expiry import SessionExpiry
 from adapter.relay.sessions.upstream_sessions import SessionOpener
 
 if TYPE_CHECKING:

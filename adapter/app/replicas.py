@@ -14,8 +14,7 @@ from adapter.edge.replicas import replica_branch
 from adapter.errors import StoreUnavailable, UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
 from adapter.relay.replicas.forwarding import Forwarding
-from adapter.relay.replicas.home import Home
-from adapter.relay.replicas.owned_upstream import OwnedUpstream, PortableUpstream
+from adapter.relay.replicas.home import Home, OwnedUpstream, PortableUpstream
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTerms, replica_id
 from adapter.relay.replicas.session_words import SharedSessionWords
 from adapter.relay.sessions.session_map import TABLE as SESSIONS

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from adapter.app.base import Base
 from adapter.relay.files.scopes import Scopes
-from adapter.relay.notifications import Notifications
+from adapter.relay.notifications import Notifications, SharedNotifications
 from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-
-if TYPE_CHECKING:
-    from adapter.relay.shared_notifications import SharedNotifications
 
 
 class SessionParts(NamedTuple):
@@ -47,9 +44,6 @@ def build_sessions(base: Base) -> SessionParts:
     notifications = Notifications()
     shared = None
     if store.shared:
-        # Late: most stores are one process's own.
-        from adapter.relay.shared_notifications import SharedNotifications
-
         shared = SharedNotifications(store, notifications, base.background, base.clock)
     scopes = Scopes(store, per_principal=limits.scope == "principal")
     base.on_loss.append(scopes.store_lost)

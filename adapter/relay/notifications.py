@@ -1,12 +1,26 @@
-"""Notifications of the adapter's own, on streams that clients hold open anyway."""
+"""Notifications of the adapter's own, on streams that clients hold open anyway, also on other replicas.
+
+A server must not send one message on several streams (MCP 2025-11-25, streamable HTTP, "Multiple Connections"), and the
+replicas are one server. A session that has got a notification on the replica that noticed is not told again, and of the
+other replicas at which a session has streams the one that claims the message first sends it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import orjson
+
+from adapter.errors import StoreUnavailable
+from adapter.relay.background import BackgroundTasks
 from adapter.rules.access.principals import Scope
+from adapter.state.paging import delete_overdue
+from adapter.state.port import ABSENT, Conflict, Store, StoreListener
 from adapter.wire.envelope import dump
 from adapter.wire.sse import encode
 
@@ -140,3 +154,127 @@ class Notifications:
         if notice.resources:
             for inbox, event in self._subscribed.get(scope_id, {}).items():
                 inbox.put(event)
+
+
+# --- other replicas ---------------------------------------------------------------------------------------------
+
+
+TABLE = "notices"
+
+CLAIMED = 60.0
+"""Seconds for which it is remembered that a session has got a message."""
+
+
+class MessageClaims:
+    """The messages that sessions have got, by the ids of both. ``clock`` gives Unix time in seconds."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def claim(self, session: str, message: str) -> bool:
+        """Tell whether this replica is to send the message to that session. Raises StoreUnavailable."""
+        key = f"{session}/{message}"
+        with contextlib.suppress(Conflict):
+            await self._store.put(TABLE, key, b"", expected=ABSENT, due=self._clock() + CLAIMED)
+            return True
+        return False
+
+    async def tidy(self) -> None:
+        """Forget claims after a while. Raises StoreUnavailable."""
+        await delete_overdue(self._store, TABLE, self._clock())
+
+
+TOPIC = "notify"
+
+LARGEST = 48 << 10
+"""Bytes of an announcement; a larger message stays on the replica that noticed it, as one does without a word."""
+
+MOST_UNDER_WAY = 256
+"""Announcements that are worked on at the same time; others are passed over, as when nobody had heard them."""
+
+
+class Announcement(NamedTuple):
+    """A notice for the sessions of a scope, but for those ``taken``: digests of the keys of their rows."""
+
+    id: str
+    scope: str
+    notice: Notice
+    taken: frozenset[str]
+
+
+class SharedNotifications(StoreListener):
+    """Tells other replicas of notifications, and hears of theirs. A StoreListener; ``clock`` gives Unix seconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        notifications: Notifications,
+        background: BackgroundTasks,
+        clock: Callable[[], float],
+    ) -> None:
+        self.claims = MessageClaims(store, clock)
+        self._store = store
+        self._notifications = notifications
+        self._background = background
+        self._under_way = 0
+        store.listeners.append(self)
+        notifications.on_sent = self.announce
+
+    def __repr__(self) -> str:
+        return f"<SharedNotifications: {self._under_way} under way>"
+
+    def announce(self, scope: Scope, notice: Notice, taken: list[str]) -> None:
+        """Tell the other replicas of a notice, unless the one session that it is for has got it here."""
+        if taken and scope.session_key is not None:
+            return
+        said = {
+            "id": secrets.token_hex(8),
+            "scope": scope.id,
+            "data": notice.data.decode(),
+            "resources": notice.resources,
+            "taken": [_digest(key) for key in taken],
+        }
+        body = orjson.dumps(said)
+        if len(body) <= LARGEST:
+            self._store.announce(TOPIC, body)
+
+    # --- what others say --------------------------------------------------------------------------------------
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener."""
+        if topic != TOPIC or self._under_way >= MOST_UNDER_WAY:
+            return
+        announcement = _read(body)
+        if announcement is not None and self._notifications.concerns(announcement.scope):
+            self._under_way += 1
+            self._background.run(self._send(announcement))
+
+    async def _send(self, announcement: Announcement) -> None:
+        scope, notice = announcement.scope, announcement.notice
+        try:
+            self._notifications.tell_subscribed(scope, notice)
+            for session_key in self._notifications.listening(scope):
+                if _digest(session_key) not in announcement.taken and await self.claims.claim(
+                    session_key, announcement.id
+                ):
+                    self._notifications.put(scope, session_key, notice)
+        except StoreUnavailable:
+            # Nobody knows who sends it, so it is not sent twice.
+            return
+        finally:
+            self._under_way -= 1
+
+
+def _read(body: bytes) -> Announcement | None:
+    """None for what another version may have said."""
+    try:
+        said: dict[str, Any] = orjson.loads(body)
+        notice = Notice(said["data"].encode(), said["resources"] is True)
+        return Announcement(str(said["id"]), str(said["scope"]), notice, frozenset(said["taken"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _digest(session_key: str) -> str:
+    return hashlib.sha256(session_key.encode()).hexdigest()[:16]

@@ -20,11 +20,10 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import IdleSessions
+from adapter.relay.sessions.idle_sessions import IdleSessions, SessionExpiry
 from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import LateSessions
-from adapter.relay.sessions.session_expiry import SessionExpiry
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import Stage, StageEntry, StageTable

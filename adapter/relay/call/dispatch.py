@@ -18,9 +18,9 @@ from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
-from adapter.relay.caller_refusals import REFUSED, caller_refusal
 from adapter.relay.exchange import ClientRequest, ClientResponse, both, forwardable, requests_of
 from adapter.relay.replies import read_body
+from adapter.relay.server import REFUSED, caller_refusal
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.wire.envelope import Batch, Envelope, Kind

@@ -1,4 +1,6 @@
-"""Requests that other replicas forward to sessions of this one."""
+"""Upstreams in the processes of replicas: those whose sessions live in one of them, and those that all serve; and the
+requests that other replicas forward to sessions of this one.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, BadRequest, InternalError, NotFound
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import JSON
-from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, beside
+from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, Forwarding, beside
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.principals import Caller, Entrance
+from adapter.rules.access.replicas import owner_of, replica_tag
 from adapter.state.port import StoreListener
 from adapter.upstream.port import (
     STREAM,
@@ -242,3 +245,74 @@ class Home(StoreListener):
             (await upstream.send(request, _CLOSING)).abort()
         except AdapterError as error:
             self._log.info("a session that lives on elsewhere could not be ended", why=str(error))
+
+
+class OwnedUpstream:
+    """An Upstream whose sessions live in the replica that opened them: ``home`` has those that live in this one."""
+
+    def __init__(
+        self, server: str, home: Upstream, replicas: Replicas, forwarding: Forwarding, left: LeftSessions
+    ) -> None:
+        self.home = home
+        self._server = server
+        self._replicas = replicas
+        self._forwarding = forwarding
+        self._left = left
+
+    def __repr__(self) -> str:
+        return f"<OwnedUpstream {self.home!r}>"
+
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        """See Upstream. Also raises StoreUnavailable."""
+        session = header(request.headers, "mcp-session-id")
+        owner = owner_of(session)
+        if owner is None or owner == self._replicas.id:
+            if self._left:
+                self._left.used(self._server, session)
+            return await self.home.send(request, read_timeout)
+        return await self._forwarding.send(owner, self._server, request, read_timeout)
+
+    async def close(self) -> None:
+        """See Upstream."""
+        await self.home.close()
+
+
+class PortableUpstream:
+    """An Upstream whose sessions any replica serves: nothing is forwarded but a stream that broke off elsewhere.
+
+    Its events are kept in the replica that sent them, whose name their ids begin with. ``owned`` has the sessions that
+    live in one replica nevertheless.
+    """
+
+    def __init__(self, server: str, owned: OwnedUpstream, replicas: Replicas, forwarding: Forwarding) -> None:
+        self.home = owned.home
+        self._server = server
+        self._owned = owned
+        self._replicas = replicas
+        self._forwarding = forwarding
+
+    def __repr__(self) -> str:
+        return f"<PortableUpstream {self.home!r}>"
+
+    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+        """See Upstream. A stream that cannot be resumed where it was is opened anew, here."""
+        if owner_of(header(request.headers, "mcp-session-id")) is not None:
+            return await self._owned.send(request, read_timeout)
+        if request.purpose is STREAM and (keeper := self._keeper(request)) is not None:
+            reply = await self._forwarding.send(keeper, self._server, request, read_timeout, moves=False)
+            if reply.status != 404:
+                return reply
+            reply.abort()
+        return await self.home.send(request, read_timeout)
+
+    def _keeper(self, request: UpstreamRequest) -> str | None:
+        """The other replica that keeps the events behind the one that the request names."""
+        last = header(request.headers, "last-event-id")
+        tag, dot, _ = (last or "").partition(".")
+        if not dot or tag == replica_tag(self._replicas.id):
+            return None
+        return next((other.id for other in self._replicas.others() if replica_tag(other.id) == tag), None)
+
+    async def close(self) -> None:
+        """See Upstream."""
+        await self._owned.close()

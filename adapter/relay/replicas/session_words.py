@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BadJson, StoreUnavailable
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.message_claims import MessageClaims
+from adapter.relay.notifications import MessageClaims
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.replicas import replica_tag
 from adapter.state.port import Store, StoreListener

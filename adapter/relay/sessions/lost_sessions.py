@@ -16,7 +16,7 @@ from itertools import islice
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.sessions.confirmation import AGAIN, AT_ONCE, RESTS
+from adapter.relay.sessions.session_cache import AGAIN, AT_ONCE, RESTS
 from adapter.relay.sessions.session_map import TABLE, Session, Sessions
 from adapter.rules.access.sessions import (
     SessionRecord,

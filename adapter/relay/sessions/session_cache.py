@@ -2,18 +2,22 @@
 
 What is kept here is a cache of rows. A session is *fresh* while its epoch is the cache's: the hot path compares the two
 numbers and makes no round trip. A word of another process makes one session stale, and a gap in the words makes all
-stale, by counting the epoch up.
+stale, by counting the epoch up. A stale session is confirmed when it is used next; one with open streams as soon as
+possible, for a GET stream may be silent for ever, so nobody would find out that its session has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from weakref import WeakValueDictionary
 
-from adapter.relay.sessions.session import STALE, UNNAMED, Session
+from adapter.errors import StoreUnavailable
+from adapter.relay.sessions.session import STALE, TABLE, UNNAMED, Session
 from adapter.rules.access.sessions import SessionRecord, SessionState
+from adapter.state.port import StoreListener
 
 KEPT = 900.0
 """Seconds for which a session is known that nobody uses."""
@@ -30,6 +34,17 @@ MOST_MISSED = 10_000
 SLICE = 2000
 """Sessions that are looked at in one turn of the loop, which takes about a millisecond."""
 
+AT_ONCE = 32
+"""Sessions whose rows are read at the same time."""
+
+RESTS = 4
+"""Times as long as reading took that nothing is read, where all sessions may have changed: a fifth of the time is spent
+on it at most, however often that is.
+"""
+
+AGAIN = 1.0
+"""Seconds after which a store that failed is read again."""
+
 
 class Reading:
     """A read of one session's row that is under way. ``changed``: what comes of it may be old already."""
@@ -42,16 +57,19 @@ class Reading:
         self.changed = False
 
 
-class SessionCache:
+class SessionCache(StoreListener):
     """``open`` are the sessions at hand, by their keys.
 
     One that was forgotten while some request still works with it is found again as the same object, so that there are
     never two of one session. ``crowded`` is set when there are more than MOST_KNOWN. ``on_renewed`` is called with the
     id of a server that forgot a session, as another process has found out. ``missed`` are those whose rows were found
     gone of late: if the store has lost them, nobody else can end what they stood for.
+
+    ``confirm`` reads the row of a session with open streams again, ends these if the session has ended, and raises
+    StoreUnavailable.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, confirm: Callable[[Session], Awaitable[None]]) -> None:
         self.open: dict[str, Session] = {}
         self.epoch = 0
         self.crowded = asyncio.Event()
@@ -59,6 +77,11 @@ class SessionCache:
         self.missed: dict[str, Session] = {}
         self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._readings: dict[str, list[Reading]] = {}
+        self._confirm = confirm
+        # In order: those of which others have said that they changed come first.
+        self._changed: dict[str, Session] = {}
+        self._unsure: dict[str, Session] = {}
+        self._confirming: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<SessionCache: {len(self.open)} known>"
@@ -127,22 +150,67 @@ class SessionCache:
         if not readings:
             del self._readings[reading.key]
 
-    def changed(self, key: str) -> Session | None:
-        """Another process has changed the row: the session, which is stale now, if it is known."""
-        self.written(key)
-        session = self.get(key)
-        if session is not None:
-            session.epoch = STALE
-        return session
-
     def written(self, key: str) -> None:
         """Somebody wrote the row: reads of it that are under way may bring what was there before."""
         for reading in self._readings.get(key, ()):
             reading.changed = True
 
-    def listening(self) -> list[Session]:
-        """The sessions with open streams."""
-        return [session for session in self.open.values() if session.listens]
+    # --- words of others --------------------------------------------------------------------------------------
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+        if table != TABLE:
+            return
+        self.written(key)
+        session = self.get(key)
+        if session is not None:
+            session.epoch = STALE
+            if session.listens:
+                self._changed[key] = session
+                self._begin_to_confirm()
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+        self.epoch += 1
+        listening = {session.key: session for session in self.open.values() if session.listens}
+        if listening:
+            self._unsure |= listening
+            self._begin_to_confirm()
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._confirming is not None:
+            self._confirming.cancel()
+            await asyncio.gather(self._confirming, return_exceptions=True)
+
+    def _begin_to_confirm(self) -> None:
+        if self._confirming is None or self._confirming.done():
+            self._confirming = asyncio.get_running_loop().create_task(self._confirm_all())
+
+    async def _confirm_all(self) -> None:
+        while self._changed or self._unsure:
+            told = bool(self._changed)
+            waiting = self._changed or self._unsure
+            batch = [waiting.pop(key) for key in list(islice(waiting, AT_ONCE))]
+            began = time.monotonic()
+            failed = await self._confirm_batch(batch)
+            if failed:
+                self._unsure |= {session.key: session for session in failed}
+                await asyncio.sleep(AGAIN)
+            elif not told:
+                await asyncio.sleep(RESTS * (time.monotonic() - began))
+
+    async def _confirm_batch(self, sessions: list[Session]) -> list[Session]:
+        """Confirm the sessions that are not fresh; those for which that failed."""
+        stale = [session for session in sessions if session.epoch != self.epoch and session.listens]
+        outcomes = await asyncio.gather(*map(self._confirm, stale), return_exceptions=True)
+        failed = []
+        for session, outcome in zip(stale, outcomes, strict=True):
+            if isinstance(outcome, StoreUnavailable):
+                failed.append(session)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return failed
 
     # --- forgetting -------------------------------------------------------------------------------------------
 

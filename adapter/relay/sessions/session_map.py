@@ -14,9 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from adapter.errors import SessionMissing, SessionUnknown, StoreUnavailable
-from adapter.relay.sessions.confirmation import StreamConfirmation
-from adapter.relay.sessions.requests_in_flight import RequestsInFlight
-from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, STALE, Session
+from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, STALE, TABLE, RequestsInFlight, Session
 from adapter.relay.sessions.session_cache import SessionCache
 from adapter.relay.sessions.session_slots import SessionSlot, SessionSlots
 from adapter.rules.access.sessions import (
@@ -37,8 +35,6 @@ from adapter.rules.access.sessions import (
 from adapter.state.port import ABSENT, Conflict, Row, Store
 
 __all__ = ["TABLE", "Session", "SessionLimits", "SessionPlace", "Sessions"]
-
-TABLE = "sessions"
 
 READS = 5
 """Times that a row is read while others change it again and again."""
@@ -70,7 +66,7 @@ class Sessions:
     def __init__(self, store: Store, limits: SessionLimits, clock: Callable[[], float]) -> None:
         self.limits = limits
         self.in_flight = RequestsInFlight(limits.max_in_flight)
-        self.cache = SessionCache()
+        self.cache = SessionCache(self._confirm)
         self.slots: SessionSlots | None = None
         if limits.max_active is not None:
             self.slots = SessionSlots(store, limits.max_active, TABLE, clock)
@@ -79,8 +75,7 @@ class Sessions:
         self._store = store
         self._clock = clock
         self._ending: set[str] = set()
-        self._confirmation = StreamConfirmation(self.cache, TABLE, self.confirm)
-        store.listeners.append(self._confirmation)
+        store.listeners.append(self.cache)
 
     def __repr__(self) -> str:
         return f"<Sessions: {len(self.cache.open)} known>"
@@ -103,7 +98,7 @@ class Sessions:
 
     async def close(self) -> None:
         """Stop listening to others."""
-        await self._confirmation.close()
+        await self.cache.close()
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -246,7 +241,7 @@ class Sessions:
             await self.slots.add(row.key)
         return session
 
-    async def confirm(self, session: Session) -> None:
+    async def _confirm(self, session: Session) -> None:
         """Read a session's row again; the streams of one that has ended end. Raises StoreUnavailable."""
         row, epoch = await self.row(session.key)
         if row is not None and row.version == session.version:

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import time
 
-from adapter.relay.sessions.session_expiry import Overdue, SessionExpiry
+from adapter.relay.sessions.idle_sessions import Overdue, SessionExpiry
 from adapter.relay.sessions.session_map import TABLE
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.raw import INITIALIZE, Exchange, call_body, event, initialize_result, result

@@ -11,8 +11,7 @@ from structlog import get_logger
 from adapter.errors import AdapterError, NotFound
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.replicas.forwarding import Forwarding
-from adapter.relay.replicas.home import Home, LeftSessions
-from adapter.relay.replicas.owned_upstream import OwnedUpstream
+from adapter.relay.replicas.home import Home, LeftSessions, OwnedUpstream
 from adapter.relay.replicas.registry import Replicas, ReplicaTerms
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header, pour
 from adapter.wire.forwarding import SEAL

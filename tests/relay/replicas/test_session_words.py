@@ -11,7 +11,7 @@ import pytest
 from structlog import get_logger
 
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.message_claims import TABLE
+from adapter.relay.notifications import TABLE
 from adapter.relay.replicas import session_words
 from adapter.relay.replicas.registry import Replicas
 from adapter.relay.replicas.session_words import LARGEST, TOPIC, SessionWordsOf, SharedSessionWords

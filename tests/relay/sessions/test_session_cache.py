@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from adapter.errors import SessionUnknown
-from adapter.relay.sessions.session import NONE_GUARDED, Session
+from adapter.relay.sessions.session import NONE_GUARDED, TABLE, Session
 from adapter.relay.sessions.session_cache import KEPT, MOST_KNOWN, SessionCache
 from adapter.rules.access.sessions import (
     Handshake,
@@ -34,6 +34,10 @@ RECORD = SessionRecord(
 )
 
 
+async def confirm(session: Session) -> None:
+    raise AssertionError(f"{session} has no streams")
+
+
 def kept(cache: SessionCache, key: str, last_seen: float = 0.0) -> Session:
     session = cache.keep(key, 1, RECORD, 0)
     session.last_seen = last_seen
@@ -42,7 +46,7 @@ def kept(cache: SessionCache, key: str, last_seen: float = 0.0) -> Session:
 
 async def test_what_nobody_uses_is_forgotten_after_a_while() -> None:
     """Not before, and nothing that is in use."""
-    cache = SessionCache()
+    cache = SessionCache(confirm)
     kept(cache, "unused")
     kept(cache, "late", 1.0)
     for number, use in enumerate(("in_flight", "touched", "opening_streams")):
@@ -58,7 +62,7 @@ async def test_what_nobody_uses_is_forgotten_after_a_while() -> None:
 
 async def test_those_that_were_used_last_are_kept_where_there_are_too_many() -> None:
     """However short ago the others were used."""
-    cache = SessionCache()
+    cache = SessionCache(confirm)
     for number in range(MOST_KNOWN + 1000):
         kept(cache, str(number), 1000.0 + (number >= 2000) * 500.0)
     assert cache.crowded.is_set()
@@ -69,7 +73,7 @@ async def test_those_that_were_used_last_are_kept_where_there_are_too_many() -> 
 
 async def test_clock_that_goes_back_keeps_nothing_for_ever() -> None:
     """What was used in the future, as it seems, is as good as unused."""
-    cache = SessionCache()
+    cache = SessionCache(confirm)
     kept(cache, "from the future", 10_000.0)
     kept(cache, "just now", 100.0)
     await cache.forget_unused(100.0)
@@ -78,7 +82,7 @@ async def test_clock_that_goes_back_keeps_nothing_for_ever() -> None:
 
 async def test_more_are_known_while_more_are_in_use() -> None:
     """A bound on memory takes away no session that somebody works with."""
-    cache = SessionCache()
+    cache = SessionCache(confirm)
     for number in range(MOST_KNOWN + 10):
         kept(cache, str(number)).in_flight = 1
     await cache.forget_unused(1e9)
@@ -87,7 +91,7 @@ async def test_more_are_known_while_more_are_in_use() -> None:
 
 async def test_session_that_somebody_still_holds_is_never_there_twice() -> None:
     """A request that began before it was forgotten and one after it work with the same object."""
-    cache = SessionCache()
+    cache = SessionCache(confirm)
     session = kept(cache, "one")
     await cache.forget_unused(1e9)
     assert cache.open == {}
@@ -100,7 +104,7 @@ async def test_session_that_somebody_still_holds_is_never_there_twice() -> None:
 
 async def test_forgotten_session_hears_that_it_is_over() -> None:
     """Its streams would end with it."""
-    cache = SessionCache()
+    cache = SessionCache(confirm)
     session = kept(cache, "one")
     await cache.forget_unused(1e9)
     cache.drop("one")
@@ -162,7 +166,7 @@ async def test_read_during_which_the_row_changes_makes_nothing_fresh() -> None:
     session = await one.initialize()
     key = session_key(session)
     reading = one.sessions.cache.begin(key)
-    one.sessions.cache.changed(key)
+    one.sessions.cache.row_changed(TABLE, key)
     one.sessions.cache.end(reading)
     assert reading.changed
     assert await one.call(session) == RESULT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.relay.caller_refusals import SHOWN, caller_refusal
+from adapter.relay.server import SHOWN, caller_refusal
 
 SENT = [("Authorization", "Bearer s3cr3t-of-ann"), ("Accept", "application/json"), ("X-Key", "key-0123")]
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from adapter.errors import UpstreamUnreachable
 from adapter.relay.replicas import home
-from adapter.relay.replicas.home import LeftSessions
-from adapter.relay.replicas.owned_upstream import OwnedUpstream, PortableUpstream
+from adapter.relay.replicas.home import LeftSessions, OwnedUpstream, PortableUpstream
 from adapter.rules.access.replicas import replica_tag
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest
 from tests.relay.replicas.forwarders import Played, pair

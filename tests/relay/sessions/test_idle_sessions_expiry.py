@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from adapter.relay.sessions.session_expiry import DueSession
+from adapter.relay.sessions.idle_sessions import DueSession
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import SessionState, decode, session_key
 from tests.relay.replicating import RESULT, Replica, Replicas

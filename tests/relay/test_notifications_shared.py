@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.message_claims import CLAIMED, TABLE
-from adapter.relay.notifications import RESOURCES_CHANGED, Inbox, Notifications
-from adapter.relay.shared_notifications import (
+from adapter.relay.notifications import (
+    CLAIMED,
     LARGEST,
     MOST_UNDER_WAY,
+    RESOURCES_CHANGED,
+    TABLE,
     TOPIC,
+    Inbox,
+    Notifications,
     SharedNotifications,
 )
 from adapter.rules.access.principals import principal_scope, session_scope
