@@ -82,10 +82,13 @@ export const overseeing = {
   /** A call of one's own again, with its arguments as long as they are kept; the form and its result on a wide screen. */
   async again(open, url) {
     const { page, reported } = await open({ viewport: { width: 1800, height: 900 } });
-    const enter = async (token) => {
-      await page.getByRole('button', { name: 'Token' }).click();
+    const signIn = async (token) => {
       await useToken(page, token);
       await page.getByText(/^You are /).waitFor({ state: 'attached' });
+    };
+    const enter = async (token) => {
+      await page.getByRole('button', { name: 'Token' }).click();
+      await signIn(token);
     };
     const anew = async (tool) => {
       await page.goto(at(url, 'exchanges'));
@@ -99,7 +102,7 @@ export const overseeing = {
       return page.locator('.again').innerText();
     };
     await page.goto(at(url, 'server', 'studio', 'tools', 'count_words'));
-    await useToken(page, 'token-of-olga');
+    await signIn('token-of-olga');
     await page.getByRole('textbox', { name: 'path' }).fill(GONE);
     await run(page);
     await result(page).getByText('success').waitFor();
