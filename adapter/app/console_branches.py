@@ -17,20 +17,18 @@ from adapter.app.files import FileParts
 from adapter.app.state import sealed_rows
 from adapter.edge.api.auth_hook import AuthHook
 from adapter.edge.api.news_streams import NewsStreams
-from adapter.edge.api.routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.routes import ServerRoutes
 from adapter.edge.api.server_catalogue import ServerCatalogue
-from adapter.edge.api.server_tools import Callers, Previews, ServerTools
+from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
-from adapter.edge.console import operations as console_operations
 from adapter.edge.console.activity import Activity
 from adapter.edge.console.connect import Connections
 from adapter.edge.console.data import ConsoleData, ConsoleFacts, ConsoleTopics
 from adapter.edge.console.page_files import PageFiles, pages
-from adapter.edge.console.server_files import ServerFiles
 from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus
 from adapter.edge.http.request import Request
-from adapter.edge.openapi import operations
+from adapter.edge.openapi import ServedPaths, document
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.relay.http_api.caller_session import IDLE, TOLD
@@ -68,13 +66,14 @@ def build_branches(app: Core, observation: Observation) -> BuiltConsole:
     belongings = _belongings(app)
     apis = _apis(app, sessions, callers, belongings, recent)
     records = ExchangeRecords(guard, observation.calls, recent)
-    described = _document(settings, files, grants=app.grants is not None)
+    uploads = settings.core.upload_path if files.active else None
+    downloads, grants = settings.core.allow_artifacts_download, _grants(app)
+    described = document(ServedPaths(path, uploads, downloads, grants is not None), VERSION)
     routes = ServerRoutes(path, apis, described, records, observation.server_spans())
 
     async def look(request: Request, server: str) -> None:
         await sessions[server].tools(viewers.of(request))
 
-    grants = _grants(app)
     topics = ConsoleTopics(
         ServerStatus(
             app.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}, recent
@@ -132,7 +131,7 @@ def _apis(
     callers: Mapping[str, Callers],
     belongings: Belongings,
     recent: Recent,
-) -> dict[str, ServerApi]:
+) -> dict[str, ServerCatalogue]:
     settings, console = app.settings, app.settings.console
     hook = _hook(console.auth_hook, app)
     options = ApiOptions(
@@ -146,7 +145,6 @@ def _apis(
     news = NewsStreams()
     recent.on_close.append(news.close)
     takers = {entry.id for entry in settings.servers if app.files.own_tools(entry)}
-    own_files = ServerFiles(belongings, settings.uploads.max_file_bytes)
     apis = {}
     for server, http_sessions in sessions.items():
         tools = ServerTools(server, http_sessions, callers[server])
@@ -159,10 +157,8 @@ def _apis(
             view=tools.view,
             checks=app.checks.checks,
         )
-        catalogue = ServerCatalogue(
-            api, http_sessions, callers[server], news, own_files if server in takers else None
-        )
-        apis[server] = ServerApi(api, Previews(http_sessions, callers[server]), catalogue)
+        own_files = belongings.files_of if server in takers else None
+        apis[server] = ServerCatalogue(api, http_sessions, callers[server], news, own_files)
     return apis
 
 
@@ -186,18 +182,6 @@ def _grants(app: Core) -> ConsoleGrants | None:
     guard = app.guard if sign_in is None else sign_in.guard
     viewers = Viewers(guard, settings.console.operators, None if sign_in is None else sign_in.roles)
     return ConsoleGrants(settings.console.path, viewers, grants.servers)
-
-
-def _document(settings: Settings, files: FileParts, *, grants: bool) -> bytes:
-    path = settings.console.path
-    upload_path = settings.core.upload_path if files.active else None
-    others = operations(upload_path, downloads=settings.core.allow_artifacts_download)
-    data = [each.below(path) for each in console_operations.OPERATIONS]
-    if grants:
-        from adapter.edge.console.grants import OPERATIONS as OF_GRANTS
-
-        data += [each.below(path) for each in OF_GRANTS]
-    return document(path, [*data, *others], version=VERSION)
 
 
 # --- the console's data -----------------------------------------------------------------------------------------

@@ -12,15 +12,16 @@ import orjson
 
 from adapter.edge.api.auth_hook import AuthHook, Hook
 from adapter.edge.api.news_streams import NewsStreams
-from adapter.edge.api.routes import ServerApi, ServerRoutes, document
+from adapter.edge.api.routes import ServerRoutes
 from adapter.edge.api.server_catalogue import ServerCatalogue
-from adapter.edge.api.server_tools import Callers, Previews, ServerTools
+from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bases import Bases
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint
+from adapter.edge.openapi import ServedPaths, document
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions
@@ -110,9 +111,9 @@ async def serving(
     lines: list[dict[str, object]] = []
     news = NewsStreams()
     recent.on_close.append(news.close)
-    apis = {"one": ServerApi(api, Previews(sessions, callers), ServerCatalogue(api, sessions, callers, news))}
+    apis = {"one": ServerCatalogue(api, sessions, callers, news)}
     records = ExchangeRecords(guard, Lines(lines), recent)
-    routes = ServerRoutes(PATH, apis, document(PATH, version="1"), records)
+    routes = ServerRoutes(PATH, apis, document(ServedPaths(PATH), "1"), records)
     async with listening(routes.branches(), guard, relaying) as port:
         try:
             yield Served(port, relaying, sessions, recent, lines)

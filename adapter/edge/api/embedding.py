@@ -13,7 +13,7 @@ from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.api.auth_hook import HOOK_PATIENCE, AuthHook, Hook
-from adapter.edge.api.routes import NAME, ROUTES, ToolRoute
+from adapter.edge.api.routes import NAME, ROUTES, ApiRoute
 from adapter.edge.api.tool_api import ApiOptions, ApiResult, Tell, ToolApi
 from adapter.edge.console.page_files import PageFiles
 from adapter.edge.http.aiohttp_bridge import Act, HostRequest, answered
@@ -161,7 +161,7 @@ class _Explorer:
         self._hosts = options.get("allowed_hosts")
         self._page = PageFiles()
 
-    async def tool_route(self, route: ToolRoute, original: web.Request) -> web.StreamResponse:
+    async def tool_route(self, route: ApiRoute[ToolApi], original: web.Request) -> web.StreamResponse:
         name = original.match_info.get("name", "")
 
         async def act(request: Request) -> None:
@@ -235,7 +235,9 @@ def routes(
     )
     explorer = _Explorer(api, log, options)
     served = [
-        web.route(route.operation.method, _pattern(route), partial(explorer.tool_route, route))
+        web.route(
+            route.methods[0], route.path.replace(NAME, "{name:.+}"), partial(explorer.tool_route, route)
+        )
         for route in ROUTES
     ]
     return [
@@ -244,10 +246,6 @@ def routes(
         web.get("/", explorer.page),
         web.get("", explorer.to_page),
     ]
-
-
-def _pattern(route: ToolRoute) -> str:
-    return route.operation.path.replace(NAME, "{name:.+}")
 
 
 def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], None]) -> Mount:

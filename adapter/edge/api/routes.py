@@ -1,41 +1,26 @@
-"""The routes of the tool API: one table, which the adapter, hosts that embed it and OpenAPI share.
+"""The routes of the tool API: the tables that the adapter and hosts that embed it share, and their records.
 
-``ServerRoutes`` are its branches below ``console.path``, for each server, with the document that describes them.
+``ServerRoutes`` are its branches below ``console.path``, for each server. ``openapi.yaml`` describes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from adapter.edge import openapi
-from adapter.edge.api.api_exchanges import UNANSWERED, ApiExchanges, ApiOutcome
-from adapter.edge.api.catalogue_routes import ANSWERS, NAMED, RECORDED, TAB, CatalogueRoute
-from adapter.edge.api.catalogue_routes import ROUTES as CATALOGUE_ROUTES
 from adapter.edge.api.server_catalogue import ServerCatalogue
-from adapter.edge.api.server_tools import RESOURCE, Previews
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.request import Branch, Names, Request, names_behind
-from adapter.edge.http.response import EVENT_STREAM, Extra, send
-from adapter.edge.openapi import (
-    ANY_OBJECT,
-    OPEN,
-    TEXT,
-    YES,
-    Operation,
-    Says,
-    Schema,
-    Takes,
-    json,
-    list_of,
-    object_of,
-    ref,
-)
+from adapter.edge.http.response import Extra, send
+from adapter.edge.mcp.endpoint import LONGEST_NAME
 from adapter.edge.router import ExchangeRecords
 from adapter.rules.calls.tool_api import HttpOutcome, refused
+from adapter.rules.text.unicode import shown
 
 if TYPE_CHECKING:
     # Late: few ask for traces.
@@ -44,19 +29,89 @@ if TYPE_CHECKING:
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""
 
-TAG = "tools"
+CALL_FIELD = "X-Adapter-Call"
+"""The field in which a caller gives its call an id."""
 
-Serve = Callable[[ToolApi, Request, str, Extra], Awaitable[object]]
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_READ, _POST = ("GET", "HEAD"), ("POST",)
+_EXPOSED = (WARNING_FIELD, "Content-Disposition")
 
-
-class ToolRoute(NamedTuple):
-    """A route below a server's path, or below a host's own; ``path`` is the operation's."""
-
-    operation: Operation
-    serve: Serve
+Api = TypeVar("Api")
 
 
-AnyRoute = ToolRoute | CatalogueRoute
+class ApiRoute(NamedTuple, Generic[Api]):
+    """A route below a server's path, or below a host's own.
+
+    ``recorded``: the method under which it is an exchange for people to see. Lists are none, nor are previews, and
+    values that are offered with each key: the page reads all these by itself.
+    """
+
+    methods: tuple[str, ...]
+    path: str
+    serve: Callable[[Api, Request, str, Extra], Awaitable[object]]
+    recorded: str | None = None
+
+    @property
+    def parts(self) -> Names:
+        """The parts of the path."""
+        return tuple(self.path.strip("/").split("/"))
+
+
+CALL: ApiRoute[ToolApi] = ApiRoute(_POST, "/tools/{name}/call", ToolApi.call)
+GO_ON: ApiRoute[ToolApi] = ApiRoute(_POST, "/tools/{name}/continue", partial(ToolApi.call, going_on=True))
+"""The route of calls that asked for input, which a host's own tools do not."""
+
+ROUTES: tuple[ApiRoute[ToolApi], ...] = (
+    CALL,
+    ApiRoute(_POST, "/tools/{name}/validate", ToolApi.validate),
+    ApiRoute(_READ, "/tools", lambda api, request, _, extra: api.show_tools(request, extra)),
+    ApiRoute(_READ, "/meta", lambda api, request, _, extra: api.show_meta(request, extra)),
+    ApiRoute(_READ, "/tools/{name}", ToolApi.show_tool),
+)
+"""In the order in which they are tried."""
+
+
+def _listing(kind: str) -> Callable[[ServerCatalogue, Request, str, Extra], Awaitable[None]]:
+    return lambda served, request, _, extra: served.show_list(request, kind, extra)
+
+
+CATALOGUE_ROUTES: tuple[ApiRoute[ServerCatalogue], ...] = (
+    ApiRoute(_READ, "/prompts", _listing("prompts")),
+    ApiRoute(_READ, "/resources/list", _listing("resources")),
+    ApiRoute(_READ, "/resources/templates", _listing("templates")),
+    ApiRoute(
+        _POST, "/prompts/get", lambda api, request, _, extra: api.get_prompt(request, extra), "prompts/get"
+    ),
+    ApiRoute(
+        _POST,
+        "/resources/read",
+        lambda api, request, _, extra: api.read_resource(request, extra),
+        "resources/read",
+    ),
+    ApiRoute(_POST, "/complete", lambda api, request, _, extra: api.complete(request, extra)),
+    ApiRoute(_POST, "/tools/{name}/answer", ServerCatalogue.answer),
+    ApiRoute(_READ, "/files", lambda api, request, _, extra: api.show_files(request, extra)),
+    ApiRoute(("GET",), "/events", lambda api, request, _, extra: api.show_events(request, extra)),
+)
+PREVIEW: ApiRoute[ServerCatalogue] = ApiRoute(
+    _READ, "/resources", lambda api, request, _, extra: api.show_resource(request, extra)
+)
+
+
+@dataclass(slots=True)
+class ApiOutcome:
+    """The word for what came of a request, and its HTTP status. What nobody took any more has none: 499 is what
+    proxies write for it.
+    """
+
+    word: str = "client_gone"
+    status: int = 499
+
+    def ended(self, status: int | None) -> None:
+        """It was answered with this status, None: not at all."""
+        if status is not None:
+            self.status = status
+            self.word = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,157 +148,6 @@ def matched(pattern: Names, parts: Names) -> Names | None:
     return tuple(names)
 
 
-# --- schemas --------------------------------------------------------------------------------------------------
-
-SCHEMAS: dict[str, Schema] = {
-    "Tool": object_of({"name": TEXT, "description": TEXT}, {"title": TEXT, "annotations": ANY_OBJECT}),
-    "ToolDetail": {"allOf": [ref("Tool"), {"type": "object", "required": ["inputSchema"]}]},
-    "CallToolResult": object_of(
-        {"content": {"type": "array"}, "isError": YES},
-        {"structuredContent": {}, "_meta": {"type": "object", "properties": {"_trace_id": TEXT}}},
-    ),
-    "Succeeded": {"allOf": [ref("CallToolResult"), {"properties": {"isError": {"const": False}}}]},
-    "Failed": {"allOf": [ref("CallToolResult"), {"properties": {"isError": {"const": True}}}]},
-    "Validation": object_of(
-        {"valid": YES}, {"errors": list_of(object_of({"path": TEXT, "message": TEXT, "keyword": TEXT}))}
-    ),
-    "Meta": object_of({"title": TEXT, "allow_execute": YES}),
-}
-
-# --- the table ------------------------------------------------------------------------------------------------
-
-_ERROR = ref("Error")
-_FAILED: Schema = {"anyOf": [ref("Failed"), _ERROR]}
-_FAILED_TO_LOOK = {
-    400: json("The request has no header that the server requires.", _ERROR),
-    401: json("The list requires a token.", _ERROR),
-    403: json("The token has too few scopes.", _ERROR),
-    409: json("The server's tools changed since this caller first saw them.", _ERROR),
-    429: json("Too many requests are running.", _ERROR),
-    500: json("The tools could not be listed.", _ERROR),
-    502: json("The upstream server did not answer.", _ERROR),
-    503: json("The upstream server is unhealthy.", _ERROR),
-    504: json("The upstream server was silent for too long.", _ERROR),
-}
-_UNKNOWN = {404: json("There is no such tool.", _ERROR)}
-_NO_SERVER = {404: json("There is no such server.", _ERROR)}
-_BODY = {
-    413: json("The body is too large.", _ERROR),
-    415: json("A web page sent a body that is not JSON.", _ERROR),
-}
-_TOOL_NAMED = {"name": "The tool's name, percent-encoded."}
-
-CALL = Operation(
-    "POST",
-    "/tools/{name}/call",
-    "callTool",
-    TAG,
-    "Runs a tool; the body is its arguments.",
-    {
-        200: Says(
-            "The tool's result.",
-            {"application/json": ref("Succeeded"), EVENT_STREAM: None},
-            {WARNING_FIELD: "Present if the body was not JSON and the tool was called without arguments."},
-        ),
-        **_FAILED_TO_LOOK,
-        **_UNKNOWN,
-        **_BODY,
-        400: json("The body is not an object of arguments.", _ERROR),
-        401: json("The token is missing or wrong.", _ERROR),
-        403: json("Execution is disabled, or the token has too few scopes.", _ERROR),
-        500: json("The tool failed (see its result), or the tools could not be listed.", _FAILED),
-    },
-    Takes((TAB, ANSWERS, NAMED), {"application/json": ANY_OBJECT}, _TOOL_NAMED),
-)
-_GOING_ON = object_of({"arguments": ANY_OBJECT}, {"inputResponses": ANY_OBJECT, "requestState": TEXT})
-CONTINUE = replace(
-    CALL,
-    path="/tools/{name}/continue",
-    id="continueCall",
-    summary="Goes on with a call that asked for input; the body has the arguments and the answers.",
-    takes=Takes((TAB, ANSWERS, NAMED), {"application/json": _GOING_ON}, _TOOL_NAMED),
-)
-VALIDATE = Operation(
-    "POST",
-    "/tools/{name}/validate",
-    "validateArguments",
-    TAG,
-    "Checks arguments against the tool's schema and runs nothing.",
-    {
-        200: json("Whether the arguments are valid, and all errors.", ref("Validation")),
-        **_FAILED_TO_LOOK,
-        **_UNKNOWN,
-        **_BODY,
-        400: json("The body is not JSON.", {"anyOf": [ref("Validation"), _ERROR]}),
-        401: json("The token is missing or wrong.", _ERROR),
-        429: json("Too many large checks are waiting.", _ERROR),
-    },
-    Takes((TAB,), {"application/json": {}}, _TOOL_NAMED),
-)
-LIST = Operation(
-    "GET",
-    "/tools",
-    "listTools",
-    TAG,
-    "All tools.",
-    {200: json("The tools.", list_of(ref("Tool"))), **_FAILED_TO_LOOK, **_NO_SERVER},
-    Takes((TAB,)),
-)
-SHOW = Operation(
-    "GET",
-    "/tools/{name}",
-    "showTool",
-    TAG,
-    "One tool with the schema of its arguments.",
-    {200: json("The tool.", ref("ToolDetail")), **_FAILED_TO_LOOK, **_UNKNOWN},
-    Takes((TAB,), named=_TOOL_NAMED),
-)
-META = Operation(
-    "GET",
-    "/meta",
-    "showMeta",
-    TAG,
-    "The title of the page, and whether tools can be run.",
-    {200: json("Both.", ref("Meta")), **_NO_SERVER},
-    OPEN,
-)
-
-ROUTES = (
-    ToolRoute(CALL, lambda api, request, name, extra: api.call(request, name, extra)),
-    ToolRoute(VALIDATE, lambda api, request, name, extra: api.validate(request, name, extra)),
-    ToolRoute(LIST, lambda api, request, _, extra: api.show_tools(request, extra)),
-    ToolRoute(META, lambda api, request, _, extra: api.show_meta(request, extra)),
-    ToolRoute(SHOW, lambda api, request, name, extra: api.show_tool(request, name, extra)),
-)
-"""In the order in which they are tried."""
-
-GO_ON = ToolRoute(CONTINUE, lambda api, request, name, extra: api.call(request, name, extra, going_on=True))
-"""The route of calls that asked for input, which a host's own tools do not."""
-
-
-DOCUMENT = Operation(
-    "GET",
-    "/openapi.json",
-    "showOpenApi",
-    "adapter",
-    "This document.",
-    {200: openapi.json("The document.", {"type": "object"})},
-    openapi.OPEN,
-)
-
-_SERVER = {"server": "The server's id."}
-_EXPOSED = (WARNING_FIELD, "Content-Disposition")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerApi:
-    """The parts of the API that are served for one server."""
-
-    tools: ToolApi
-    previews: Previews
-    catalogue: ServerCatalogue
-
-
 class ServerRoutes:
     """Serves ``apis`` (by server id) below ``path``, and ``document``.
 
@@ -253,7 +157,7 @@ class ServerRoutes:
     def __init__(
         self,
         path: str,
-        apis: Mapping[str, ServerApi],
+        apis: Mapping[str, ServerCatalogue],
         document: bytes,
         records: ExchangeRecords,
         spans: ServerSpans | None = None,
@@ -261,90 +165,98 @@ class ServerRoutes:
         self._path = path
         self._apis = apis
         self._document = document
-        self._exchanges = ApiExchanges(records)
+        self._records = records
         self._spans = spans
 
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried in this order behind those of the console's data."""
-        tools = (
-            self._branch(route, self._serve_call if route.operation in (CALL, CONTINUE) else self._serve)
-            for route in (*ROUTES[:1], GO_ON, *ROUTES[1:])
-        )
-        catalogue = (self._branch(route, self._serve_catalogue) for route in CATALOGUE_ROUTES)
-        read = ("GET", "HEAD")
+        first, *others = ROUTES
         return (
-            *catalogue,
-            *tools,
-            PatternBranch(self._path, 0, read, _EXPOSED, self._serve_preview, ("{server}", "resources")),
-            PatternBranch(self._path, 0, read, (), self._show_document, ("openapi.json",)),
+            *(self._branch(route, self._serve_catalogue) for route in CATALOGUE_ROUTES),
+            *(self._branch(route, self._serve_call) for route in (first, GO_ON)),
+            *(self._branch(route, self._serve_tools) for route in others),
+            self._branch(PREVIEW, self._serve_catalogue),
+            PatternBranch(self._path, 0, _READ, (), self._show_document, ("openapi.json",)),
         )
 
-    def _branch(self, route: AnyRoute, serve: Callable[..., Awaitable[object]]) -> PatternBranch:
-        parts = ("{server}", *route.operation.parts)
-        return PatternBranch(self._path, 0, route.operation.methods, _EXPOSED, partial(serve, route), parts)
+    def _branch(self, route: ApiRoute[Api], serve: Callable[..., Awaitable[object]]) -> PatternBranch:
+        parts = ("{server}", *route.parts)
+        return PatternBranch(self._path, 0, route.methods, _EXPOSED, partial(serve, route), parts)
 
-    async def _serve(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> object:
-        server, *rest = names
+    def _of(self, request: Request, server: str, extra: Extra) -> ServerCatalogue | None:
+        """What is served for a server; None of one that is not known, which was answered."""
         api = self._apis.get(server)
         if api is None:
             send(request, refused(404, f"Server not found: {server}"), extra)
-            return None
-        return await route.serve(api.tools, request, rest[0] if rest else "", extra)
+        return api
 
     async def _serve_catalogue(
-        self, route: CatalogueRoute, request: Request, names: Names, extra: Extra
+        self, route: ApiRoute[ServerCatalogue], request: Request, names: Names, extra: Extra
     ) -> None:
-        server, *rest = names
-        api = self._apis.get(server)
+        api = self._of(request, names[0], extra)
         if api is None:
-            send(request, refused(404, f"Server not found: {server}"), extra)
             return
-        method = RECORDED.get(route.operation.id)
-        recording = nullcontext() if method is None else self._exchanges.recorded(request, server, method)
-        with recording:
-            await route.serve(api.catalogue, request, rest[0] if rest else "", extra)
+        if route.recorded is None:
+            await route.serve(api, request, names[-1], extra)
+            return
+        with self._recorded(request, names[0], route.recorded) as outcome:
+            await route.serve(api, request, names[-1], extra)
+            outcome.ended(request.reply.status)
 
-    async def _serve_call(self, route: ToolRoute, request: Request, names: Names, extra: Extra) -> None:
-        began, outcome = self._exchanges.begin(), UNANSWERED
-        spans = self._spans if names[0] in self._apis else None
-        span = None if spans is None else spans.begin_call(request.headers, names[0], names[1])
-        try:
-            answered = await self._serve(route, request, names, extra)
-            # The status of an event stream is that of its beginning, whatever came of the call.
-            status = answered.status if isinstance(answered, HttpOutcome) else request.reply.status
-            outcome = ApiOutcome.of(status)
-        finally:
-            if spans is not None and span is not None:
-                word = outcome.word
-                spans.end(span, word if word in ("ok", "client_gone") else str(outcome.status))
-            if names[0] in self._apis:
-                self._exchanges.end_call(request, names[0], names[1], outcome, began)
+    async def _serve_tools(
+        self, route: ApiRoute[ToolApi], request: Request, names: Names, extra: Extra
+    ) -> object:
+        api = self._of(request, names[0], extra)
+        return None if api is None else await route.serve(api.tools, request, names[-1], extra)
 
-    async def _serve_preview(self, request: Request, names: Names, extra: Extra) -> None:
-        api = self._apis.get(names[0])
+    async def _serve_call(
+        self, route: ApiRoute[ToolApi], request: Request, names: Names, extra: Extra
+    ) -> None:
+        server, tool = names
+        api = self._of(request, server, extra)
         if api is None:
-            send(request, refused(404, f"Server not found: {names[0]}"), extra)
-        else:
-            await api.previews.serve(request, extra)
+            return
+        span = None if self._spans is None else self._spans.begin_call(request.headers, server, tool)
+        with self._recorded(request, server, "tools/call", tool) as outcome:
+            try:
+                answered = await route.serve(api.tools, request, tool, extra)
+                # The status of an event stream is that of its beginning, whatever came of the call.
+                outcome.ended(answered.status if isinstance(answered, HttpOutcome) else None)
+            finally:
+                if self._spans is not None and span is not None:
+                    word = outcome.word
+                    self._spans.end(span, word if word in ("ok", "client_gone") else str(outcome.status))
+
+    @contextmanager
+    def _recorded(
+        self, request: Request, server: str, method: str, tool: str | None = None
+    ) -> Iterator[ApiOutcome]:
+        """Record what is answered within the block, as exchanges over MCP are: a call under the id that its caller
+        gave it, and nothing of its contents.
+        """
+        self._records.begin()
+        began, outcome = time.monotonic(), ApiOutcome()
+        try:
+            yield outcome
+        finally:
+            line: dict[str, object] = {
+                "at": time.time(),
+                "event": "exchange",
+                "server": server,
+                "http": request.method,
+                "era": None,
+                "method": method,
+                "name": None if tool is None else shown(tool, LONGEST_NAME),
+                "status": outcome.status,
+                "outcome": outcome.word,
+                "ms": int((time.monotonic() - began) * 100_000) / 100,
+                "entrance": "http",
+            }
+            given = request.headers.get(CALL_FIELD, "")
+            if tool is not None and _CALL_ID.fullmatch(given):
+                line["call"] = given
+            self._records.write(request, server, line)
 
     async def _show_document(self, request: Request, names: Names, extra: Extra) -> None:  # noqa: ARG002 (a branch's)
         fields = [("Content-Type", "application/json"), ("Cache-Control", "no-cache"), *extra]
         request.reply.send(200, fields, self._document)
-
-
-def document(
-    path: str, more: Iterable[Operation] = (), *, title: str = "mcp-file-adapter", version: str
-) -> bytes:
-    """Describe everything below ``path``, and the ``more`` routes as they are."""
-    own = [
-        replace(route, takes=route.takes._replace(named={**_SERVER, **route.takes.named})).below(
-            f"{path.rstrip('/')}/{{server}}"
-        )
-        for route in (
-            *(route.operation for route in ROUTES),
-            CONTINUE,
-            *(route.operation for route in CATALOGUE_ROUTES),
-            RESOURCE,
-        )
-    ]
-    return openapi.document([*own, DOCUMENT.below(path), *more], SCHEMAS, title=title, version=version)

@@ -6,14 +6,14 @@ Everything goes through the caller's own session, so callers see what MCP client
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from adapter.edge.api.news_streams import NewsStreams
-from adapter.edge.api.server_tools import Callers, questions_of
-from adapter.edge.api.tool_api import ToolApi
-from adapter.edge.http.request import Request
+from adapter.edge.api.server_tools import Callers, preview_of, questions_of
+from adapter.edge.api.tool_api import ToolApi, refusal_of
+from adapter.edge.http.request import Request, query_of
 from adapter.edge.http.response import Extra, send
-from adapter.errors import AdapterError, UpstreamBroken
+from adapter.errors import AdapterError, Unauthorized, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND
 from adapter.relay.http_api.dialogue import ReplyAddress
@@ -41,12 +41,10 @@ LISTED = {
 }
 
 
-class CallerFiles(Protocol):
-    """The files of callers that the tools of one server take."""
-
-    async def of(self, principal: str, session_key: str | None) -> dict[str, Any]:
-        """``limit``, the bytes that a file may have, and ``files``, newest first. Raises StoreUnavailable."""
-
+CallerFiles = Callable[[str, str | None], Awaitable[dict[str, Any]]]
+"""The files that the tools of one server take from a principal, in the session of a key: ``limit``, the bytes that one
+may have, and ``files``, newest first. Raises StoreUnavailable.
+"""
 
 _STREAMED = value_body({})
 """Stands for an answer that was sent as a stream."""
@@ -60,18 +58,18 @@ class _Asked(NamedTuple):
 
 
 class ServerCatalogue:
-    """Serves what a server has beside its tools. ``api`` lets callers in as it does for tools."""
+    """Serves what a server has beside its ``tools``, whose API lets callers in."""
 
     def __init__(
         self,
-        api: ToolApi,
+        tools: ToolApi,
         sessions: HttpSessions,
         callers: Callers,
         news: NewsStreams,
         files: CallerFiles | None = None,
     ) -> None:
         self._news = news
-        self._api = api
+        self.tools = tools
         self._sessions = sessions
         self._callers = callers
         self._files = files
@@ -97,7 +95,7 @@ class ServerCatalogue:
             who = self._callers.of(request)
             if self._files is None:
                 return value_body({"limit": None, "files": []})
-            return value_body(await self._files.of(who.principal, await self._sessions.key_of(who)))
+            return value_body(await self._files(who.principal, await self._sessions.key_of(who)))
 
         await self._shown(request, showing, extra)
 
@@ -106,10 +104,33 @@ class ServerCatalogue:
     ) -> None:
         """Answer a caller who has a token where tokens are asked for, unlike lists of tools, which all may read."""
         try:
-            answered = await self._api.admitted(request, "", show)
+            answered = await self.tools.admitted(request, "", show)
         except AdapterError as error:
-            answered = self._api.failed_to_look(error)
+            answered = self.tools.failed_to_look(error)
         send(request, answered, extra)
+
+    async def show_resource(self, request: Request, extra: Extra) -> None:
+        """``GET /resources?uri=…``: the bytes of a resource. Raises ClientGone."""
+        uri = query_of(request).get("uri")
+        if not uri:
+            send(request, refused(400, "Name the resource: ?uri=…"), extra)
+            return
+        try:
+            self._callers.authenticate(request)
+            contents = await self._sessions.read_resource(self._callers.of(request), uri)
+        except ToolRefused as error:
+            status = 404 if error.code in _NOT_THERE else 502
+            send(request, refused(status, f"The resource cannot be read: {error}"), extra)
+        except Unauthorized as error:
+            send(request, refusal_of(error), extra)
+        except AdapterError as error:
+            send(request, refused(max(error.http, 400), str(error)), extra)
+        else:
+            preview = preview_of(contents, uri)
+            if preview is None:
+                send(request, refused(404, "The resource has no contents."), extra)
+            else:
+                request.reply.send(200, [*preview.fields(), *extra], preview.body)
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -176,17 +197,17 @@ class ServerCatalogue:
         """Answer with what comes of the body, once the caller is let in as for a call."""
 
         async def acting() -> HttpOutcome:
-            raw = await self._api.body(request)
+            raw = await self.tools.body(request)
             body = raw if isinstance(raw, HttpOutcome) else json_object(raw)
             return body if isinstance(body, HttpOutcome) else await act(body)
 
-        if execution and not self._api.allows_execution:
+        if execution and not self.tools.allows_execution:
             send(request, DISABLED, extra)
             return
         try:
-            answered = await self._api.admitted(request, name, acting)
+            answered = await self.tools.admitted(request, name, acting)
         except AdapterError as error:
-            answered = self._api.failed_to_look(error)
+            answered = self.tools.failed_to_look(error)
         send(request, answered, extra)
 
     # --- news -------------------------------------------------------------------------------------------------
@@ -200,9 +221,9 @@ class ServerCatalogue:
             return _STREAMED
 
         try:
-            answered = await self._api.admitted(request, "", streaming)
+            answered = await self.tools.admitted(request, "", streaming)
         except AdapterError as error:
-            answered = self._api.failed_to_look(error)
+            answered = self.tools.failed_to_look(error)
         if answered is not _STREAMED:
             send(request, answered, extra)
 

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from adapter.edge.api.tool_api import ApiResult, Tell, refusal_of
+from adapter.edge.api.tool_api import ApiResult, Tell
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bases import Bases
-from adapter.edge.http.request import Request, query_of
-from adapter.edge.http.response import CallStream, Extra, send
-from adapter.edge.openapi import Operation, RequestShape, Says, Takes, json, ref
+from adapter.edge.http.request import Request
+from adapter.edge.http.response import CallStream
 from adapter.errors import (
     AdapterError,
     BadRequest,
@@ -24,12 +23,11 @@ from adapter.errors import (
     UrlElicitationRequired,
 )
 from adapter.pipeline.call import AuthRequest
-from adapter.relay.http_api.callers import METHOD_NOT_FOUND, InputRequired
+from adapter.relay.http_api.callers import InputRequired
 from adapter.relay.http_api.dialogue import Dialogue
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.rules.access.browser_sessions import TAB_FIELD
 from adapter.rules.access.principals import ANONYMOUS, Identity
-from adapter.rules.calls.tool_api import refused
 from adapter.rules.files.filenames import content_disposition
 from adapter.rules.results.outcomes import ERROR_KEY, text_block
 
@@ -187,30 +185,6 @@ _TYPES = _SEEN_INLINE | {
     *("application/json", "application/pdf", "image/svg+xml", "text/csv", "text/markdown"),
     *("video/mp4", "video/ogg", "video/webm"),
 }
-_NO_SUCH_RESOURCE = (-32002, -32602, METHOD_NOT_FOUND)
-"""What servers answer who have not this resource, or none at all."""
-
-RESOURCE = Operation(
-    "GET",
-    "/resources",
-    "readResource",
-    "files",
-    "Returns the bytes of a resource, such as an artifact.",
-    {
-        200: Says(
-            "The bytes.", {"*/*": None}, {"Content-Disposition": "Whether a browser may show the bytes."}
-        ),
-        400: json("The address of the resource is missing.", ref("Error")),
-        401: json("The token is missing or wrong.", ref("Error")),
-        403: json("The token has too few scopes.", ref("Error")),
-        404: json("There is no such resource.", ref("Error")),
-        429: json("Too many requests are running.", ref("Error")),
-        502: json("The upstream server did not answer.", ref("Error")),
-        503: json("The upstream server is unhealthy.", ref("Error")),
-        504: json("The upstream server was silent for too long.", ref("Error")),
-    },
-    Takes((RequestShape("uri", "query", "The resource's URI.", required=True),)),
-)
 
 
 class Preview(NamedTuple):
@@ -231,37 +205,6 @@ class Preview(NamedTuple):
         if self.media_type.partition(";")[0] not in _SEEN_INLINE:
             fields.append(("Content-Disposition", content_disposition(self.filename)))
         return fields
-
-
-class Previews:
-    """Reads resources of one server for its callers, each in its own session."""
-
-    def __init__(self, sessions: HttpSessions, callers: Callers) -> None:
-        self._sessions = sessions
-        self._callers = callers
-
-    async def serve(self, request: Request, extra: Extra) -> None:
-        """``GET /resources?uri=…``. Raises ClientGone."""
-        uri = query_of(request).get("uri")
-        if not uri:
-            send(request, refused(400, "Name the resource: ?uri=…"), extra)
-            return
-        try:
-            self._callers.authenticate(request)
-            contents = await self._sessions.read_resource(self._callers.of(request), uri)
-        except ToolRefused as error:
-            status = 404 if error.code in _NO_SUCH_RESOURCE else 502
-            send(request, refused(status, f"The resource cannot be read: {error}"), extra)
-        except Unauthorized as error:
-            send(request, refusal_of(error), extra)
-        except AdapterError as error:
-            send(request, refused(max(error.http, 400), str(error)), extra)
-        else:
-            preview = preview_of(contents, uri)
-            if preview is None:
-                send(request, refused(404, "The resource has no contents."), extra)
-            else:
-                request.reply.send(200, [*preview.fields(), *extra], preview.body)
 
 
 def preview_of(contents: list[dict[str, Any]], uri: str) -> Preview | None:

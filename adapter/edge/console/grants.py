@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from adapter.edge.console.status import Viewer, Viewers
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.http.response import send
-from adapter.edge.openapi import TEXT, YES, Operation, Schema, Takes, json, list_of, object_of, or_null, ref
 from adapter.errors import NotFound, UnsupportedMediaType
 from adapter.oauth.grants.grant_store import ListedGrant
 from adapter.oauth.grants.server_grants import ServerGrants
@@ -16,49 +15,6 @@ from adapter.wire.envelope import dump
 
 MOST = 1000
 """Grants that are shown."""
-
-SCHEMA: Schema = object_of(
-    {
-        "server": TEXT,
-        "id": TEXT,
-        "principal": or_null("string"),
-        "issuer": or_null("string"),
-        "scope": or_null("string"),
-        "obtained": or_null("number"),
-        "renewed": or_null("number"),
-        "expires": or_null("number"),
-        "renewable": or_null("boolean"),
-    }
-)
-
-_STRANGER = {401: json("A token is needed.", ref("Detail"))}
-_STORE = {503: json("The adapter's state store is unavailable.", ref("Detail"))}
-
-OPERATIONS = (
-    Operation(
-        "GET",
-        "/-/grants",
-        "listGrants",
-        "console",
-        "Returns what people have authorized at upstreams: a viewer's own grants, for operators all.",
-        {200: json("The grants.", list_of(SCHEMA)), **_STRANGER, **_STORE},
-    ),
-    Operation(
-        "POST",
-        "/-/grants/{server}/{grant}/revoke",
-        "revokeGrant",
-        "console",
-        "Forgets a grant and revokes it at its authorization server. Operators, and its own principal.",
-        {
-            200: json("It was forgotten; revoked: its issuer says so.", object_of({"revoked": YES})),
-            **_STRANGER,
-            404: json("There is no such grant.", ref("Detail")),
-            **_STORE,
-        },
-        Takes(named={"server": "The server's id.", "grant": "The id of the grant."}),
-    ),
-)
-"""The routes, for the document of an adapter with grants."""
 
 
 class ConsoleGrants:

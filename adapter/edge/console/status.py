@@ -102,6 +102,9 @@ MOST_SCOPES = 200
 MOST_FILES = 1000
 """Files of one scope that are shown, those that came last."""
 
+MOST_OFFERED = 100
+"""Files that are offered as arguments of a tool, those that came last."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
@@ -216,9 +219,10 @@ class Belongings:
             scope_id: records for scope_id, records in held.items() if records or self.registry.used(scope_id)
         }
 
-    async def files_of(self, scope_id: str, most: int) -> list[dict[str, Any]]:
-        """The files of one scope, those that came last first. Raises StoreUnavailable, StorageFailed."""
-        return self._newest(await self._records(scope_id), most)
+    async def files_of(self, principal: str, session_key: str | None) -> dict[str, Any]:
+        """See CallerFiles: those that a caller of the console can give to a server's tools."""
+        held = await self._records(self.scopes.of_key(session_key, principal).id)
+        return {"limit": self.settings.uploads.max_file_bytes, "files": self._newest(held, MOST_OFFERED)}
 
     def _own(self, scope_id: str, held: list[FileRecord]) -> dict[str, Any]:
         return {**self._totals(scope_id, held), "own": True, "files": self._newest(held, MOST_FILES)}

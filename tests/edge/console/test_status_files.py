@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapter.edge.console.server_files import ServerFiles
 from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings
 from adapter.rules.access.principals import ANONYMOUS
@@ -20,8 +19,9 @@ async def test_files_are_offered_of_a_session_that_was_let_go_of(tmp_path: Path)
         session_id, scope = await desk.session()
         await desk.artifact(scope, b"bytes", "kept.png")
         opened = OpenSessions(MemoryStore(), desk.sessions)
-        files = ServerFiles(Belongings(opened, desk.scopes, desk.registry, Settings.model_validate({})), 7)
+        settings = Settings.model_validate({"uploads": {"max_file_bytes": 7}})
+        belongings = Belongings(opened, desk.scopes, desk.registry, settings)
         desk.sessions.cache.drop(session_key(session_id))
-        offered = await files.of(ANONYMOUS, session_key(session_id))
+        offered = await belongings.files_of(ANONYMOUS, session_key(session_id))
         assert [each["filename"] for each in offered["files"]] == ["kept.png"] and offered["limit"] == 7
-        assert (await files.of(ANONYMOUS, None))["files"] == []
+        assert (await belongings.files_of(ANONYMOUS, None))["files"] == []
