@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from adapter.rules.access.grants import OAuthClient
+from adapter.oauth.http import IssuerHttp
+from adapter.rules.access.grants import OAuthClient, Tokens, read_tokens
 
 ASSERTION_LIFE = 60
 """Seconds for which an assertion is valid."""
@@ -126,3 +127,27 @@ def algorithm_of(key: PrivateKey) -> str:
     if key.curve.name not in _CURVES:
         raise ValueError(f"the key is of the curve {key.curve.name}, which JWTs cannot be signed with")
     return _CURVES[key.curve.name]
+
+
+# --- requests of a client for tokens, and to revoke them -------------------------------------------------------
+
+
+async def post_form(
+    http: IssuerHttp, endpoint: str, prove: ClientProof, form: Mapping[str, str]
+) -> tuple[int, bytes]:
+    """Status and body of the answer to a form of the client that ``prove`` is about. Raises what ``http`` raises."""
+    proof = prove(endpoint)
+    return await http.form(endpoint, {**form, **proof.form}, proof.fields)
+
+
+async def request_tokens(
+    http: IssuerHttp, endpoint: str, prove: ClientProof, form: Mapping[str, str]
+) -> Tokens:
+    """Ask for tokens. Raises GrantRefused, ValueError, and what ``http`` raises."""
+    return read_tokens(*await post_form(http, endpoint, prove, form))
+
+
+async def request_revocation(http: IssuerHttp, endpoint: str, prove: ClientProof, token: str) -> bool:
+    """Revoke a refresh token or an access token (RFC 7009). False: the server refused. Raises what ``http`` raises."""
+    status, _ = await post_form(http, endpoint, prove, {"token": token})
+    return status == 200

@@ -11,14 +11,12 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
-from adapter.oauth.client_authentication import basic_proof
+from adapter.oauth.client_authentication import basic_proof, post_form
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.issuer import refused
-from adapter.oauth.token_cache import Verification
-from adapter.oauth.token_requests import post_form
-from adapter.rules.access.issuer_trust import IssuerTrust
+from adapter.oauth.verified_tokens import Verification
 from adapter.rules.access.token_claims import read_object
-from adapter.rules.access.verified_tokens import digest_of
+from adapter.rules.access.verified_tokens import IssuerTrust, digest_of
 from adapter.settings.oauth import Introspection
 
 AT_ONCE = 16

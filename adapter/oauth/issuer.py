@@ -9,11 +9,11 @@ from typing import Any
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
-from adapter.oauth.token_cache import Verification
+from adapter.oauth.verified_tokens import Verification
 from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.key_set import Fetch, KeyLife, KeySet, SigningKey
 from adapter.pipeline.signed_tokens import BadSignature, BadToken, Signatures, TokenHeader
-from adapter.rules.access.issuer_trust import TOKEN_TYPES, IssuerTrust
+from adapter.rules.access.verified_tokens import TOKEN_TYPES, IssuerTrust
 
 LIFE = KeyLife(fresh=600.0, lasting=86_400.0, pause=60.0, patience=1.0)
 """Keys are asked for every ten minutes, and for an unknown one at most once a minute. While the issuer does not answer

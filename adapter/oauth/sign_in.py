@@ -12,12 +12,12 @@ from typing import NamedTuple
 import orjson
 
 from adapter.errors import AdapterError
-from adapter.oauth.client_authentication import proof_of
+from adapter.oauth.client_authentication import proof_of, request_tokens
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.port import TokenVerifier
-from adapter.oauth.token_requests import request_tokens
 from adapter.rules.access.access_rules import claim_of
+from adapter.rules.access.authorization_servers import IssuerMetadata
 from adapter.rules.access.browser_sessions import BrowserSession
 from adapter.rules.access.grants import (
     GrantRefused,
@@ -27,7 +27,6 @@ from adapter.rules.access.grants import (
     code_request,
     issuer_agrees,
 )
-from adapter.rules.access.issuer_metadata import IssuerMetadata
 from adapter.rules.access.resources import ProtectedResource, refusal_of
 from adapter.settings.console_oauth import ConsoleOAuth
 from adapter.settings.oauth import OAuthIssuer

@@ -10,7 +10,7 @@ from adapter.errors import BadJson
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.result_cache import CachedResult, ResultCache, key_of
-from adapter.rules.access.parties import credential_digest
+from adapter.rules.access.principals import credential_digest
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.results.blocks import NO_BLOCKS
 from adapter.rules.results.outcomes import NOTHING

@@ -9,7 +9,7 @@ from dataclasses import replace
 from adapter.errors import AdapterError, Unauthorized, UpstreamRefused
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import Caller
-from adapter.rules.access.republished_metadata import renamed
+from adapter.rules.access.resources import renamed
 from adapter.upstream.credentials import UpstreamCredentials
 from adapter.upstream.port import (
     Headers,

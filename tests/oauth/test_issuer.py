@@ -17,9 +17,9 @@ from adapter.errors import IssuerUnavailable, Unauthorized
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.issuer import LIFE, Issuer, fetch_keys
-from adapter.oauth.token_cache import TokenCache, Verification
+from adapter.oauth.verified_tokens import Verification, VerifiedTokens
 from adapter.pipeline.key_set import KeySet
-from adapter.rules.access.issuer_trust import IssuerTrust
+from adapter.rules.access.verified_tokens import IssuerTrust
 from tests.oauth.authorization_server import KEYS, OAUTH, AuthorizationServer
 from tests.pipeline.issuer import NOW, Clock, PrivateKey, document, ec_key, jwk, pem, rsa_key, token
 
@@ -32,7 +32,7 @@ class Reception:
     def __init__(self, server: AuthorizationServer, jwks_url: str | None = None) -> None:
         self.seconds = Clock(0.0)
         self.clock = Clock()
-        self.cache = TokenCache(self.clock)
+        self.cache = VerifiedTokens(self.clock)
         http = IssuerHttp(timeout=2.0)
         keys = KeySet(
             server.issuer,

@@ -156,4 +156,4 @@ async def test_neither_token_nor_claims_stand_in_a_repr(
 ) -> None:
     """A repr ends in logs."""
     await verifier.verify(server.token())
-    assert repr(verifier) == "<VerifiedTokens of 2 issuers: <TokenCache: 1 tokens>>"
+    assert repr(verifier) == "<VerifiedTokens of 2 issuers: 1 tokens>"

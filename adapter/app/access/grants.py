@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -18,7 +17,6 @@ from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantList
 from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.grants.server_grants import ServerGrants
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.relay.call.grants import GrantAnswers, GrantGate
@@ -26,7 +24,7 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.relay.lease import Lease
 from adapter.relay.notifications import Notice
 from adapter.rules.access.principals import Scope
-from adapter.rules.calls.grant_answers import ASKING
+from adapter.rules.calls.rounds import ASKING
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.authorized import AuthorizedUpstream, refusal_by
@@ -58,37 +56,39 @@ class GrantParts:
         self.rows = sealed_rows(settings, store, SECRET)
         self.grants = GrantStore(self.rows)
         self.links = GrantLinks(self.rows, base.clock)
-        self.servers: Mapping[str, ServerGrants] = {
-            entry.id: self._of(grant_terms(settings, entry))
-            for entry in settings.servers
-            if asks_people(entry)
-        }
+        self.servers: dict[str, GrantCredentials] = {}
+        self.flows: dict[str, GrantFlow] = {}
+        for entry in settings.servers:
+            if asks_people(entry):
+                self._add(grant_terms(settings, entry))
         base.tasks.append(CleanupTask("grants", self.links.tidy))
 
     def __repr__(self) -> str:
         return f"<GrantParts of {len(self.servers)} servers>"
 
-    def _of(self, terms: GrantTerms) -> ServerGrants:
+    def _add(self, terms: GrantTerms) -> None:
         base = self._base
         http = grant_http(terms)
         clients = ClientRegistry(self.rows, http, base.clock)
         finder = IssuerFinder(terms, http, base.log)
         leases = (lambda name: Lease(self._store, name, LEASE_SECONDS)) if self._store.shared else None
         renewal = GrantRenewal(self.grants, clients, http, leases, base.log, base.clock)
-        credentials = GrantCredentials(terms, self.grants, renewal, self.links, finder, base.clock)
+        self.servers[terms.server] = GrantCredentials(
+            terms, self.grants, renewal, self.links, finder, base.clock
+        )
         flow = GrantFlow(terms, self.links, self.grants, clients, finder, http, base.log)
         flow.clock = base.clock
         flow.on_granted = self._granted
-        return ServerGrants(terms, self.grants, credentials, flow, renewal)
+        self.flows[terms.server] = flow
 
     def authorized(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream of a server with the grants of its callers."""
-        return AuthorizedUpstream(upstream, self.servers[server].credentials, refusal_by(server))
+        return AuthorizedUpstream(upstream, self.servers[server], refusal_by(server))
 
     def stand_before(self, server: Server) -> None:
         """Have calls ask for a grant before they go upstream, where the server's callers give some."""
         if server.id in self.servers:
-            server.stages.put_first(ASKING, GrantGate(self.servers[server.id].credentials))
+            server.stages.put_first(ASKING, GrantGate(self.servers[server.id]))
 
     def answers(self, sessions: SessionParts) -> GrantAnswers:
         """Build the answers to callers without a grant."""
@@ -97,8 +97,7 @@ class GrantParts:
 
     def branch(self, guard: Guard, browsers: SignInRoutes | None, *, authenticated: bool) -> Branch:
         """Build the pages. ``browsers`` tells who sits at one, where people can sign in."""
-        flows = {name: each.flow for name, each in self.servers.items()}
-        return GrantRoutes(flows, browsers, guard if authenticated else None).branch()
+        return GrantRoutes(self.flows, browsers, guard if authenticated else None).branch()
 
     async def close(self, within: float) -> None:
         """Wait until tokens that are being renewed are written, no longer than ``within`` seconds."""

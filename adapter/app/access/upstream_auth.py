@@ -13,10 +13,10 @@ from adapter.app.access.grants import SECRET
 from adapter.app.state import sealed_rows
 from adapter.oauth import client_authentication
 from adapter.oauth.client_authentication import ClientProof, SignedProof, private_key
+from adapter.oauth.discovery import UpstreamMetadata
 from adapter.oauth.http import token_http
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.upstream_credentials import ObtainedCredentials, PassedCredentials
-from adapter.oauth.upstream_metadata import UpstreamMetadata
 from adapter.relay.lease import Lease
 from adapter.rules.access.grants import OAuthClient
 from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below

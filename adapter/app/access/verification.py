@@ -15,7 +15,7 @@ from adapter.oauth.issuer import LIFE, Issuer, fetch_keys
 from adapter.oauth.port import TokenVerifier
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
-from adapter.rules.access.issuer_trust import IssuerTrust
+from adapter.rules.access.verified_tokens import IssuerTrust
 from adapter.settings.oauth import OAuth, OAuthIssuer
 
 

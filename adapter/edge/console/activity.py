@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adapter.edge.console.status import Viewer
 from adapter.relay.http_api.past_exchange import PastExchange
 from adapter.relay.http_api.recent_exchanges import KEPT, Recent
-from adapter.rules.calls.minute_counts import MinuteCount, MinuteCounts, hour
+from adapter.rules.calls.request_outcomes import MinuteCount, MinuteCounts, hour
 
 if TYPE_CHECKING:
     # Only a process among several has them.

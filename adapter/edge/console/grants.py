@@ -8,8 +8,8 @@ from adapter.edge.console.status import Viewer, Viewers
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.http.response import send
 from adapter.errors import NotFound, UnsupportedMediaType
+from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.grant_store import ListedGrant
-from adapter.oauth.grants.server_grants import ServerGrants
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump
 
@@ -20,7 +20,7 @@ MOST = 1000
 class ConsoleGrants:
     """Tells of grants, and serves the route that revokes one."""
 
-    def __init__(self, path: str, viewers: Viewers, servers: Mapping[str, ServerGrants]) -> None:
+    def __init__(self, path: str, viewers: Viewers, servers: Mapping[str, GrantCredentials]) -> None:
         self._data = f"{path.rstrip('/')}/-"
         self._viewers = viewers
         self._servers = servers
@@ -31,7 +31,7 @@ class ConsoleGrants:
 
     async def told(self, viewer: Viewer) -> list[dict[str, object]]:
         """The grants that a viewer may see. Raises StoreUnavailable."""
-        found = [each for name, grants in self._servers.items() async for each in grants.kept.all(name)]
+        found = [each for name, grants in self._servers.items() async for each in grants.grants.all(name)]
         return [each.as_data() for each in found if _may_see(viewer, each)][:MOST]
 
     async def _revoke(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
@@ -42,7 +42,7 @@ class ConsoleGrants:
         if media_type != "application/json" and request.headers.get("Origin") is not None:
             raise UnsupportedMediaType("Send the body as application/json.")
         grants = self._servers.get(server)
-        listed = None if grants is None else await grants.kept.listed(server, grant_id)
+        listed = None if grants is None else await grants.grants.listed(server, grant_id)
         if grants is None or listed is None or verb != "revoke" or not _may_see(viewer, listed):
             raise NotFound("There is no such grant.")
         revoked = await grants.revoke(listed)

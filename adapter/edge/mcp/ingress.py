@@ -14,8 +14,7 @@ from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.server import Server
 from adapter.rules.access.headers import SharedFields, missing, to_upstream
-from adapter.rules.access.parties import party_of
-from adapter.rules.access.principals import Caller, Identity
+from adapter.rules.access.principals import Caller, Identity, party_of
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import LEGACY, Era, check_mirrors, classify
 from adapter.wire.nesting import has_more_values, values_at_most

@@ -14,8 +14,9 @@ import orjson
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import IssuerHttp
-from adapter.rules.access.authorization_servers import ServerEndpoints, is_loopback_host
+from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient, client_metadata, read_registration
+from adapter.rules.access.network_addresses import is_loopback_host
 from adapter.state.port import ABSENT, Conflict
 from adapter.state.sealed_rows import SealedRows
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from adapter.errors import AuthorizationFailed, StoreUnavailable
 from adapter.oauth.grants.grant_requests import GrantLinks
-from adapter.oauth.grants.grant_store import TABLE, GrantStore, KeptGrant, key_of
+from adapter.oauth.grants.grant_store import TABLE, GrantStore, KeptGrant, ListedGrant, key_of
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.oauth.grants.terms import GrantTerms
@@ -54,9 +54,9 @@ class GrantCredentials(StoreListener):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.terms = terms
+        self.grants = grants
+        self.renewal = renewal
         self.finder = finder
-        self._grants = grants
-        self._renewal = renewal
         self._links = links
         self._clock = clock
         self._now = time.monotonic
@@ -76,13 +76,13 @@ class GrantCredentials(StoreListener):
         """See UpstreamCredentials. Raises GrantRequired for a client whose grant is not, or no longer, enough."""
         self.finder.heard(challenge)
         principal = caller.principal
-        kept = await self._grants.get(self.terms.server, principal)
+        kept = await self.grants.get(self.terms.server, principal)
         if kept is not None and _field(kept) == value:
             # By its size: a clock that was set back has seen it renewed in the future.
             if abs(self._clock() - kept.grant.renewed) < self.just_renewed:
                 # A newer token would be refused as well, and an upstream must not make the adapter ask all day.
                 return False
-            kept = await self._renewal.renew(self.terms, kept)
+            kept = await self.renewal.renew(self.terms, kept)
         self._keep(principal, kept)
         if kept is not None:
             return _field(kept) != value
@@ -96,20 +96,23 @@ class GrantCredentials(StoreListener):
         if await self._current(caller.principal) is None:
             raise await self._links.required(self.terms, caller.principal)
 
-    def forget(self, principal: str) -> None:
-        """Keep nothing of a principal's grant in memory: it was revoked here."""
-        self._read.pop(key_of(self.terms.server, principal), None)
+    async def revoke(self, listed: ListedGrant) -> bool:
+        """Forget a grant, and revoke it; False: its issuer did not say that it did. Raises StoreUnavailable."""
+        revoked = await self.renewal.revoke(self.terms, listed)
+        if listed.grant is not None:
+            self._keep(listed.grant.principal, None)
+        return revoked
 
     async def granted(self, principal: str) -> bool:
         """Tell whether a principal has a grant now, by the store. Raises StoreUnavailable."""
-        self.forget(principal)
+        self._keep(principal, None)
         return await self._current(principal) is not None
 
     async def _current(self, principal: str) -> KeptGrant | None:
         key = key_of(self.terms.server, principal)
         found = self._read.get(key)
         if found is None or self._now() - found.at >= FRESH:
-            kept = await self._grants.get(self.terms.server, principal)
+            kept = await self.grants.get(self.terms.server, principal)
             self._keep(principal, kept)
         else:
             kept = found.kept
@@ -121,7 +124,7 @@ class GrantCredentials(StoreListener):
         wait = None if kept.grant.over(self._clock()) else SOON
         try:
             async with asyncio.timeout(wait):
-                newer = await self._renewal.renew(self.terms, kept)
+                newer = await self.renewal.renew(self.terms, kept)
         except (AuthorizationFailed, StoreUnavailable, TimeoutError):
             # The upstream decides about a token that is about to end; one that has ended is not sent.
             if kept.grant.over(self._clock()):

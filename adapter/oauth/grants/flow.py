@@ -13,14 +13,13 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
-from adapter.oauth.client_authentication import proof_of
+from adapter.oauth.client_authentication import proof_of, request_tokens
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_requests import VALID, BrowserState, GrantLink, GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.terms import GrantSource, GrantTerms
 from adapter.oauth.http import IssuerHttp
-from adapter.oauth.token_requests import request_tokens
 from adapter.rules.access.grants import (
     LONGEST_TOKEN,
     Grant,

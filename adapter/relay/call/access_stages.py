@@ -14,16 +14,18 @@ from adapter.errors import AdapterError, BadJson, BadRequest, ToolUnknown, Upstr
 from adapter.relay.background import in_turns
 from adapter.relay.sessions.session import LISTED_BEFORE
 from adapter.relay.stages import Call, StageEntry
-from adapter.rules.access.access_rules import AccessRules, AccessView, Offering
-from adapter.rules.access.principals import Caller
-from adapter.rules.access.unknown_names import (
+from adapter.rules.access.access_rules import (
     NOT_FOUND_LEGACY,
     NOT_FOUND_MODERN,
+    AccessRules,
+    AccessView,
+    Offering,
     unknown_method,
     unknown_prompt,
     unknown_resource,
     unknown_tool,
 )
+from adapter.rules.access.principals import Caller
 from adapter.rules.access.visible_lists import SHAPES, ListRefused, names_listed, visible_list
 from adapter.rules.tools.lists import next_cursor
 from adapter.wire.ambiguity import leads_elsewhere, may_hold

@@ -16,7 +16,7 @@ from adapter.relay.notifications import Inbox, Notifications
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.relay.stages import Call
 from adapter.rules.access.principals import Caller, Scope
-from adapter.rules.calls.grant_answers import (
+from adapter.rules.calls.rounds import (
     ASKING,
     CAPABILITIES,
     elicitations,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from adapter.rules.access.sightings import Sightings
+from adapter.rules.access.replicas import Sightings
 from adapter.state.paging import every_row
 from adapter.state.port import Conflict, Row, Store
 

@@ -12,8 +12,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import ACCEPT
 from adapter.relay.sessions.own_session import MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
-from adapter.rules.access.parties import party_of
-from adapter.rules.access.principals import ANONYMOUS, Caller
+from adapter.rules.access.principals import ANONYMOUS, Caller, party_of
 from adapter.wire.envelope import dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
 

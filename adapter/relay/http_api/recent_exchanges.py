@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from adapter.errors import LimitReached
 from adapter.relay.http_api.past_exchange import Failure, PastExchange, WalkedStage
-from adapter.rules.calls.minute_counts import MinuteCounts
+from adapter.rules.calls.request_outcomes import MinuteCounts
 
 STAGES = 64
 """Stages of one exchange that are kept."""

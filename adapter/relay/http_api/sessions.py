@@ -23,7 +23,7 @@ from adapter.relay.http_api.session_rows import SWEPT, CallerKey, KeptSession, S
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
-from adapter.rules.access.parties import party_of
+from adapter.rules.access.principals import party_of
 from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
 from adapter.wire.envelope import dump

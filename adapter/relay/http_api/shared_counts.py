@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from adapter.errors import BadJson
 from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.rules.calls.minute_counts import MinuteCount, decoded
+from adapter.rules.calls.request_outcomes import MinuteCount, decoded
 from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import dump, parse
 

@@ -18,11 +18,11 @@ from adapter.rules.access.replicas import (
     Challenges,
     Found,
     ReplicaRecord,
+    Sightings,
     decode_replica,
     encode_replica,
     is_replica_id,
 )
-from adapter.rules.access.sightings import Sightings
 from adapter.state.paging import every_row
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
 

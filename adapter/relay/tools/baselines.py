@@ -17,8 +17,7 @@ from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
-from adapter.rules.access.parties import party_of
-from adapter.rules.access.principals import Scope, name_of
+from adapter.rules.access.principals import Scope, name_of, party_of
 from adapter.rules.last_used import LastUsed
 from adapter.rules.tools.catalogue import Catalogue, Pinning, read_as
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise

@@ -21,7 +21,7 @@ from adapter.relay.tools.catalogue_judge import CatalogueJudge
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
 from adapter.relay.tools.deferred_pins import DeferredPins
 from adapter.relay.tools.tool_lists import Page, Pieces, ToolLists, Writing
-from adapter.rules.access.unknown_names import unknown_tool
+from adapter.rules.access.access_rules import unknown_tool
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict

@@ -13,8 +13,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from adapter.rules.access.browser_sessions import origin_of
-from adapter.rules.access.issuer_metadata import LONGEST_URL, IssuerMetadata, is_loopback, read_url, split_url
-from adapter.rules.access.network_addresses import canonical_host, is_inner_host
+from adapter.rules.access.network_addresses import (
+    LONGEST_URL,
+    is_inner_host,
+    is_loopback_host,
+    may_be_asked,
+    read_url,
+    split_url,
+)
 from adapter.rules.access.token_claims import read_object
 
 MOST_NAMES = 64
@@ -70,14 +76,6 @@ class Challenge:
 # --- addresses --------------------------------------------------------------------------------------------------
 
 
-def is_loopback_host(host: str | None) -> bool:
-    """Tell whether a host of a URL is this machine, by its name alone."""
-    if host is None:
-        return False
-    host = canonical_host(host)
-    return host.endswith(".localhost") or is_loopback(host)
-
-
 def is_usable_url(url: str, near: str) -> bool:
     """Tell whether a URL that the server at ``near`` has named may be asked, or opened by a person.
 
@@ -122,6 +120,56 @@ def covers(resource: str, url: str) -> bool:
         return False
     prefix, path = named.path.rstrip("/"), asked.path.rstrip("/")
     return path == prefix or path.startswith(f"{prefix}/")
+
+
+# --- metadata of issuers ------------------------------------------------------------------------------------------
+
+
+def server_metadata_urls(issuer: str) -> tuple[str, ...]:
+    """The places of an issuer's metadata, in the order in which MCP has clients ask them."""
+    parts = urlsplit(issuer)
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    urls = [
+        f"{origin}/.well-known/oauth-authorization-server{path}",
+        f"{origin}/.well-known/openid-configuration{path}",
+    ]
+    if path:
+        urls.append(f"{origin}{path}/.well-known/openid-configuration")
+    return tuple(urls)
+
+
+class IssuerMetadata(NamedTuple):
+    """The document of an issuer about itself; of its members only those that are asked for are looked at."""
+
+    issuer: str
+    members: Mapping[str, Any]
+
+    def url(self, name: str) -> str:
+        """The URL in a member, such as ``jwks_uri`` or ``token_endpoint``. Raises ValueError for one that is missing
+        or must not be asked.
+        """
+        value = self.members.get(name)
+        if not isinstance(value, str):
+            raise ValueError(f"the issuer's metadata has no {name}")
+        if not may_be_asked(value, self.issuer):
+            raise ValueError(f"the {name} of the issuer's metadata is not a usable URL")
+        return value
+
+
+def read_metadata(document: bytes, issuer: str, *, forgiving: bool = False) -> IssuerMetadata:
+    """Read the metadata of ``issuer``. Raises ValueError, also for that of any other.
+
+    Otherwise one server could have another one's keys or codes (RFC 8414 §3.3 and §6.2, mix-up). ``forgiving``: a
+    slash at the end may differ, as it does in many documents that name authorization servers.
+    """
+    members = read_object(document)
+    named = members.get("issuer")
+    if named != issuer and not (
+        forgiving and isinstance(named, str) and named.rstrip("/") == issuer.rstrip("/")
+    ):
+        must = "" if forgiving else "; the setting must be equal to it to the last character"
+        raise ValueError(f"the metadata names another issuer{must}")
+    return IssuerMetadata(named, members)
 
 
 # --- documents --------------------------------------------------------------------------------------------------

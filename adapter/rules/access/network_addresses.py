@@ -1,10 +1,11 @@
-"""Addresses of networks that no stranger may have asked: in every spelling, also within others. Pure."""
+"""Addresses that no stranger may have asked: of networks in every spelling, also within others, and of URLs. Pure."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Literal
+from urllib.parse import SplitResult, urlsplit
 
 NetworkKind = Literal["public", "private", "local", "loopback"]
 """``local`` is the link's own network, where clouds keep their secrets."""
@@ -63,3 +64,69 @@ def _own_kind(address: IPv4Address | IPv6Address) -> NetworkKind:
     # Some versions of the library know neither.
     inner = isinstance(address, IPv6Address) and (address.is_site_local or address in _TRANSLATED_HERE)
     return "public" if address.is_global and not (address.is_multicast or inner) else "private"
+
+
+# --- URLs that strangers have named --------------------------------------------------------------------------------
+
+LONGEST_URL = 2048
+"""Characters of a URL in a document."""
+
+
+def may_be_asked(url: str, issuer: str) -> bool:
+    """Tell whether a URL that an issuer's metadata names may be asked.
+
+    It is https; or http to this machine, where the issuer itself is reached so: any other issuer could have the
+    adapter ask its neighbours.
+    """
+    parts, trusted = read_url(url), split_url(issuer)
+    if parts is None or trusted is None:
+        return False
+    if parts.scheme == "https":
+        return True
+    return (
+        parts.scheme == trusted.scheme == "http"
+        and is_loopback(parts.hostname or "")
+        and is_loopback(trusted.hostname or "")
+    )
+
+
+def read_url(url: str) -> SplitResult | None:
+    """The parts of a URL in a document; None for one without a host, with credentials or a fragment, or of characters
+    that no URL has.
+    """
+    if len(url) > LONGEST_URL or not (url.isascii() and url.isprintable()) or not _FOREIGN.isdisjoint(url):
+        return None
+    parts = split_url(url)
+    return None if parts is None or not parts.hostname or parts.port == 0 or "@" in parts.netloc else parts
+
+
+_FOREIGN = frozenset(' \\#"<>')
+
+
+def split_url(url: str) -> SplitResult | None:
+    """The parts of a text, None where it is no URL."""
+    try:
+        parts = urlsplit(url)
+        # Read for what they raise.
+        _ = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host of a URL is this machine: ``localhost``, or an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_loopback_host(host: str | None) -> bool:
+    """Tell whether a host of a URL is this machine, by its name alone."""
+    if host is None:
+        return False
+    host = canonical_host(host)
+    return host.endswith(".localhost") or is_loopback(host)

@@ -2,11 +2,12 @@
 
 Closed, calls go through. After too many consecutive failures it is open: calls are refused until a cool-down
 has passed, then a few probes may try. The first probe that succeeds closes it, the first that fails opens it
-again.
+again. Starts of a process that fail have pauses of their own.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -128,3 +129,38 @@ class Breaker:
             self._probes_under_way = 0
             if self._state is BreakerState.OPEN:
                 self._opened = now
+
+
+# --- pauses between starts of a process that fails to start ----------------------------------------------------
+
+
+_DOUBLINGS = 32
+
+
+@dataclass(slots=True)
+class RestartBackoff:
+    """``first`` and ``longest`` are pauses in seconds; times are seconds of any one clock.
+
+    ``failures`` counts failed starts in a row, ``reason`` is why the last one failed.
+    """
+
+    first: float
+    longest: float
+    failures: int = field(default=0, init=False)
+    reason: str = field(default="", init=False)
+    _until: float = field(default=0.0, init=False)
+
+    def failed(self, now: float, reason: str) -> None:
+        """Note a start that failed."""
+        self.failures += 1
+        self.reason = reason
+        pause = self.first * 2.0 ** min(self.failures - 1, _DOUBLINGS)
+        self._until = now + min(self.longest, pause)
+
+    def succeeded(self) -> None:
+        """Note a start that succeeded: the next failure is the first again."""
+        self.failures = 0
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next start is allowed; 0 if it is now."""
+        return max(0.0, self._until - now) if self.failures else 0.0

@@ -10,7 +10,7 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import LimitReached
-from adapter.rules.calls.restart_backoff import RestartBackoff
+from adapter.rules.calls.circuit_breaker import RestartBackoff
 from adapter.settings.servers.server import UpstreamSettings
 from adapter.upstream.port import ProcessUse
 from adapter.upstream.stdio.child import ChildOwner, ChildProcess

@@ -27,7 +27,7 @@ async def test_tokens_that_end_amid_the_calls_of_two_people_stay_apart(scene: St
             await it.grant(who)
             await it.call(who)
         assert it.front.app.grants is not None
-        it.front.app.grants.servers["raw"].credentials.just_renewed = 0.0
+        it.front.app.grants.servers["raw"].just_renewed = 0.0
         for token in it.seen_tokens():
             it.issuer.expire(token)
         callers = [who for _ in range(10) for who in TOKENS]
@@ -152,7 +152,7 @@ async def test_an_old_state_is_refused(scene: StartScene) -> None:
         grants = it.front.app.grants
         assert grants is not None
         alice = it.browser("alice")
-        flow = grants.servers["raw"].flow
+        flow = grants.flows["raw"]
         flow.clock = lambda: 0.0
         url = await alice.start(await it.link("alice"))
         head, page = await alice.get(it.issuer.consent(url, "alice"))

@@ -156,7 +156,7 @@ async def test_an_ended_token_is_renewed_within_the_call(scene: StartScene) -> N
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
         grants = it.front.app.grants
         assert grants is not None
-        grants.servers["raw"].credentials.just_renewed = 0.0
+        grants.servers["raw"].just_renewed = 0.0
         it.issuer.expire(it.seen_tokens()[-1])
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
         assert [each["grant_type"] for each in it.issuer.requests] == ["authorization_code", "refresh_token"]
@@ -169,7 +169,7 @@ async def test_an_ended_grant_is_asked_for_again(scene: StartScene) -> None:
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
         grants = it.front.app.grants
         assert grants is not None
-        grants.servers["raw"].credentials.just_renewed = 0.0
+        grants.servers["raw"].just_renewed = 0.0
         it.issuer.expire(it.seen_tokens()[-1])
         it.issuer.end_refresh()
         assert (await it.call())["result"]["isError"]

@@ -73,7 +73,7 @@ async def test_a_grant_on_three_replicas(tmp_path: Path, upstream: StartUpstream
                 for replica in replicas:
                     answer = await asked(replica, session, call_body())
                     assert answer["result"]["content"][0]["text"] == "alice"
-                    parts(replica).servers["raw"].credentials.just_renewed = 0.0
+                    parts(replica).servers["raw"].just_renewed = 0.0
                 issuer.expire(next(iter(issuer.tokens)))
                 answers = await asyncio.gather(
                     *(asked(replicas[number % 3], session, call_body(number=number)) for number in range(10))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,10 @@ from adapter.rules.access.access_rules import (
     AllowPatterns,
     Offering,
     claim_of,
+    unknown_method,
+    unknown_prompt,
+    unknown_resource,
+    unknown_tool,
 )
 from adapter.rules.access.principals import Caller, token_principal
 from adapter.rules.text.name_patterns import NamePattern
@@ -227,3 +232,22 @@ def test_order_does_not_matter(allowed: list[str], name: str) -> None:
     """The same rules in another order decide the same."""
     rules = [tools(each) for each in allowed]
     assert AccessRules(rules).allows(BOB, TOOL, name) == AccessRules(rules[::-1]).allows(BOB, TOOL, name)
+
+
+# --- answers for what a caller may not see, or what is not there -----------------------------------------------
+
+
+def test_answers_name_what_was_asked_for() -> None:
+    """In one line, cut where it is long, with the code of MCP for each era."""
+    assert orjson.loads(unknown_prompt(b"1", "a\nb"))["error"]["message"] == "Unknown prompt: a\\u000ab"
+    assert str(unknown_tool("x" * 200)) == f"Unknown tool: {'x' * 99}…"
+    for modern, code in ((False, -32002), (True, -32602)):
+        error = orjson.loads(unknown_resource(b"1", "file:///a", modern=modern))["error"]
+        assert error == {"code": code, "message": "Resource not found", "data": {"uri": "file:///a"}}
+
+
+def test_a_method_that_is_not_served() -> None:
+    """As JSON-RPC has it, with the id of the request as it came."""
+    answer = orjson.loads(unknown_method(b'"a"', "tasks/list"))
+    assert answer["id"] == "a"
+    assert answer["error"] == {"code": -32601, "message": "Method not found: tasks/list"}

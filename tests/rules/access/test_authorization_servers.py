@@ -13,15 +13,16 @@ from adapter.rules.access.authorization_servers import (
     Challenge,
     ServerEndpoints,
     covers,
-    is_loopback_host,
     is_usable_url,
+    read_metadata,
     read_resource_metadata,
     resource_metadata_urls,
     same_origin,
     scope_tokens,
     server_endpoints,
+    server_metadata_urls,
 )
-from adapter.rules.access.issuer_metadata import read_metadata, server_metadata_urls
+from adapter.rules.access.network_addresses import is_loopback_host
 
 ISSUER = "https://login.example"
 UPSTREAM = "https://tools.example/mcp"

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson
-from adapter.rules.access.access_rules import Offering
-from adapter.rules.access.unknown_names import unknown_prompt, unknown_resource, unknown_tool
+from adapter.rules.access.access_rules import Offering, unknown_prompt, unknown_resource, unknown_tool
 from adapter.rules.access.visible_lists import (
     LARGEST_ENTRY,
     LONGEST_REST,

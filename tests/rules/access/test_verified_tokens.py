@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.issuer_trust import LONGEST_PRINCIPAL, MOST_NAMES, IssuerTrust
 from adapter.rules.access.principals import name_of, token_principal
+from adapter.rules.access.verified_tokens import LONGEST_PRINCIPAL, MOST_NAMES, IssuerTrust
 
 LOGIN = "https://login.example"
 NOW = 1_700_000_000.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapter.oauth.token_cache import MOST_BYTES, MOST_TOKENS, MOST_VALUES, TokenCache, Verification
+from adapter.oauth.verified_tokens import MOST_BYTES, MOST_TOKENS, MOST_VALUES, Verification, VerifiedTokens
 from adapter.pipeline.key_set import SigningKey
 from adapter.rules.access.verified_tokens import VerifiedToken
 from tests.pipeline.issuer import NOW, Clock
@@ -16,7 +16,7 @@ def held(until: float = NOW + 60, size: int = 1, key: SigningKey | None = None) 
 
 def test_a_token_is_known_until_it_has_to_be_looked_at_again(clock: Clock) -> None:
     """It is the same object each time."""
-    cache = TokenCache(clock)
+    cache = VerifiedTokens(clock)
     cache.keep("a", held())
     assert cache.known("a") is TOKEN
     assert cache.known("A") is None
@@ -29,7 +29,7 @@ def test_a_token_is_known_until_it_has_to_be_looked_at_again(clock: Clock) -> No
 
 def test_a_clock_that_is_set_back_keeps_no_token_longer(clock: Clock) -> None:
     """By an hour, say: a token that was revoked meanwhile would be good for as long."""
-    cache = TokenCache(clock)
+    cache = VerifiedTokens(clock)
     cache.keep("a", held())
     clock.now = NOW - 3600
     assert cache.known("a") is None
@@ -41,7 +41,7 @@ def test_a_clock_that_is_set_back_keeps_no_token_longer(clock: Clock) -> None:
 
 def test_those_that_were_used_last_are_kept(clock: Clock) -> None:
     """So a flood of tokens takes away those of nobody who is at work."""
-    cache = TokenCache(clock)
+    cache = VerifiedTokens(clock)
     for number in range(MOST_TOKENS):
         cache.keep(str(number), held())
     assert cache.known("0") is TOKEN
@@ -54,7 +54,7 @@ def test_those_that_were_used_last_are_kept(clock: Clock) -> None:
 
 def test_large_tokens_are_fewer(clock: Clock) -> None:
     """What they say is bounded together; one that is verified again counts once."""
-    cache = TokenCache(clock)
+    cache = VerifiedTokens(clock)
     for number in range(20):
         cache.keep(str(number), held(size=MOST_BYTES // 10))
     assert len(cache) == 10
@@ -65,7 +65,7 @@ def test_large_tokens_are_fewer(clock: Clock) -> None:
 
 def test_tokens_that_say_very_much_are_fewer(clock: Clock) -> None:
     """Short texts can hold many values, and each of those takes far more memory than its text."""
-    cache = TokenCache(clock)
+    cache = VerifiedTokens(clock)
     usual = {"iss": "x", "groups": [str(number) for number in range(40)]}
     for number in range(MOST_TOKENS):
         cache.keep(str(number), held()._replace(token=TOKEN._replace(claims=usual)))
@@ -80,7 +80,7 @@ def test_tokens_that_say_very_much_are_fewer(clock: Clock) -> None:
 
 def test_tokens_fall_with_their_key(clock: Clock) -> None:
     """Those that were introspected have none."""
-    cache = TokenCache(clock)
+    cache = VerifiedTokens(clock)
     one, other = (SigningKey(name, frozenset()) for name in "ab")
     cache.keep("a", held(key=one))
     cache.keep("b", held(key=other))
@@ -91,12 +91,12 @@ def test_tokens_fall_with_their_key(clock: Clock) -> None:
 
 def test_no_token_is_kept(clock: Clock) -> None:
     """Only digests, so that a dump of memory lets nobody in."""
-    cache = TokenCache(clock)
+    cache = VerifiedTokens(clock)
     cache.keep("very secret", held())
     assert "very secret" not in repr(cache) + repr(vars(cache))
-    assert repr(cache) == "<TokenCache: 1 tokens>"
+    assert repr(cache) == "<VerifiedTokens of 0 issuers: 1 tokens>"
 
 
 def test_any_text_can_be_asked_for(clock: Clock) -> None:
     """Also one that is no text at all."""
-    assert TokenCache(clock).known("\udcff") is None
+    assert VerifiedTokens(clock).known("\udcff") is None

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.issuer_metadata import (
-    LONGEST_URL,
-    may_be_asked,
+from adapter.rules.access.authorization_servers import (
     read_metadata,
     server_metadata_urls,
 )
+from adapter.rules.access.network_addresses import LONGEST_URL, may_be_asked
 
 LOGIN = "https://login.example"
 LOCAL = "http://127.0.0.1:9"
