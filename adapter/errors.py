@@ -295,13 +295,6 @@ class UpstreamNotStarted(AdapterError):
         self.reason: str = reason
 
 
-class UpstreamExited(AdapterError):
-    """A message could not be given to the process of an upstream, so it has not run."""
-
-    code, rpc, http, legacy_http = "upstream_exited", -32011, 502, 200
-    hint = "The upstream server's process has ended; try again when it has started anew."
-
-
 class GrantRequired(AdapterError):
     """A person has to allow the adapter to act for them at an upstream. ``data`` is a URL elicitation's
     (``elicitationId``, ``url``, ``message``), for whoever can show a link.

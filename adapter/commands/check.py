@@ -87,7 +87,7 @@ def _missing_programs(settings: Settings) -> Iterator[Problem]:
         if entry.upstream.kind.needs == "command":
             # Late, as in ``app/servers.py``.
             from adapter.upstream.stdio.child import ChildSpec
-            from adapter.upstream.stdio.start_failures import missing_program
+            from adapter.upstream.stdio.failures import missing_program
 
             spec = ChildSpec.of(entry.upstream, settings.core.upstream.max_answer_bytes)
             sentence = missing_program(spec.argv[0], spec.environment, spec.cwd or str(Path.cwd()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -14,13 +14,19 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamNotStarted
 from adapter.settings.servers.server import UpstreamSettings
-from adapter.upstream.stdio.environment import child_environment, secrets_of
-from adapter.upstream.stdio.error_lines import LONGEST_LINE, ErrorLines
+from adapter.upstream.stdio.error_lines import LONGEST_LINE, ErrorLines, secrets_of
+from adapter.upstream.stdio.failures import ChildExit, start_failure
 from adapter.upstream.stdio.pipes import LinePipe, MessagePipe
-from adapter.upstream.stdio.start_failures import start_failure
 from adapter.upstream.stdio.supervisor import SupervisedProcess, Supervisor
 from adapter.upstream.stdio.supervisor_link import StartRefused
 from adapter.wire.lines import Line, LongLine
+
+INHERITED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+)
+"""Variables that a program needs to find its files, its language and its certificates. None of them is a secret."""
 
 LINGER = 1.0
 """Seconds that output may still come when the process has ended: another may hold on to its pipe."""
@@ -36,25 +42,18 @@ _OVERDUE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class ChildLimits:
-    """Bounds of one child: bytes of a line of its output, messages that wait for it, seconds that a stop takes."""
-
-    line_bytes: int = 16 << 20
-    waiting_messages: int = 256
-    stop_grace_seconds: float = 5.0
-
-
-@dataclass(frozen=True, slots=True)
 class ChildSpec:
     """A program with all of its environment; see ``child_environment``.
 
     A command without a slash is looked for on the PATH in there. ``cwd`` of None is the folder of the adapter.
+    ``line_bytes`` is the most of a line of its output, ``stop_grace`` are the seconds that a stop takes.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     cwd: str | None = None
-    limits: ChildLimits = field(default_factory=ChildLimits)
+    line_bytes: int = 16 << 20
+    stop_grace: float = 5.0
 
     @classmethod
     def of(
@@ -66,46 +65,17 @@ class ChildSpec:
             (settings.command, *settings.args),
             child_environment(own, settings.inherit_env, settings.env),
             None if settings.cwd is None else str(settings.cwd),
-            ChildLimits(line_bytes=line_bytes, stop_grace_seconds=settings.stop_grace_seconds),
+            line_bytes,
+            settings.stop_grace_seconds,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ChildExit:
-    """The end of a process. ``status`` is its exit code, or the negative number of the signal that ended it.
-
-    ``error_lines`` are the last lines of its standard error, bounded and without secrets: for operators, never for
-    clients. ``requested`` is True if ``stop`` was called before.
-    """
-
-    status: int
-    error_lines: tuple[str, ...] = ()
-    requested: bool = False
-
-    @property
-    def code(self) -> int | None:
-        """The exit code; None if a signal ended it."""
-        return self.status if self.status >= 0 else None
-
-    @property
-    def signal(self) -> int | None:
-        """The signal that ended it; None if it ended by itself."""
-        return -self.status if self.status < 0 else None
-
-    @property
-    def sentence(self) -> str:
-        """The end in words that a client may read."""
-        if self.signal is None:
-            return f"The server's process ended with exit code {self.status}."
-        try:
-            name = signal.Signals(self.signal).name
-        except ValueError:
-            name = f"signal {self.signal}"
-        return f"The server's process was ended by {name}."
 
 
 class ChildOwner(Protocol):
     """The receiver of a child's output. All calls come from the loop, one after another, never within ``start``."""
+
+    @property
+    def outgoing(self) -> MessagePipe:
+        """The messages to the child. They may wait there before it is started."""
 
     def received(self, line: bytes) -> None:
         """Take a line of standard output without its line end."""
@@ -136,10 +106,9 @@ class ChildProcess:
         self._theirs = (ends[0], ends[3], ends[5])
         for descriptor in (ends[1], ends[2], ends[4]):
             os.set_blocking(descriptor, False)
-        self._stdin = MessagePipe(ends[1], spec.limits.waiting_messages)
-        self.send_now = self._stdin.send_now
-        """Write one short message if that needs no waiting. Returns False if nothing was written."""
-        self._stdout = LinePipe(ends[2], spec.limits.line_bytes, self._take, self._output_ended)
+        self._stdin = owner.outgoing
+        self._stdin.open(ends[1])
+        self._stdout = LinePipe(ends[2], spec.line_bytes, self._take, self._output_ended)
         self._stderr = LinePipe(ends[4], LONGEST_LINE, self._errors.take, self._output_ended)
 
     def __repr__(self) -> str:
@@ -183,19 +152,6 @@ class ChildProcess:
     def is_running(self) -> bool:
         """True until its end was reported, also while it is being stopped."""
         return self._process is not None and self._status is None
-
-    @property
-    def waiting(self) -> int:
-        """Messages that wait because it does not read."""
-        return self._stdin.waiting
-
-    async def send(self, message: bytes) -> None:
-        """Write one message, which contains no newline; wait while its standard input is full.
-
-        When it returns the message may run; when it raises, it has not. A call that is cancelled takes its message
-        back, unless a part of it was written already. Raises UpstreamExited, LimitReached.
-        """
-        await self._stdin.send(message)
 
     def pause(self) -> None:
         """Read no further output: the process waits when its pipe is full."""
@@ -243,7 +199,7 @@ class ChildProcess:
         self._stdout.discard()
         self._stdin.close()
         self._linger()
-        grace = self._spec.limits.stop_grace_seconds
+        grace = self._spec.stop_grace
         for share, which in ((_TERM, signal.SIGTERM), (_KILL - _TERM, signal.SIGKILL)):
             if await self._is_gone_within(grace * share):
                 break
@@ -324,3 +280,18 @@ def _pipes() -> list[int]:
             os.close(descriptor)
         raise
     return ends
+
+
+def child_environment(
+    own: Mapping[str, str], inherit: Iterable[str] = (), given: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the complete environment of a child.
+
+    ``own`` are the adapter's variables. Of these it gets INHERITED and the names in ``inherit``, where a ``*`` at the
+    end stands for any characters, and then all of ``given``.
+    """
+    names = (*INHERITED, *inherit)
+    exact = set(names)
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+    passed = {name: text for name, text in own.items() if name in exact or name.startswith(prefixes)}
+    return {**passed, **(given or {})}

@@ -18,10 +18,10 @@ from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay, Taker
-from adapter.upstream.stdio.child import ChildExit, ChildOwner, ChildProcess
+from adapter.upstream.stdio.child import ChildOwner, ChildProcess
 from adapter.upstream.stdio.error_lines import DroppedLines
-from adapter.upstream.stdio.failures import exited, never_answered, not_started, stopped
-from adapter.upstream.stdio.outgoing import Outgoing
+from adapter.upstream.stdio.failures import ChildExit, exited, never_answered, not_started, stopped
+from adapter.upstream.stdio.pipes import MessagePipe
 from adapter.wire.envelope import Envelope, Kind
 from adapter.wire.line_messages import LineMessage, as_line, messages_of, number_of_long_line
 from adapter.wire.lines import LongLine
@@ -82,8 +82,8 @@ class ChildConversation:
         self._ended = ended
         self._log = log
         self._drops = DroppedLines(log, loop.time)
-        self._outgoing = Outgoing(name)
-        self._running = loop.create_task(self._run())
+        self.outgoing = MessagePipe(name)
+        self._starting = loop.create_task(self._run())
         self._alarm = loop.call_later(start_timeout, self._late)
 
     def __repr__(self) -> str:
@@ -95,12 +95,9 @@ class ChildConversation:
     async def _run(self) -> None:
         try:
             self._child = await self._start(self)
-            await self._outgoing.write(self._child)
         except AdapterError as error:
-            # A child that has ended while it was written to says so itself, and why.
-            if self._child is None:
-                self._log.warning("a server's process was not started", why=error.reason or str(error))
-                self.finish(not_started(self._name, error))
+            self._log.warning("a server's process was not started", why=error.reason or str(error))
+            self.finish(not_started(self._name, error))
 
     def _late(self) -> None:
         if not self.answered:
@@ -147,8 +144,8 @@ class ChildConversation:
 
     async def close(self) -> None:
         """Stop the child; returns when nothing of it is left."""
-        self._running.cancel()
-        await asyncio.wait((self._running,))
+        self._starting.cancel()
+        await asyncio.wait((self._starting,))
         if self._child is not None:
             await self._child.stop()
 
@@ -183,7 +180,7 @@ class ChildConversation:
 
     def write(self, message: bytes) -> None:
         """Send the child a message. Raises LimitReached where it does not read."""
-        self._outgoing.put(as_line(message))
+        self.outgoing.put(as_line(message))
 
     def try_write(self, message: bytes) -> None:
         """Send the child a message that nobody waits for; one that does not read does not get it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.rules.text.events import LONGEST_TEXT, for_log, shortened
+from adapter.rules.text.events import LONGEST_TEXT, for_log, is_telling, shortened
 from adapter.wire.lines import Line, LongLine
 
 LONGEST_LINE = 8192
@@ -21,6 +21,7 @@ LINES_PER_SECOND = 50
 """Lines of standard error that go to the log; the others of that second are only counted."""
 
 _HIDDEN = "***"
+_SHORTEST_SECRET = 6
 
 
 class PerSecond:
@@ -107,3 +108,11 @@ class ErrorLines:
         for secret in self._secrets:
             text = text.replace(secret, _HIDDEN)
         return shortened(for_log(text), LONGEST_TEXT)
+
+
+def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values under telling names (TOKEN, PASSWORD …), the longest first; short ones say nothing."""
+    values = {
+        text for name, text in environment.items() if len(text) >= _SHORTEST_SECRET and is_telling(name)
+    }
+    return tuple(sorted(values, key=len, reverse=True))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import time
 from collections import deque
 from collections.abc import Callable
 
-from adapter.errors import LimitReached, UpstreamExited
+from adapter.errors import LimitReached
 from adapter.wire.lines import Line, LineReader
 
 PIECE = 65536
@@ -23,6 +22,11 @@ TURN_SECONDS = 0.005
 
 A pipe that has worked for so much longer than it has rested rests for as long: it takes half of the loop's time.
 """
+
+MOST_BYTES = 16 << 20
+"""Bytes that wait for a child that does not read. A single message may be larger."""
+
+MOST_MESSAGES = 4096
 
 
 class LinePipe:
@@ -150,117 +154,79 @@ class LinePipe:
             self._on_end()
 
 
-class _Message:
-    """A message that waits for room in the pipe: what is left of it before its newline."""
-
-    __slots__ = ("begun", "rest", "written")
-
-    def __init__(self, rest: memoryview, begun: bool, written: asyncio.Future[None]) -> None:
-        self.rest = rest
-        self.begun = begun
-        self.written = written
-
-
 class MessagePipe:
-    """Writes messages to a non-blocking pipe, each whole and in the order of the calls, with a newline behind it.
+    """Messages to a child, each whole and in the order of the calls, with a newline behind it.
 
-    At most ``most`` messages wait while the reader of the pipe does not read.
+    They wait until the pipe is there, and while the child does not read. ``server`` is its name, for the failure. What
+    waits when the pipe is closed is lost: whoever waits for an answer is told of the end of the child.
     """
 
-    def __init__(self, descriptor: int, most: int) -> None:
+    def __init__(self, server: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._descriptor = descriptor
-        self._most = most
-        self._waiting: deque[_Message] = deque()
-        self._closed = False
+        self._server = server
+        self._descriptor = -1
+        self._waiting: deque[memoryview] = deque()
+        self._size = 0
+        self._is_full = False
+
+    def __repr__(self) -> str:
+        return f"<MessagePipe to {self._server!r}: {len(self._waiting)} messages, {self._size} bytes>"
 
     @property
     def waiting(self) -> int:
         """Messages that wait for room."""
         return len(self._waiting)
 
-    async def send(self, message: bytes) -> None:
-        """Write one message, which contains no newline; returns when the pipe has all of it.
+    def open(self, descriptor: int) -> None:
+        """Write to this pipe, which does not block, what waits and what comes."""
+        self._descriptor = descriptor
+        self._write()
 
-        A call that is cancelled takes its message back, unless a part of it was written: then the rest still is.
-        Raises LimitReached if too many messages wait already, UpstreamExited if nobody reads the pipe any more.
+    def put(self, message: bytes) -> None:
+        """Send a message, which contains no newline, or keep it until there is room for it.
+
+        Raises LimitReached while the child leaves too much unread.
         """
-        if self._closed:
-            raise UpstreamExited
-        rest = memoryview(message)
-        if not self._waiting:
-            count = self._write(rest)
-            if count > len(rest):
-                return
-            rest = rest[count:]
-        if len(self._waiting) >= self._most:
+        if self._waiting and (self._size + len(message) > MOST_BYTES or len(self._waiting) >= MOST_MESSAGES):
             raise LimitReached(
-                f"The upstream server's process does not read its input: {self._most} messages wait already."
+                f'The process of the server "{self._server}" does not read what it is sent: {len(self._waiting)} '
+                "messages are waiting already. Try again later."
             )
-        await self._wait(_Message(rest, len(rest) < len(message), self._loop.create_future()))
-
-    def send_now(self, message: bytes) -> bool:
-        """Write one message if it is short and the pipe has room for it. Returns False if nothing was written."""
-        if self._closed or self._waiting or len(message) >= select.PIPE_BUF:
-            return False
-        try:
-            # So few bytes are written whole or not at all (POSIX, write).
-            os.write(self._descriptor, message + b"\n")
-        except OSError:
-            return False
-        return True
+        self._waiting.append(memoryview(message))
+        self._size += len(message)
+        if len(self._waiting) == 1:
+            self._write()
 
     def close(self) -> None:
-        """Close the descriptor; messages that wait fail. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._loop.remove_writer(self._descriptor)
-        os.close(self._descriptor)
-        while self._waiting:
-            message = self._waiting.popleft()
-            if not message.written.done():
-                message.written.set_exception(UpstreamExited())
+        """Close the descriptor and forget what waits. Idempotent."""
+        self._waiting.clear()
+        self._size = 0
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            self._loop.remove_writer(descriptor)
+            os.close(descriptor)
 
-    def _write(self, rest: memoryview) -> int:
-        """Write as much of a message and its newline as the pipe takes. Returns the number of bytes."""
-        try:
-            return os.writev(self._descriptor, (rest, b"\n"))
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            self.close()
-            raise UpstreamExited from error
-
-    async def _wait(self, message: _Message) -> None:
-        self._waiting.append(message)
-        if len(self._waiting) == 1:
-            self._loop.add_writer(self._descriptor, self._writable)
-        try:
-            await message.written
-        except asyncio.CancelledError:
-            if not message.begun and message in self._waiting:
-                self._waiting.remove(message)
-                self._rest_if_idle()
-            raise
-
-    def _writable(self) -> None:
+    def _write(self) -> None:
         """Write what waits, as far as there is room."""
-        while self._waiting:
+        while self._waiting and self._descriptor >= 0:
             message = self._waiting[0]
             try:
-                count = self._write(message.rest)
-            except UpstreamExited:
+                count = os.writev(self._descriptor, (message, b"\n"))
+            except BlockingIOError:
+                count = 0
+            except OSError:
+                # Nobody reads it any more.
+                self.close()
                 return
-            if count <= len(message.rest):
-                message.begun = message.begun or count > 0
-                message.rest = message.rest[count:]
+            if count <= len(message):
+                self._waiting[0] = message[count:]
+                self._size -= count
+                if not self._is_full:
+                    self._is_full = True
+                    self._loop.add_writer(self._descriptor, self._write)
                 return
             self._waiting.popleft()
-            if not message.written.done():
-                message.written.set_result(None)
-        self._rest_if_idle()
-
-    def _rest_if_idle(self) -> None:
-        if not self._waiting and not self._closed:
+            self._size -= len(message)
+        if self._is_full:
+            self._is_full = False
             self._loop.remove_writer(self._descriptor)

@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from adapter.upstream.stdio import leftovers, process_table
+from adapter.upstream.stdio import process_table
 from adapter.upstream.stdio.orders import (
     DESCRIPTORS,
     EXITED,
@@ -88,7 +88,7 @@ class SupervisorProcess:
     def __init__(self, adapter: socket.socket) -> None:
         self._adapter = adapter
         self._pid = os.getpid()
-        self._identity = leftovers.identity()
+        self._identity = process_table.identity()
         self._prctl = process_table.prctl()
         self._prctl(process_table.PR_SET_CHILD_SUBREAPER, 1)
         self._children: dict[int, _Child] = {}
@@ -105,7 +105,7 @@ class SupervisorProcess:
 
     def run(self) -> None:
         """Follow orders until the adapter is gone, then end everything."""
-        self._say(READY, leftovers.end_leftovers())
+        self._say(READY, process_table.end_leftovers())
         while self._connected:
             self._turn(None)
         self._signal_all(signal.SIGTERM)
@@ -209,7 +209,7 @@ class SupervisorProcess:
             self._say(FAILED, number, STEPS.index("start"), error.errno or 0)
         else:
             if pid == 0:
-                mark = f"{leftovers.MARK}={self._identity}/{number}".encode()
+                mark = f"{process_table.MARK}={self._identity}/{number}".encode()
                 self._become(argv, [*variables, mark], cwd, descriptors, failed)
             self._children[pid] = _Child(number, pid, failures)
             self._watch(failures, lambda: self._settle(self._children[pid]))
@@ -317,7 +317,7 @@ class SupervisorProcess:
         for pid in process_table.child_ids():
             # Groups include leaders that run, and what leaders that have ended left in theirs.
             if process_table.group_of(pid) not in self._children:
-                supervisor, number = leftovers.mark_of(pid) or ("", 0)
+                supervisor, number = process_table.mark_of(pid) or ("", 0)
                 if supervisor == self._identity:
                     strays.setdefault(number, []).append(pid)
         return strays

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from structlog import get_logger
 
-from adapter.upstream.stdio.child import ChildExit, ChildLimits, ChildProcess, ChildSpec
-from adapter.upstream.stdio.environment import child_environment
+from adapter.upstream.stdio.child import ChildProcess, ChildSpec, child_environment
+from adapter.upstream.stdio.failures import ChildExit
+from adapter.upstream.stdio.pipes import MessagePipe
 from adapter.upstream.stdio.supervisor import Supervisor
 from adapter.wire.lines import LongLine
 
@@ -46,6 +47,7 @@ class Witness:
         self.lines: list[bytes] = []
         self.long: list[LongLine] = []
         self.exits: list[ChildExit] = []
+        self.outgoing = MessagePipe("test")
         self._news = asyncio.Event()
 
     def received(self, line: bytes) -> None:
@@ -86,8 +88,9 @@ class Start(Protocol):
         program: str,
         owner: Witness,
         *,
-        limits: ChildLimits = ...,
         environment: Mapping[str, str] = ...,
+        line_bytes: int = ...,
+        stop_grace: float = ...,
         cwd: str | None = None,
     ) -> ChildProcess: ...
 
@@ -99,12 +102,13 @@ def starting(supervisor: Supervisor) -> Start:
         program: str,
         owner: Witness,
         *,
-        limits: ChildLimits = ChildLimits(),  # noqa: B008  (it is frozen)
         environment: Mapping[str, str] = ENVIRONMENT,
+        line_bytes: int = 16 << 20,
+        stop_grace: float = 5.0,
         cwd: str | None = None,
     ) -> ChildProcess:
         argv = (sys.executable, "-S", "-c", program)
-        spec = ChildSpec(argv, environment, cwd, limits)
+        spec = ChildSpec(argv, environment, cwd, line_bytes, stop_grace)
         return await ChildProcess.start(supervisor, spec, owner, get_logger())
 
     return start

@@ -13,8 +13,9 @@ import pytest
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from adapter.errors import LimitReached, UpstreamExited, UpstreamNotStarted
-from adapter.upstream.stdio.child import ChildExit, ChildLimits, ChildProcess, ChildSpec
+from adapter.errors import UpstreamNotStarted
+from adapter.upstream.stdio.child import ChildProcess, ChildSpec
+from adapter.upstream.stdio.failures import ChildExit
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import (
     ECHO,
@@ -36,7 +37,7 @@ async def test_messages_go_in_and_lines_come_out(start: Start) -> None:
     child = await start(ECHO, owner)
     assert child.is_running
     for message in (b'{"id": 1}', b'{"id":2,"x":"\xc3\xa4"}'):
-        await child.send(message)
+        owner.outgoing.put(message)
         assert await owner.line() == message
     ended = await child.stop()
     assert (ended.status, ended.requested, owner.exits) == (0, True, [ended])
@@ -72,22 +73,17 @@ async def test_a_child_that_is_killed_says_by_which_signal(start: Start) -> None
     assert ChildExit(-63).sentence == "The server's process was ended by signal 63."
 
 
-async def test_a_message_to_a_child_that_has_ended_is_refused(start: Start) -> None:
-    """The error says that it has not run."""
-    owner = Witness()
-    child = await start("pass", owner)
-    await owner.end()
-    with pytest.raises(UpstreamExited):
-        await child.send(b"{}")
-
-
 async def test_a_child_that_closes_its_input_gets_no_message(start: Start) -> None:
     """It lives on, and what it says is still read."""
     owner = Witness()
-    child = await start("import os, time; os.close(0); print('closed', flush=True); time.sleep(600)", owner)
+    child = await start(
+        "import os, time; os.close(0); print('closed', flush=True); time.sleep(0.2); print('on', flush=True); "
+        "time.sleep(600)",
+        owner,
+    )
     assert await owner.line() == b"closed"
-    with pytest.raises(UpstreamExited):
-        await child.send(b"{}")
+    owner.outgoing.put(b"{}")
+    assert await owner.line() == b"on"
     assert child.is_running
     await child.stop()
 
@@ -95,16 +91,14 @@ async def test_a_child_that_closes_its_input_gets_no_message(start: Start) -> No
 async def test_a_child_that_closes_its_output_is_stopped(start: Start) -> None:
     """Nothing can come from it any more."""
     owner = Witness()
-    await start(
-        "import os, time; os.close(1); time.sleep(600)", owner, limits=ChildLimits(stop_grace_seconds=0.5)
-    )
+    await start("import os, time; os.close(1); time.sleep(600)", owner, stop_grace=0.5)
     assert (await owner.end()).signal == signal.SIGTERM
 
 
 async def test_a_child_that_ignores_term_is_gone_within_the_grace(start: Start) -> None:
     """So are its children, also one that left its process group and its session."""
     owner = Witness()
-    child = await start(STUBBORN, owner, limits=ChildLimits(stop_grace_seconds=1.0))
+    child = await start(STUBBORN, owner, stop_grace=1.0)
     family = [int(pid) for pid in (await owner.line()).split()]
     assert all(map(lives, family))
     async with asyncio.timeout(2):
@@ -123,7 +117,7 @@ signal.signal(signal.SIGTERM, end)
 print('up', flush=True)
 sys.stdin.read(); print('end of input', file=sys.stderr, flush=True); time.sleep(600)
 """
-    child = await start(program, owner, limits=ChildLimits(stop_grace_seconds=2.0))
+    child = await start(program, owner, stop_grace=2.0)
     await owner.line()
     ended = await child.stop()
     assert (ended.code, ended.error_lines) == (7, ("end of input", "term"))
@@ -141,7 +135,7 @@ async def test_what_a_child_leaves_behind_ends_with_it(start: Start) -> None:
 async def test_what_a_child_leaves_behind_may_clean_up(start: Start) -> None:
     """It gets TERM once, and a second for what it has to do."""
     owner = Witness()
-    child = await start(LEAVES_ONE_THAT_CLEANS_UP, owner, limits=ChildLimits(stop_grace_seconds=60))
+    child = await start(LEAVES_ONE_THAT_CLEANS_UP, owner, stop_grace=60)
     assert await owner.line() == b"up"
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
@@ -167,7 +161,7 @@ time.sleep(600)
 async def test_stopping_twice_is_stopping_once(start: Start) -> None:
     """Whoever stops a child gets its one exit, and a caller that leaves changes nothing."""
     owner = Witness()
-    child = await start(STUBBORN, owner, limits=ChildLimits(stop_grace_seconds=0.5))
+    child = await start(STUBBORN, owner, stop_grace=0.5)
     await owner.line()
     first, second = asyncio.ensure_future(child.stop()), asyncio.ensure_future(child.stop())
     await asyncio.sleep(0)
@@ -248,45 +242,33 @@ async def test_the_working_directory_is_the_given_one(start: Start, tmp_path: Pa
         assert Path(os.fsdecode(await owner.line())) == expected.resolve()
 
 
-async def test_a_child_that_never_reads_blocks_only_its_own_senders(start: Start) -> None:
-    """Messages wait in their order up to a number; one whose sender leaves is taken back."""
+async def test_a_child_that_never_reads_delays_only_its_own_messages(start: Start) -> None:
+    """They wait in their order until it reads, while another child is answered."""
     owner, other = Witness(), Witness()
-    slow = await start(
-        READS_WHEN_TOLD,
-        owner,
-        limits=ChildLimits(waiting_messages=3),
-    )
-    quick = await start(ECHO, other)
+    slow = await start(READS_WHEN_TOLD, owner)
+    await start(ECHO, other)
     assert await owner.line() == b"up"
-    sends = [asyncio.ensure_future(slow.send(b"x" * 200_000)) for _ in range(3)]
-    await asyncio.sleep(0)
-    assert slow.waiting == 3
-    with pytest.raises(LimitReached, match="3 messages wait"):
-        await slow.send(b"{}")
-    await quick.send(b"{}")
+    for size in (200_000, 200_001, 4):
+        owner.outgoing.put(b"x" * size)
+    assert owner.outgoing.waiting == 3
+    other.outgoing.put(b"{}")
     assert await other.line() == b"{}"
-    sends[0].cancel()  # a part of it is in the pipe, so the rest follows
-    sends[1].cancel()  # nothing of it is
-    await asyncio.sleep(0)
-    assert slow.waiting == 2
+    assert owner.outgoing.waiting == 3
     assert slow.pid is not None
     os.kill(slow.pid, signal.SIGUSR1)
-    await sends[2]
-    assert [await owner.line() for _ in range(2)] == [b"200001", b"200001"]
-    await slow.send(b"1234")
-    assert await owner.line() == b"5"
+    assert [await owner.line() for _ in range(3)] == [b"200001", b"200002", b"5"]
 
 
-async def test_senders_that_wait_are_told_of_the_end(start: Start) -> None:
-    """Whoever waits when the child ends gets the error for messages that have not run."""
+async def test_what_waits_is_forgotten_with_the_child(start: Start) -> None:
+    """Nothing is held for a child that has ended."""
     owner = Witness()
     child = await start("import time; time.sleep(600)", owner)
-    sends = [asyncio.ensure_future(child.send(b"x" * 200_000)) for _ in range(2)]
-    await asyncio.sleep(0)
+    for _ in range(2):
+        owner.outgoing.put(b"x" * 200_000)
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
-    results = await asyncio.gather(*sends, return_exceptions=True)
-    assert [type(each) for each in results] == [UpstreamExited, UpstreamExited]
+    await owner.end()
+    assert owner.outgoing.waiting == 0
 
 
 async def test_a_paused_child_waits(start: Start) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from adapter.upstream.stdio.child import ChildLimits
 from adapter.wire.lines import LongLine
 from tests.upstream.stdio.children import Start, Witness
 
@@ -79,7 +78,7 @@ def write(data):
 for _ in range(100): write(b'x' * {MIB})
 write(b'\\nnext\\n')
 """
-        await start(program, owner, limits=ChildLimits(line_bytes=MIB))
+        await start(program, owner, line_bytes=MIB)
         await owner.end()
     assert owner.long == [LongLine(100 * MIB, b"x" * 256, b"x" * 256)]
     assert (owner.count, owner.lines) == (1, [b"next"])

@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.errors import UpstreamExited
-from adapter.upstream.stdio.pipes import LINES_AT_ONCE, TURN_SECONDS, LinePipe, MessagePipe
+from adapter.errors import LimitReached
+from adapter.upstream.stdio.pipes import (
+    LINES_AT_ONCE,
+    MOST_BYTES,
+    MOST_MESSAGES,
+    TURN_SECONDS,
+    LinePipe,
+    MessagePipe,
+)
 from adapter.wire.lines import Line
 
 IDLE_TURN = 0.0001
@@ -174,21 +181,20 @@ message = st.binary(max_size=200_000).map(lambda data: data.translate(None, b"\r
 messages = st.lists(message, max_size=6)
 
 
-@given(messages=messages, cancelled=st.sets(st.integers(0, 5)))
+@given(early=messages, late=messages)
 @settings(max_examples=30)
-def test_messages_stay_whole_and_in_order(messages: list[bytes], cancelled: set[int]) -> None:
-    """Of those whose senders left some are missing, but no message is ever cut, doubled or mixed."""
+def test_messages_stay_whole_and_in_order(early: list[bytes], late: list[bytes]) -> None:
+    """None is ever cut, doubled, mixed or lost, whether it came before the pipe was there or while it was full."""
 
     async def converse() -> list[Line]:
         reading, writing = pipe()
-        end, out = Reading(reading), MessagePipe(writing, most=10)
-        sends = [asyncio.ensure_future(out.send(message)) for message in messages]
-        await asyncio.sleep(0)
-        for number in cancelled:
-            if number < len(sends):
-                sends[number].cancel()
+        end, out = Reading(reading), MessagePipe("test")
+        for message in early:
+            out.put(message)
+        out.open(writing)
+        for message in late:
+            out.put(message)
         end.pipe.resume()
-        await asyncio.gather(*sends, return_exceptions=True)
         while out.waiting:
             await asyncio.sleep(0)
         out.close()
@@ -196,25 +202,36 @@ def test_messages_stay_whole_and_in_order(messages: list[bytes], cancelled: set[
         end.pipe.close()
         return end.lines
 
-    left = iter(asyncio.run(converse()))
-    line = next(left, None)
-    for number, message in enumerate(messages):
-        if line == message and message:
-            line = next(left, None)
-        else:
-            assert number in cancelled or not message
-    assert line is None
+    assert asyncio.run(converse()) == [message for message in (*early, *late) if message]
 
 
-async def test_waiting_messages_fail_when_nobody_reads() -> None:
-    """The reader closes its end while messages wait for it."""
+async def test_only_so_much_waits_for_a_child_that_does_not_read() -> None:
+    """One message more is refused with the name of the server, and so are more bytes; a single one may be larger."""
+    _, writing = pipe()
+    out = MessagePipe("test")
+    out.put(b"x" * (MOST_BYTES + 1))
+    with pytest.raises(LimitReached, match='"test" does not read what it is sent: 1 messages'):
+        out.put(b"{}")
+    out.close()
+    for _ in range(MOST_MESSAGES):
+        out.put(b"{}")
+    with pytest.raises(LimitReached, match=f"{MOST_MESSAGES} messages"):
+        out.put(b"{}")
+    out.open(writing)
+    out.put(b"{}")
+    out.close()
+
+
+async def test_waiting_messages_are_forgotten_when_nobody_reads() -> None:
+    """The reader closes its end while messages wait for it: the descriptor is closed, and they are held no longer."""
     reading, writing = pipe()
-    out = MessagePipe(writing, most=10)
-    sends = [asyncio.ensure_future(out.send(b"x" * 100_000)) for _ in range(3)]
-    await asyncio.sleep(0)
+    out = MessagePipe("test")
+    out.open(writing)
+    for _ in range(3):
+        out.put(b"x" * 100_000)
     assert out.waiting == 3
     os.close(reading)
-    results = await asyncio.gather(*sends, return_exceptions=True)
-    assert [type(each) for each in results] == [UpstreamExited] * 3
-    with pytest.raises(UpstreamExited):
-        await out.send(b"{}")
+    while out.waiting:
+        await asyncio.sleep(0)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writing)

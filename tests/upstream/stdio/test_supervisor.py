@@ -15,7 +15,7 @@ import pytest
 from structlog import get_logger
 
 from adapter.errors import UpstreamNotStarted
-from adapter.upstream.stdio.child import ChildLimits, ChildProcess, ChildSpec
+from adapter.upstream.stdio.child import ChildProcess, ChildSpec
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import (
     ECHO,
@@ -78,9 +78,9 @@ async def test_no_child_outlives_a_supervisor_that_is_killed(supervisor: Supervi
     assert (ended.signal, ended.requested) == (signal.SIGKILL, False)
     assert await vanished(members)
     after = Witness()
-    child = await start(ECHO, after)
+    await start(ECHO, after)
     assert supervisor.pid not in (None, first)
-    await child.send(b"{}")
+    after.outgoing.put(b"{}")
     assert await after.line() == b"{}"
 
 
@@ -106,8 +106,8 @@ async def test_signals_to_a_service_do_not_end_its_supervisor(supervisor: Superv
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(supervisor.pid, each)
     owner = Witness()
-    child = await start(ECHO, owner)
-    await child.send(b"{}")
+    await start(ECHO, owner)
+    owner.outgoing.put(b"{}")
     assert await owner.line() == b"{}"
 
 
@@ -121,7 +121,7 @@ async def test_three_hundred_children_leave_nothing(supervisor: Supervisor) -> N
     async def live_once(number: int) -> None:
         owner = Witness()
         child = await ChildProcess.start(supervisor, spec, owner, get_logger())
-        await child.send(b"%d" % number)
+        owner.outgoing.put(b"%d" % number)
         assert await owner.line() == b"%d" % number
         if number % 2:
             assert child.pid is not None
@@ -141,7 +141,8 @@ async def test_fifty_children_at_once_are_not_mixed_up(start: Start) -> None:
     owners = [Witness() for _ in range(50)]
     children = await asyncio.gather(*(start(STAMP, owner) for owner in owners))
     for number in range(20):
-        await asyncio.gather(*(child.send(b"%d" % number) for child in children))
+        for owner in owners:
+            owner.outgoing.put(b"%d" % number)
     for child, owner in zip(children, owners, strict=True):
         await owner.until(lambda owner=owner: len(owner.lines) == 20)  # type: ignore[misc]  # mypy cannot infer it
         assert owner.lines == [b"%d of %d" % (number, child.pid or 0) for number in range(20)]
@@ -153,7 +154,7 @@ STAMP = "import os, sys\nfor line in sys.stdin: print(line.strip(), 'of', os.get
 async def test_closing_ends_every_child_and_the_process(supervisor: Supervisor, start: Start) -> None:
     """Also those that ignore TERM; each owner is told. It can be opened again."""
     owner = Witness()
-    await start(STUBBORN, owner, limits=ChildLimits(stop_grace_seconds=60))
+    await start(STUBBORN, owner, stop_grace=60)
     members = [int(pid) for pid in (await owner.line()).split()]
     pid = supervisor.pid
     assert pid is not None

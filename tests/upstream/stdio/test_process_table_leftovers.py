@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.upstream.stdio.leftovers import MARK, end_leftovers, identity, mark_of, marked
+from adapter.upstream.stdio.process_table import MARK, end_leftovers, identity, mark_of, marked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.upstream.stdio.environment import INHERITED, child_environment, secrets_of
+from adapter.upstream.stdio.child import INHERITED, child_environment
+from adapter.upstream.stdio.error_lines import secrets_of
 
 OWN = {
     "PATH": "/bin",
