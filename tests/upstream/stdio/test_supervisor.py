@@ -182,7 +182,7 @@ async def test_a_supervisor_without_descriptors_refuses_a_start(
 ) -> None:
     """The other children go on, and nothing is left open."""
     other = Witness()
-    running = await start(ECHO, other)
+    await start(ECHO, other)
     assert supervisor.pid is not None
     opened = descriptors(supervisor.pid)
     highest = max(int(each.name) for each in Path(f"/proc/{supervisor.pid}/fd").iterdir())
@@ -192,11 +192,12 @@ async def test_a_supervisor_without_descriptors_refuses_a_start(
         await start(ECHO, Witness())
     assert "Too many open files" in str(refused.value.reason or refused.value)
     resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, limits)
-    await running.send(b"still here")
+    other.outgoing.put(b"still here")
     assert await other.line() == b"still here"
     assert descriptors(supervisor.pid) == opened
     again = Witness()
-    await (await start(ECHO, again)).send(b"me too")
+    await start(ECHO, again)
+    again.outgoing.put(b"me too")
     assert await again.line() == b"me too"
 
 
