@@ -104,7 +104,7 @@ def build(
 
 def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
     """Build the sessions, the files, the tools, the servers, and the relay over them."""
-    app.checks = SharedChecks(app.settings.validation, app.log)
+    app.checks = SharedChecks(app.log)
     app.plans = _plans(app, app.observation, app.checks)
     sessions = build_sessions(app)
     app.files = _files(app, sessions)

@@ -198,7 +198,7 @@ def build_body_terms(settings: Settings) -> BodyTerms:
     floor = Floor(
         rate=times.min_body_bytes_per_second,
         window=times.min_body_window_seconds,
-        grace=times.min_body_grace_seconds,
+        grace=times.min_body_window_seconds,
     )
     buffers = RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
     return BodyTerms(buffers, floor, times.body_silence_seconds)

@@ -248,7 +248,6 @@ class Steps:
             self._tool,
             inputs,
             selects=self._selects,
-            max_steps=self._materials.settings.validation.max_steps,
             in_thread=self._loading.in_thread,
         )
         count = len(inputs.each)
@@ -304,7 +303,6 @@ class Steps:
             self._presenter,
             self._log,
             structured=self._structured,
-            max_steps=self._materials.settings.validation.max_steps,
             in_thread=self._loading.in_thread,
         )
         yield Step(Slot.PRESENTER, self._presenter.name, run)

@@ -54,9 +54,9 @@ def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = N
         sentence = "redis needs its driver: install mcp-file-adapter[redis]"
         raise SettingsError([Problem("state_persistence.type", sentence)]) from None
     tls = RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_key_file, state.tls_insecure)
-    dialer = Dialer(address, state.connect_timeout_seconds, tls)
+    dialer = Dialer(address, state.timeout_seconds, tls)
     times = RedisTimes(state.timeout_seconds, cache, state.ping_seconds)
-    return RedisStore(dialer, Layout(state.key_base, state.partitions), times, warn or _warn, EXPIRING)
+    return RedisStore(dialer, Layout(state.key_base), times, warn or _warn, EXPIRING)
 
 
 def _warn(sentence: str) -> None:

@@ -20,7 +20,6 @@ from adapter.edge.http.limits import ConnectionLimit, Handler, RareWarning
 from adapter.edge.http.listener import Listener
 from adapter.edge.router import Front
 from adapter.errors import StoreUnavailable
-from adapter.settings.pipeline import Validation
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 
@@ -285,7 +284,7 @@ class HostExplorer(NamedTuple):
 def explorer(tools: Tools, handle_call: HandleCall, options: Options) -> HostExplorer:
     """The page and the API of a host's own tools."""
     logger = log.get_logger("adapter.api")
-    shared = SharedChecks(Validation(), logger)
+    shared = SharedChecks(logger)
     from adapter.edge.api.embedding import routes
 
     return HostExplorer(routes(tools, handle_call, logger, options, shared.checks), shared.close)

@@ -210,7 +210,6 @@ def _over_http(made: Upstreams, entry: ServerSettings) -> HttpUpstream:
         return HttpUpstream(
             upstream.url,
             insecure_tls=upstream.insecure_tls,
-            connect_timeout=limits.connect_timeout_seconds,
             max_connections=limits.max_connections,
             max_streams=limits.max_streams,
         )

@@ -77,7 +77,7 @@ def compiled(
     Without ``shared`` nothing is shared with other replicas.
     """
     logger = logger or log.get_logger("adapter")
-    checks = checks or SharedChecks(settings.validation, logger)
+    checks = checks or SharedChecks(logger)
     loading = Loading.below(settings.directory, logger)
     planning = Planning(
         Materials(

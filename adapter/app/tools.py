@@ -31,7 +31,7 @@ from adapter.rules.tools.catalogue import Catalogue, Pinning, of_pinned
 from adapter.rules.tools.definitions import PinnedTool, read_tool
 from adapter.rules.tools.earlier_pins import EarlierForms, no_earlier_forms
 from adapter.rules.tools.lock_file import LockError, read_lock
-from adapter.rules.tools.tool_pages import ListLimits, Shaping
+from adapter.rules.tools.tool_pages import Shaping
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
@@ -143,7 +143,6 @@ class ToolParts:
             (*own, *_folding_tools(entry)) if folds else own,
             self._files.mirrors_of(entry),
             self._base.log,
-            limits_of(self._settings),
         )
         tool_guard = ToolGuard(
             lists,
@@ -260,12 +259,6 @@ def locks(settings: Settings) -> dict[str, Catalogue]:
             raise SettingsError([Problem(f"servers[{place}].tools_lock", sentence)]) from None
         found[entry.id] = of_pinned(locked.get(entry.id, {}))
     return found
-
-
-def limits_of(settings: Settings) -> ListLimits:
-    """The limits for the list of tools of any server."""
-    core = settings.core
-    return ListLimits(core.max_tools, core.max_tool_list_bytes, core.max_tool_definition_bytes)
 
 
 def _folding_tools(entry: ServerSettings) -> Sequence[dict[str, Any]]:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.settings.pipeline import Validation
-
 if TYPE_CHECKING:
     from adapter.hosted.validation.workers import ValidationWorkers
     from adapter.pipeline.schema_checks import SchemaChecks
@@ -20,8 +18,7 @@ class SharedChecks:
     A proxy without stages never checks a value, so the checker of schemas is imported with the checks.
     """
 
-    def __init__(self, limits: Validation, logger: FilteringBoundLogger) -> None:
-        self._limits = limits
+    def __init__(self, logger: FilteringBoundLogger) -> None:
         self._log = logger
         self._workers: ValidationWorkers | None = None
 
@@ -32,9 +29,7 @@ class SharedChecks:
         from adapter.hosted.validation.workers import ValidationWorkers
         from adapter.pipeline.schema_checks import SchemaChecks
 
-        each = self._limits
-        limits = ValidationLimits(each.max_seconds, each.max_memory, each.workers, each.max_queue)
-        self._workers = ValidationWorkers(limits, self._log)
+        self._workers = ValidationWorkers(ValidationLimits(), self._log)
         return SchemaChecks(self._workers, self._log)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from adapter import log
 from adapter.app.base import Base
 from adapter.app.servers import Upstreams
 from adapter.app.tool_plans import Compiled, compiled
-from adapter.app.tools import Decorate, limits_of, policies_of, shape_of
+from adapter.app.tools import Decorate, policies_of, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.own_session import REFUSED, OwnSession
@@ -59,7 +59,7 @@ async def tools_of(
     ``decorate`` is what the stages of a tool add to it. Raises what the upstream raises, and BadJson.
     """
     shape = shape_of(policies_of(settings, entry), decorate)
-    lists = ToolLists(entry.id, shape, (), ParamHeaders(), log.get_logger(__name__), limits_of(settings))
+    lists = ToolLists(entry.id, shape, (), ParamHeaders(), log.get_logger(__name__))
 
     async def fetch(method: str, params: dict[str, Any]) -> bytes | None:
         return (await session.ask(method, params, settings.core.upstream_request_timeout_seconds)).response

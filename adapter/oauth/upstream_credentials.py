@@ -16,6 +16,8 @@ from adapter.settings.servers.upstream_auth import UpstreamAuth
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 (a grant type of RFC 8693)
 
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 (a type of RFC 8693, no token)
+
 _SCHEME = "Bearer "
 
 
@@ -55,10 +57,7 @@ class ObtainedCredentials:
             "audience": auth.audience,
         }
         if self._exchanges:
-            form |= {
-                "subject_token_type": auth.subject_token_type,
-                "requested_token_type": auth.requested_token_type,
-            }
+            form["subject_token_type"] = ACCESS_TOKEN
         self._form = {name: value for name, value in form.items() if value}
 
     def __repr__(self) -> str:

@@ -81,8 +81,7 @@ class Presenting:
             return presented
         except OutOfSteps:
             sentence = (
-                f"[{self.presenter.name} Presenter] Checking the data needs more than the {self.max_steps} steps "
-                "that validation.max_steps allows."
+                f"[{self.presenter.name} Presenter] Checking the data needs more than {self.max_steps} steps."
             )
             raise self._failed(call, sentence) from None
         except PresenterFailed as error:

@@ -53,10 +53,6 @@ class CorsSettings(Section):
     allowed_origins: TextList = Field(
         default_factory=list, description="Origins that may read answers; `*` allows any, an empty list none."
     )
-    allowed_methods: TextList = Field(
-        default_factory=lambda: ["GET", "POST", "DELETE", "OPTIONS"],
-        description="Methods that a preflight answer allows.",
-    )
     allowed_headers: TextList = Field(
         default_factory=lambda: ["*"],
         description="Request headers that a preflight answer allows; `Mcp-Session-Id` and "
@@ -64,9 +60,6 @@ class CorsSettings(Section):
     )
     allow_credentials: bool = Field(
         default=False, description="Allow browsers to send cookies and credentials."
-    )
-    max_age_seconds: SecondsOrZero = Field(
-        default=600, description="Time that a browser may cache a preflight answer."
     )
 
     @model_validator(mode="after")
@@ -120,11 +113,6 @@ class UpstreamConnections(Section):
         description="Maximum size of an answer or event that the adapter must read; answers that are only "
         "forwarded have no limit.",
     )
-    connect_timeout_seconds: Seconds = Field(
-        default=5,
-        description="Timeout for opening a connection to an upstream, and for waiting when `max_connections` "
-        "calls are running.",
-    )
 
 
 class ClientTimeouts(Section):
@@ -149,10 +137,8 @@ class ClientTimeouts(Section):
         "for the client counts. 0 allows any speed.",
     )
     min_body_window_seconds: Seconds = Field(
-        default=10, description="Seconds of waiting over which that speed is measured."
-    )
-    min_body_grace_seconds: SecondsOrZero = Field(
-        default=10, description="Seconds of waiting at the start of a body that do not count."
+        default=10,
+        description="Seconds of waiting over which that speed is measured; the first ones of a body do not count.",
     )
 
 
@@ -212,29 +198,6 @@ class Core(Section):
     )
     client_timeouts: ClientTimeouts = Field(
         default_factory=ClientTimeouts, description="Timeouts and minimum speed for clients."
-    )
-    max_request_values: Annotated[int, Field(ge=10_000)] = Field(
-        default=200_000,
-        description="Maximum number of values in one JSON-RPC body, including those in arrays and objects; "
-        "more get 400. At least 10000.",
-    )
-    max_batch_members: Annotated[int, Field(ge=1, le=500)] = Field(
-        default=100, description="Maximum number of messages in one JSON-RPC batch, up to 500; more get 400."
-    )
-    max_tool_definition_bytes: ByteSize = Field(
-        default=1024**2,
-        description="Maximum size of one tool definition in a server's list; a tool with a larger one is "
-        "hidden.",
-    )
-    max_tool_list_bytes: ByteSize = Field(
-        default=32 * 1024**2,
-        description="Maximum size of one page of a server's tool list; a larger page is an error if lists are "
-        "checked.",
-    )
-    max_tools: Count = Field(
-        default=20_000,
-        description="Maximum number of tools of one server, on all pages of its list; more are an error if "
-        "lists are checked.",
     )
     max_start_wait_seconds: SecondsOrZero = Field(
         default=60, description="Time that readiness waits for upstreams at start; the port opens at once."

@@ -11,7 +11,6 @@ from adapter.settings.section import (
     AS_SECTION,
     AS_TEXT,
     ByKindOfEntry,
-    ByteSize,
     CodeReference,
     Count,
     Entries,
@@ -70,31 +69,6 @@ class ContextSettings(Section):
         default=None,
         description="Function that takes the request and returns a mapping; its members are added to the "
         "context.",
-    )
-
-
-class Validation(Section):
-    """Limits for checking a value against a JSON Schema; a value above a limit is refused."""
-
-    max_steps: Count = Field(
-        default=2_000_000,
-        description="Maximum number of steps of one check of a hosted tool's inputs or of a presenter's data: about "
-        "one for each keyword at each value.",
-    )
-    max_seconds: Seconds = Field(
-        default=2,
-        description="Timeout of a check in a worker process, which checks large values and schemas.",
-    )
-    max_memory: ByteSize = Field(
-        default=512 * 1024**2, description="Memory limit of a worker process; a check above it fails."
-    )
-    workers: Annotated[int, Field(ge=1, le=16), Spelled("whole number from 1 to 16")] = Field(
-        default=2, description="Maximum number of worker processes; a server uses one at a time."
-    )
-    max_queue: Count = Field(
-        default=8,
-        description="Maximum number of checks that wait for a worker, for each caller of a server; more are "
-        "refused.",
     )
 
 

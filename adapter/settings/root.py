@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
 from adapter.settings.cores import worker_count
-from adapter.settings.pipeline import ConnectorSettings, ContextSettings, PresenterSettings, Validation
+from adapter.settings.pipeline import ConnectorSettings, ContextSettings, PresenterSettings
 from adapter.settings.section import Problem, traced
 from adapter.settings.servers.policies import (
     DefinitionPinning,
@@ -52,9 +52,6 @@ class Settings(BaseModel):
     presenters: dict[str, PresenterSettings] = Field(
         default_factory=dict,
         description="Filters and additions for tool data, by name; tools refer to the name.",
-    )
-    validation: Validation = Field(
-        default_factory=Validation, description="Limits for checking values against JSON Schemas."
     )
     state_sync: StateSyncSettings = Field(
         default_factory=StateSyncSettings,

@@ -133,16 +133,9 @@ class RedisState(Section):
         default="mcp_remote_adapter",
         description="First part of every key and channel. Adapters with the same one are replicas of each other.",
     )
-    partitions: Annotated[int, Field(ge=1, le=1024)] = Field(
-        default=64,
-        description="Number of parts into which rows are divided, which a cluster spreads over its nodes. Fixed with "
-        "the first start.",
-    )
-    connect_timeout_seconds: Seconds = Field(
-        default=2, description="Time for a connection with its login, after which the state is unavailable."
-    )
     timeout_seconds: Seconds = Field(
-        default=2, description="Time for an answer, after which the state is unavailable."
+        default=2,
+        description="Time for an answer, and for a connection with its login, after which the state is unavailable.",
     )
     ping_seconds: Seconds = Field(default=5, description="Time between two checks of the connection.")
 

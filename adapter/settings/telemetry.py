@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from adapter.settings.section import (
     BlankIsNull,
-    Count,
     HttpUrl,
     OptionalText,
     Port,
@@ -66,11 +65,6 @@ class TelemetrySettings(Section):
         description="Headers added to every export; their values are secrets.",
     )
     export_interval_seconds: Seconds = Field(default=15, description="Time between two exports of metrics.")
-    export_timeout_seconds: Seconds = Field(default=10, description="Timeout of one export.")
-    max_queue_size: Count = Field(default=5000, description="Maximum number of spans that wait for export.")
-    periodic_flush_seconds: Seconds = Field(
-        default=5, description="Maximum time between two exports of spans."
-    )
     shutdown_drain_timeout_seconds: Seconds = Field(
         default=10, description="Maximum time for exporting waiting spans at shutdown."
     )

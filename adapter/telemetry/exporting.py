@@ -34,8 +34,17 @@ SCOPE = "mcp-adapter"
 
 _PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
 
-_SPAN_BATCH = 256
-"""Spans in one export, where so many may wait."""
+SPAN_BATCH = 256
+"""Spans in one export."""
+
+_SPAN_QUEUE = 5000
+"""Spans that wait for a slow collector; above it the oldest are dropped."""
+
+_SPAN_DELAY = 5.0
+"""Seconds for which a span waits for a full batch."""
+
+_TIMEOUT = 10.0
+"""Seconds that one export may take."""
 
 POINTS_AT_ONCE = 1000
 """Data points of metrics in one export. A collector over gRPC takes four mebibytes, which are more than so many with
@@ -135,20 +144,18 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
     if registry is not None:
         added = RegistryMetrics(registry, time.time_ns() if worker is None else worker.began)
     traces = TracerProvider(resource=resource, shutdown_on_exit=False)
-    exporter = CollectorExporter(
-        resource, SCOPE, _sender(settings), lambda: gate.open, settings.export_timeout_seconds
-    )
+    exporter = CollectorExporter(resource, SCOPE, _sender(settings), lambda: gate.open, _TIMEOUT)
     queue = BatchSpanProcessor(
         exporter,
-        max_queue_size=settings.max_queue_size,
-        max_export_batch_size=min(_SPAN_BATCH, settings.max_queue_size),
-        schedule_delay_millis=settings.periodic_flush_seconds * 1000,
+        max_queue_size=_SPAN_QUEUE,
+        max_export_batch_size=SPAN_BATCH,
+        schedule_delay_millis=_SPAN_DELAY * 1000,
     )
     traces.add_span_processor(queue)
     reader = PeriodicExportingMetricReader(
         cast(MetricExporter, Gated(_metric_exporter(settings), gate, added)),
         export_interval_millis=settings.export_interval_seconds * 1000,
-        export_timeout_millis=settings.export_timeout_seconds * 1000,
+        export_timeout_millis=_TIMEOUT * 1000,
     )
     meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False, views=VIEWS)
     if registry is not None:
@@ -182,7 +189,6 @@ def _resource(settings: Settings, worker: WorkerValues | None) -> Resource:
 
 def _metric_exporter(settings: Settings) -> MetricExporter:
     endpoint, headers = _target(settings.endpoint or _PORTS[settings.transport], settings.headers)
-    timeout = settings.export_timeout_seconds
     if settings.transport == "grpc":
         # Either exporter brings a network stack of its own, so only the one that is used is loaded.
         from opentelemetry.exporter.otlp.proto.grpc import metric_exporter as over_grpc
@@ -191,13 +197,13 @@ def _metric_exporter(settings: Settings) -> MetricExporter:
             endpoint,
             settings.insecure,
             headers=headers,
-            timeout=timeout,
+            timeout=_TIMEOUT,
             max_export_batch_size=POINTS_AT_ONCE,
         )
     from opentelemetry.exporter.otlp.proto.http import metric_exporter as over_http
 
     return over_http.OTLPMetricExporter(
-        _signal(endpoint, "metrics"), headers=headers, timeout=timeout, max_export_batch_size=POINTS_AT_ONCE
+        _signal(endpoint, "metrics"), headers=headers, timeout=_TIMEOUT, max_export_batch_size=POINTS_AT_ONCE
     )
 
 
@@ -214,8 +220,7 @@ def _log_provider(settings: Settings, resource: Resource, gate: ExportGate) -> L
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
     endpoint, headers = _target(settings.logs_endpoint or _PORTS["http"], settings.headers)
-    timeout = settings.export_timeout_seconds
-    exporter = OTLPLogExporter(_signal(endpoint, "logs"), headers=headers, timeout=timeout)
+    exporter = OTLPLogExporter(_signal(endpoint, "logs"), headers=headers, timeout=_TIMEOUT)
     provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_log_record_processor(BatchLogRecordProcessor(cast(LogRecordExporter, Gated(exporter, gate))))
     return provider

@@ -152,9 +152,7 @@ def envelope_of(message: Any, body: bytes, most: int | None = None) -> Envelope 
     if not message:
         raise BadRequest("A JSON-RPC batch must have at least one message.")
     if most is not None and len(message) > most:
-        raise BadRequest(
-            f"The batch has {len(message)} messages, more than the {most} that core.max_batch_members allows."
-        )
+        raise BadRequest(f"The batch has {len(message)} messages, and at most {most} are allowed.")
     members = []
     for member, (start, end) in zip(message, spans.items(body), strict=True):
         if not isinstance(member, dict):

@@ -54,7 +54,6 @@ def test_a_url_is_an_address() -> None:
         ({"host": "h", "db": 1, "cluster": True}, r"redis\.db: must be 0"),
         ({"host": "h", "key_base": "a{b}"}, r"redis\.key_base"),
         ({"host": "h", "key_base": "a b"}, r"redis\.key_base"),
-        ({"host": "h", "partitions": 0}, r"redis\.partitions"),
     ],
 )
 def test_values_that_contradict_are_refused(values: dict[str, Any], sentence: str) -> None:

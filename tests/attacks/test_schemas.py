@@ -88,7 +88,7 @@ async def busy_workers(arena: Arena) -> set[int]:
 def is_busy(pid: int) -> bool:
     """Whether a process has used more CPU than its start takes."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12]) > 100
+    return int(fields[11]) + int(fields[12]) > 70
 
 
 @contextlib.asynccontextmanager
@@ -136,17 +136,17 @@ async def test_a_check_of_any_schema_and_value_ends_and_delays_nobody(tmp_path: 
 @pytest.mark.e2e
 async def test_many_checks_at_once_are_refused_rather_than_kept(tmp_path: Path) -> None:
     """Those that may wait are answered, the others are told the setting, and one's queue is not another's."""
-    async with hostile(tmp_path, DOUBLING, validation={"max_queue": 2, "max_seconds": 1}) as arena:
+    async with hostile(tmp_path, DOUBLING) as arena:
 
         async def validated() -> int:
             async with arena.client() as client:
                 head, body = await client.request("POST", b"{}", VALIDATE)
-                assert head.status == 200 or b"validation.max_queue" in body
+                assert head.status == 200 or b"are waiting already" in body
                 return head.status
 
         statuses = await asyncio.gather(*(validated() for _ in range(30)))
         assert set(statuses) == {200, 429}
-        assert 2 <= statuses.count(200) <= 5
+        assert 8 <= statuses.count(200) <= 11
 
 
 @pytest.mark.e2e
@@ -175,8 +175,7 @@ async def test_who_has_no_token_makes_no_work(tmp_path: Path) -> None:
 @pytest.mark.e2e
 async def test_a_killed_process_is_replaced_and_none_is_left_behind(tmp_path: Path) -> None:
     """What was being checked has an answer, the next check another process, and the adapter's end is theirs."""
-    endless = {"max_seconds": 20}
-    async with hostile(tmp_path, DOUBLING, validation=endless) as arena:
+    async with hostile(tmp_path, DOUBLING) as arena:
         async with arena.client() as client:
             for _ in range(3):
                 validating = asyncio.create_task(client.request("POST", b"{}", VALIDATE))

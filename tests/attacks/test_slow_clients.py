@@ -140,7 +140,7 @@ async def send_half(client: RawClient, half: bytes, announced: int) -> tuple[Hea
 async def test_trickling_bodies_are_let_go(tmp_path: Path, upstream: RawUpstream) -> None:
     """A byte now and then keeps no body alive: each is told the floor."""
     await upstream.start()
-    times = {"min_body_grace_seconds": 1, "min_body_window_seconds": 1}
+    times = {"min_body_window_seconds": 1}
     async with attacked(tmp_path, upstream.url, core={"client_timeouts": times}) as arena:
         async with crowd(arena.client, HALF_SENT) as slow:
             for client in slow:

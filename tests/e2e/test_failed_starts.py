@@ -133,7 +133,7 @@ async def test_a_process_says_what_is_missing_until_it_is_there(tmp_path: Path) 
         (tmp_path / "data").chmod(0o777)
         port = free_port()
         argv = redis_argv(port, tmp_path)
-        redis = {"url": f"redis://127.0.0.1:{port}/0", "connect_timeout_seconds": 0.5}
+        redis = {"url": f"redis://127.0.0.1:{port}/0", "timeout_seconds": 0.5}
         one.write(state_persistence={"type": "redis", "redis": redis})
         one.try_again()
         await one.refused_for("state_persistence", "Redis")

@@ -203,9 +203,7 @@ async def filing(
         log,
     )
     digests = [(name, hashlib.sha256(token.encode()).digest()) for name, token in (tokens or {}).items()]
-    cors = CorsSettings(
-        enabled=True, allowed_origins=list(cors_origins), allowed_methods=["GET"], max_age_seconds=60
-    )
+    cors = CorsSettings(enabled=True, allowed_origins=list(cors_origins))
     guard = Guard(Core(cors=cors), Principals(digests) if tokens else None)
     claims = Claims(sessions, scopes, guard)
     settings = Uploads(

@@ -106,7 +106,6 @@ def settings(deployment: Deployment, port: int, upstream: int, state: Json) -> J
         "cleanup_interval_seconds": 1,
         "defaults": {"tool_call_timeout_seconds": CALL_TIMEOUT},
         "upstream_request_timeout_seconds": CALL_TIMEOUT,
-        "upstream": {"connect_timeout_seconds": 2},
         "upstream_ping": ping,
         "auth": {"signing_secret": "a-secret-that-all-replicas-of-a-run-have"},
     }

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from adapter.rules.access.host_and_origin_check import origin_allowed
 from adapter.settings.core import CorsSettings
 
+_ALLOWED_METHODS = ("GET", "POST", "DELETE", "OPTIONS")
 _ALLOWED_HEADERS = (
     "Accept, Authorization, Content-Type, Last-Event-ID, "
     "Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version"
 )
 _FILE_HEADERS = "Authorization, Content-Type, If-None-Match, If-Range, Mcp-Session-Id, Range"
 _EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+_MAX_AGE = "600"
+"""Seconds that a browser may keep a preflight answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Cors:
             allowed = requested
         return [
             *fields,
-            ("Access-Control-Allow-Methods", ", ".join(methods or self.settings.allowed_methods)),
+            ("Access-Control-Allow-Methods", ", ".join(methods or _ALLOWED_METHODS)),
             ("Access-Control-Allow-Headers", allowed),
-            ("Access-Control-Max-Age", str(int(self.settings.max_age_seconds))),
+            ("Access-Control-Max-Age", _MAX_AGE),
         ]

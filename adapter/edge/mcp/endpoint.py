@@ -113,10 +113,7 @@ class Endpoint:
     ingress: Ingress = field(init=False)
 
     def __post_init__(self) -> None:
-        core = self.core
-        self.ingress = Ingress(
-            core.max_request_bytes, max_values=core.max_request_values, max_members=core.max_batch_members
-        )
+        self.ingress = Ingress(self.core.max_request_bytes)
 
     async def serve(self, request: Request, server: Server, visit: InboundRequest) -> None:
         """Answer one request to ``server``'s mount; failures are answered too, and noted in ``visit``.

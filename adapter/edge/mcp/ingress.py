@@ -29,6 +29,12 @@ that long for each of its sockets."""
 
 _LONG = 1 << 20
 
+MOST_VALUES = 200_000
+"""Values of one body, those in arrays and objects among them: each takes time to parse."""
+
+MOST_MEMBERS = 100
+"""Messages of one batch: each is checked by itself."""
+
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _UTF8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
 
@@ -36,17 +42,10 @@ _VERSION_FIELD = "mcp-protocol-version"
 
 
 class Ingress:
-    """``max_bytes`` is ``core.max_request_bytes``: of the body as sent, and of what it decompresses to.
+    """``max_bytes`` is ``core.max_request_bytes``: of the body as sent, and of what it decompresses to."""
 
-    ``max_values`` is ``core.max_request_values`` and ``max_members`` is ``core.max_batch_members``; None is no limit.
-    """
-
-    def __init__(
-        self, max_bytes: int, *, max_values: int | None = None, max_members: int | None = None
-    ) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._max_values = max_values
-        self._max_members = max_members
         # One thread for all: more of them would only take the loop's turns.
         self._reading = ThreadPoolExecutor(1, "reading")
 
@@ -106,7 +105,7 @@ class Ingress:
 
     def read_message(self, text: bytes, era: Era) -> tuple[Envelope | Batch, Era]:
         """The message and its era, where ``era`` is that of its head. Raises BadJson, BadRequest."""
-        envelope = read_envelope(text, self._max_members)
+        envelope = read_envelope(text, MOST_MEMBERS)
         return envelope, classify(None, envelope) if era is LEGACY else era
 
     async def read_dense(self, text: bytes, era: Era) -> tuple[Envelope | Batch, Era]:
@@ -125,11 +124,8 @@ class Ingress:
             sys.setswitchinterval(usual)
 
     def _read_weighed(self, text: bytes, era: Era) -> tuple[Envelope | Batch, Era]:
-        most = self._max_values
-        if most is not None and has_more_values(text, most):
-            raise BadRequest(
-                f"The message has more than the {most} values that core.max_request_values allows."
-            )
+        if has_more_values(text, MOST_VALUES):
+            raise BadRequest(f"The message has more than {MOST_VALUES} values.")
         return self.read_message(text, era)
 
     def _too_long(self) -> MessageTooLong:

@@ -150,9 +150,9 @@ def _verdict(answer: Mapping[str, Any], limits: ValidationLimits) -> CheckVerdic
 def _exceeded(what: str, limits: ValidationLimits) -> str:
     match what:
         case "seconds":
-            return f"Checking the value needs more than the {limits.seconds:g} s that validation.max_seconds allows."
+            return f"Checking the value needs more than {limits.seconds:g} s."
         case "memory":
-            return f"Checking the value needs more than the {limits.memory} bytes that validation.max_memory allows."
+            return f"Checking the value needs more than {limits.memory} bytes of memory."
     return f"The schema has more than {PARTS} parts."
 
 

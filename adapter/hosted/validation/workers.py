@@ -79,8 +79,7 @@ class ValidationWorkers:
             waiting = len(self._waiting.get(check.owner, ()))
             if self._closed or waiting >= self._limits.queue:
                 sentence = (
-                    f"{waiting} large checks for {check.owner.server} are waiting, and "
-                    "validation.max_queue allows no more; try again shortly."
+                    f"{waiting} large checks for {check.owner.server} are waiting already; try again shortly."
                 )
                 raise LimitReached(sentence, retry_after=self._limits.seconds)
             # Threads that are idle may not have noticed yet that there is something to do.

@@ -70,7 +70,7 @@ async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Lis
         params = {"cursor": cursor}
     raise UpstreamBroken(
         "The upstream server's list of tools does not end within "
-        f"{PAGES} pages, {LONGEST_LIST} bytes and core.max_tools ({lists.limits.tools}) tools."
+        f"{PAGES} pages, {LONGEST_LIST} bytes and {lists.limits.tools} tools."
     )
 
 

@@ -153,7 +153,7 @@ def too_many() -> InputsRefused:
 
 def too_long(steps: int) -> InputsRefused:
     """Return the refusal of arguments that take more than ``steps`` to check."""
-    sentence = f"Checking the arguments needs more than the {steps} steps that validation.max_steps allows."
+    sentence = f"Checking the arguments needs more than {steps} steps."
     return InputsRefused((), (uncheckable(sentence),))
 
 

@@ -142,11 +142,11 @@ def read_page(response: bytes, rules: PageRules, *, first: bool) -> Piecewise[To
     """The upstream's response to ``tools/list``, shaped. Raises BadJson, PageRefused."""
     limits = rules.limits
     if len(response) > limits.page:
-        raise PageRefused(f"has a page of more than core.max_tool_list_bytes ({limits.page})")
+        raise PageRefused(f"has a page of more than {limits.page} bytes")
     try:
         found = yield from outline(response, "tools", limits.tools)
     except TooManyItems:
-        raise PageRefused(f"has more than core.max_tools ({limits.tools}) tools") from None
+        raise PageRefused(f"has more than {limits.tools} tools") from None
     rest = response if found is None else found.rest(response)
     if len(rest) > LONGEST_REST:
         raise PageRefused(f"has more than {LONGEST_REST} bytes besides its tools")
@@ -219,7 +219,7 @@ def _read_entry(raw: bytes, rules: PageRules) -> Piecewise[_Entry]:
     """Shape one entry. Raises BadJson."""
     longest = rules.limits.definition
     if len(raw) > longest:
-        why = f"its definition is larger than core.max_tool_definition_bytes ({longest})"
+        why = f"its definition is larger than {longest} bytes"
         return (yield from _unexamined(raw, why))
     try:
         return (yield from one_piece(partial(_examined, raw, rules), len(raw)))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 
 from adapter.settings.oauth import Scopes, SecureUrl
-from adapter.settings.section import BlankIsNull, Line, OptionalText, Problem, Section, is_loopback
+from adapter.settings.section import BlankIsNull, OptionalText, Problem, Section, is_loopback
 from adapter.settings.servers.transports import TRANSPORTS, Transport
 
 AuthType = Literal[
@@ -26,7 +26,7 @@ KEYS: dict[AuthType, tuple[str, ...]] = {
     "static": (),
     "passthrough": ("metadata", "resource"),
     "client_credentials": _CLIENT,
-    "token_exchange": (*_CLIENT, "subject_token_type", "requested_token_type"),
+    "token_exchange": _CLIENT,
     "authorization_code": (
         *("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"),
         *("client_id", "client_secret", "client_authentication", "scopes", "resource"),
@@ -36,8 +36,6 @@ KEYS: dict[AuthType, tuple[str, ...]] = {
 
 PER_CALLER: frozenset[AuthType] = frozenset({"passthrough", "token_exchange", "authorization_code"})
 """Types with which each caller has a credential of its own, so that a server may show each of them other tools."""
-
-ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 (a type of RFC 8693, no token)
 
 
 class UpstreamAuth(Section):
@@ -108,12 +106,6 @@ class UpstreamAuth(Section):
     )
     audience: OptionalText = Field(
         default=None, description="Audience to ask a token for (RFC 8693); null sends none."
-    )
-    subject_token_type: Line = Field(
-        default=ACCESS_TOKEN, description="Type of the caller's token for `token_exchange`."
-    )
-    requested_token_type: OptionalText = Field(
-        default=None, description="Type of token to ask for with `token_exchange`; null sends none."
     )
 
     @property

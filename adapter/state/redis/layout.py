@@ -29,6 +29,9 @@ from adapter.state.port import Row, group_of
 FORMAT = 1
 """Number of this layout, in the row of the format."""
 
+PARTITIONS = 64
+"""Fixed with the first start of a state; a cluster spreads them over at most as many primaries."""
+
 LONGEST_WORD = 64 << 10
 """Bytes of a message that names the rows of a change; of a change with more, only the change itself is told."""
 
@@ -44,7 +47,7 @@ class TableKeys(NamedTuple):
 class Layout:
     """The names of keys below ``base``, with so many ``partitions``."""
 
-    def __init__(self, base: str, partitions: int) -> None:
+    def __init__(self, base: str, partitions: int = PARTITIONS) -> None:
         self.partitions = partitions
         self.format = f"{base}:{{0}}:format".encode()
         self.channels = [f"{base}:{{{number}}}:changes".encode() for number in range(partitions)]

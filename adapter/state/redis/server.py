@@ -38,8 +38,8 @@ async def check_server(nodes: RedisNodes, layout: Layout) -> None:
         )
     if found["partitions"] != layout.partitions:
         raise StoreUnavailable(
-            f"The state in Redis has {found['partitions']} partitions, and state_persistence.redis.partitions is"
-            f" {layout.partitions}: set it to {found['partitions']}, or set another key_base."
+            f"The state in Redis has {found['partitions']} partitions, and this version of the adapter writes"
+            f" {layout.partitions}: set another state_persistence.redis.key_base."
         )
 
 

@@ -9,18 +9,18 @@ from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import INITIALIZE, call_body, error_of, result
 
 PAGE = "https://app.example.com"
-CORS = {"enabled": True, "allowed_origins": [PAGE], "allowed_methods": ["POST"], "allow_credentials": True}
+CORS = {"enabled": True, "allowed_origins": [PAGE], "allow_credentials": True}
 
 
 async def test_preflight_names_what_the_settings_allow(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
-    """Methods, credentials and the origin itself come from ``core.cors``."""
+    """Credentials and the origin itself come from ``core.cors``, and all methods of the protocol are allowed."""
     async with upstream() as up, adapter(up, core={"cors": CORS}) as front, front.client() as client:
         head, _ = await client.request("OPTIONS", origin=PAGE, access_control_request_method="POST")
         assert head.status == 204
         assert head["access-control-allow-origin"] == PAGE
-        assert head["access-control-allow-methods"] == "POST"
+        assert head["access-control-allow-methods"] == "GET, POST, DELETE, OPTIONS"
         assert head["access-control-allow-credentials"] == "true"
 
 

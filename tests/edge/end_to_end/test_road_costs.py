@@ -270,7 +270,7 @@ async def test_a_trace_costs_no_more_than_is_known(
         assert head.status == 200, body
 
     # Nobody listens on the port of "discard".
-    settings = {"enabled": True, "transport": "http", "endpoint": "http://127.0.0.1:9", "max_queue_size": 4}
+    settings = {"enabled": True, "transport": "http", "endpoint": "http://127.0.0.1:9"}
     settings |= {"shutdown_drain_timeout_seconds": 0.1}
     async with upstream(listing) as up, adapter(up, telemetry=settings) as front, front.client() as client:
         await client.initialize()

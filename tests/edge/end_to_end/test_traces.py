@@ -250,7 +250,7 @@ async def test_a_collector_that_never_answers_costs_dropped_spans_alone(
     """Calls are answered, and the adapter stops in time."""
     async with http_collector() as collector, upstream() as up:
         collector.patient.clear()
-        settings = traced(collector, max_queue_size=4, shutdown_drain_timeout_seconds=0.2)
+        settings = traced(collector, shutdown_drain_timeout_seconds=0.2)
         async with adapter(up, **settings) as front, front.client() as client:
             await client.initialize()
             for _ in range(40):

@@ -24,7 +24,6 @@ HURRIED = {
     "body_silence_seconds": 0.3,
     "min_body_bytes_per_second": 10_000,
     "min_body_window_seconds": 0.2,
-    "min_body_grace_seconds": 0.1,
 }
 
 

@@ -121,7 +121,7 @@ def test_a_request_is_answered_in_json() -> None:
 async def test_time_is_bounded() -> None:
     """The process is ended, and there is another one for the next check."""
     async with workers(ValidationLimits(seconds=0.5)) as some:
-        said = "Checking the value needs more than the 0.5 s that validation.max_seconds allows."
+        said = "Checking the value needs more than 0.5 s."
         assert (await asked(some, DOUBLING, {})).exceeded == said
         assert (await asked(some, NAMES, [])).faults == []
 
@@ -130,7 +130,7 @@ async def test_time_is_bounded() -> None:
 async def test_memory_is_bounded(items: int) -> None:
     """A value that does not fit into the process is told so, wherever the process notices."""
     async with workers(ValidationLimits(memory=48 << 20)) as some:
-        said = f"Checking the value needs more than the {48 << 20} bytes that validation.max_memory allows."
+        said = f"Checking the value needs more than {48 << 20} bytes of memory."
         assert (await asked(some, {}, [[n] for n in range(items)])).exceeded == said
         assert (await asked(some, NAMES, [])).faults == []
 
@@ -141,7 +141,7 @@ async def test_waiting_is_bounded_and_in_turns() -> None:
         first = asked(some, DOUBLING, {})
         await until(lambda: bool(children()))
         hostile = [asked(some, DOUBLING, {}) for _ in range(3)]
-        with pytest.raises(LimitReached, match=r"validation\.max_queue"):
+        with pytest.raises(LimitReached, match="are waiting already"):
             await asked(some, DOUBLING, {})
         assert (await asked(some, NAMES, [], CheckOwner("two", "ann"))).faults == []
         assert (await asked(some, NAMES, [], CheckOwner("one", "bob"))).faults == []
@@ -169,7 +169,7 @@ async def test_a_process_that_hangs_is_ended_at_the_deadline() -> None:
         (pid,) = children()
         await until(lambda: is_busy(pid))
         os.kill(pid, signal.SIGSTOP)
-        said = "Checking the value needs more than the 3 s that validation.max_seconds allows."
+        said = "Checking the value needs more than 3 s."
         assert (await running).exceeded == said
         assert (await asked(some, NAMES, [])).faults == []
         assert pid not in children()

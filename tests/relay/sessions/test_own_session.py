@@ -136,7 +136,7 @@ async def test_no_whole_list_is_no_list() -> None:
 
     async with visiting(breaks) as (visit, _):
         assert await tools_of(visit) is None
-    for script, why in ((endless, "form a loop"), (long, r"core\.max_tools \(10\)")):
+    for script, why in ((endless, "form a loop"), (long, "and 10 tools")):
         async with visiting(script) as (visit, raw):
             with pytest.raises(UpstreamBroken, match=why):
                 await tools_of(visit, ListLimits(tools=10))

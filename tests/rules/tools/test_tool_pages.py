@@ -156,7 +156,10 @@ def test_what_is_hidden_for_what_it_says_is_known() -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        (b'{"description":"%b","name":"B\\u0069g"}' % (b"x" * 2000), "core.max_tool_definition_bytes (1000)"),
+        (
+            b'{"description":"%b","name":"B\\u0069g"}' % (b"x" * 2000),
+            "its definition is larger than 1000 bytes",
+        ),
         (b'{"name":"Big","x":' + b"[" * 1100 + b"]" * 1100 + b"}", f"more than {DEEPEST} levels deep"),
         (
             b'{"name":"Big","x":' + b'{"a":' * 1100 + b"1" + b"}" * 1100 + b"}",
@@ -219,8 +222,8 @@ def test_a_server_may_know_no_tools() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (response(b" " * BOUNDS.page), "has a page of more than core.max_tool_list_bytes (33554432)"),
-        (response(*[b"7"] * (BOUNDS.tools + 1)), "has more than core.max_tools (20000) tools"),
+        (response(b" " * BOUNDS.page), "has a page of more than 33554432 bytes"),
+        (response(*[b"7"] * (BOUNDS.tools + 1)), "has more than 20000 tools"),
         (
             response(more=b',"x":"%b"' % (b"x" * LONGEST_REST)),
             f"has more than {LONGEST_REST} bytes besides its tools",

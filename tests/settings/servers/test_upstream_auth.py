@@ -96,9 +96,9 @@ def test_a_private_key_is_enough_and_lies_beside_the_file(file: Path) -> None:
         ),
         ({"type": "client_credentials", **CLIENT, "scopes": ["a b"]}, {}, "is not a scope"),
         (
-            {"type": "client_credentials", **CLIENT, "subject_token_type": "urn:x"},
+            {"type": "client_credentials", **CLIENT, "metadata": True},
             {},
-            "subject_token_type: is only for type token_exchange",
+            "metadata: is only for type passthrough",
         ),
         ({"type": "token_exchange", **CLIENT}, {}, "which only core.auth.oauth accepts"),
         (

@@ -163,7 +163,7 @@ async def test_another_number_of_partitions_is_refused(nodes: list[Server], base
     first = RedisStore(servers.dialer(nodes), Layout(base, 2))
     await first.open()
     await first.close()
-    with pytest.raises(StoreUnavailable, match=rf"has 2 partitions, and .* is {reader}: set it to 2"):
+    with pytest.raises(StoreUnavailable, match=rf"has 2 partitions, and .* writes {reader}: set another"):
         await RedisStore(servers.dialer(nodes), Layout(base, reader)).open()
     await first.open()
     await first.close()
