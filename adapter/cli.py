@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from adapter.commands.client_flags import add_client_commands
-from adapter.commands.command_parser import CommandParser, Commands
-from adapter.commands.grants.flags import add_grants
-from adapter.commands.help_text import JSON, add_command, add_topics
-from adapter.commands.pins_flags import add_pins
+from adapter.commands.command_parser import JSON, CommandParser, Commands, add_command, add_topics
+from adapter.commands.flags import add_commands
 from adapter.commands.settings_flags import add_settings_flags, settings_error
 from adapter.commands.wrap.flags import add_wrap
 from adapter.version import VERSION
@@ -64,9 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_check(commands)
     _add_plan(commands)
-    add_pins(commands)
-    add_grants(commands)
-    add_client_commands(commands)
+    add_commands(commands)
     _add_config(commands)
     _add_completion(commands, parser)
     _add_demo(commands)
@@ -97,7 +92,7 @@ def _add_init(commands: Commands) -> None:
 
 
 def _add_serve(commands: Commands) -> None:
-    serve = add_command(commands, "serve", "run the adapter", "commands.serve.command")
+    serve = add_command(commands, "serve", "run the adapter")
     add_settings_flags(serve)
     serve.add_switch("--watch", "restart when the settings file or a script below its folder changes")
     serve.add_switch(

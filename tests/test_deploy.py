@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.commands.serve.command import RETRY_VARIABLE
+from adapter.commands.serve import RETRY_VARIABLE
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError

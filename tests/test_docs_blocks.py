@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from adapter.cli import _parser
-from adapter.commands.help_text import EXAMPLES
+from adapter.commands.command_parser import EXAMPLES
 from adapter.rules.clients.mcp_clients import CLIENTS, ServerAddress
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings

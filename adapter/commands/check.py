@@ -26,7 +26,7 @@ from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 
 if TYPE_CHECKING:
-    from adapter.commands.own_sessions import Reached
+    from adapter.commands.connections import Reached
 
 FINE, UNREACHABLE, BAD_SETTINGS = 0, 1, 2
 
@@ -96,21 +96,12 @@ def _missing_programs(settings: Settings) -> Iterator[Problem]:
 
 
 def _reached(settings: Settings) -> Sequence[Reached]:
+    # Late: only --connect opens connections.
+    from adapter.commands.connections import reach
+
     # What goes wrong is in the report.
     log.configure("critical")
-    return asyncio.run(_reach(settings))
-
-
-async def _reach(settings: Settings) -> Sequence[Reached]:
-    # Late: only --connect opens connections.
-    from adapter.commands.issuer_check import reach_issuers
-    from adapter.commands.own_sessions import reach_all
-    from adapter.commands.state_check import reach_state
-
-    state, issuers, servers = await asyncio.gather(
-        reach_state(settings), reach_issuers(settings.core.auth.oauth), reach_all(settings)
-    )
-    return [*([] if state is None else [state]), *issuers, *servers]
+    return asyncio.run(reach(settings))
 
 
 def _report(

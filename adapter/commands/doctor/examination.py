@@ -15,13 +15,12 @@ from adapter.app.build import build
 from adapter.app.run import running
 from adapter.app.serve import locked_state
 from adapter.commands.check import checked_settings
+from adapter.commands.connections import reach_state
 from adapter.commands.doctor import machine
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
-from adapter.commands.doctor.round_trip import RoundTrip, travel
-from adapter.commands.doctor.servers import AdapterAddress, clock_of, look_at, public_url
+from adapter.commands.doctor.servers import AdapterAddress, RoundTrip, clock_of, look_at, public_url, travel
 from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import local_address, servers_named
-from adapter.commands.state_check import reach_state
 from adapter.commands.upload import authorization
 from adapter.errors import AdapterError
 from adapter.settings.cautions import cautions

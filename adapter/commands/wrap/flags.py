@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from adapter.commands.command_parser import CommandParser, Commands
-from adapter.commands.help_text import add_command
+from adapter.commands.command_parser import CommandParser, Commands, add_command
 
 
 def add_wrap(commands: Commands) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.commands.issuer_check import reach_issuers
+from adapter.commands.connections import reach_issuers
 from adapter.settings.oauth import OAuth
 from tests.commands.running import ONE_SERVER, mcp_adapter
 from tests.oauth.authorization_server import (

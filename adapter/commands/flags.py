@@ -1,11 +1,10 @@
-"""The arguments of commands that act as a client, or prepare one: doctor, upload, download and install."""
+"""The arguments of commands that review what servers offer, act as a client, or prepare one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from adapter.commands.command_parser import Commands
-from adapter.commands.help_text import JSON, add_command
+from adapter.commands.command_parser import JSON, CommandParser, Commands, add_command, add_topics
 from adapter.commands.settings_flags import add_settings_flags
 
 CLIENT_NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "goose", "gemini-cli")
@@ -14,12 +13,76 @@ CLIENT_NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "g
 _TOKEN = "the adapter's token (default: $MCP_ADAPTER_TOKEN)"  # noqa: S105 (a sentence)
 
 
-def add_client_commands(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add all of them."""
+    _add_pins(commands)
+    _add_grants(commands)
     _add_doctor(commands)
     _add_upload(commands)
     _add_download(commands)
     _add_install(commands)
+
+
+# --- pins and grants ----------------------------------------------------------------------------------------------
+
+_TOPICS_OF_PINS = {
+    "list": "show the baseline of each server's sessions, what they first saw, and the current tools",
+    "diff": "show changes side by side; exits with 1 if there are any",
+    "check": "the same for CI: compare only with lock files and accepted tools; exits with 2 if something "
+    "cannot be read",
+    "accept": "make the current tools the baseline of every session",
+    "export": "write the current tools to lock files",
+}
+
+
+def _add_pins(commands: Commands) -> None:
+    topics = add_topics(commands, "pins", "review changed tool definitions")
+    for topic, text in _TOPICS_OF_PINS.items():
+        command = add_command(topics, topic, text)
+        command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
+        add_settings_flags(command)
+        command.add_switch("--seen", "use the tools that the adapter saw last, without contacting a server")
+        command.set_defaults(color="never", json=False)
+        _add_flags_of_pins(topic, command)
+
+
+def _add_flags_of_pins(topic: str, command: CommandParser) -> None:
+    if topic in ("list", "diff", "check"):
+        command.add_switch("--json", JSON)
+    if topic in ("diff", "check", "accept"):
+        command.add_argument(
+            "--color",
+            choices=("auto", "always", "never"),
+            default="auto",
+            help="when to use color (default: auto, which means on a terminal)",
+        )
+    if topic == "accept":
+        command.add_switch("--yes", "accept without asking")
+    if topic == "export":
+        command.add_argument(
+            "--output",
+            type=Path,
+            metavar="FILE",
+            help="file to write (default: each server's tools_lock, or tools.lock next to the "
+            "settings file); - prints to standard output",
+        )
+
+
+def _add_grants(commands: Commands) -> None:
+    topics = add_topics(commands, "grants", "show and revoke what people have authorized")
+    listing = add_command(topics, "list", "show the grants of each server")
+    listing.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
+    add_settings_flags(listing)
+    listing.add_switch("--json", "print JSON")
+    text = "revoke a grant: forget it, and tell its authorization server"
+    revoking = add_command(topics, "revoke", text)
+    revoking.add_argument("server", metavar="SERVER", help="id of the server")
+    revoking.add_argument(
+        "grant",
+        metavar="PRINCIPAL",
+        help="the principal or the id of the grant, as list shows them; all for all",
+    )
+    add_settings_flags(revoking)
 
 
 # --- doctor -----------------------------------------------------------------------------------------------------

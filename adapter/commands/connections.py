@@ -1,0 +1,150 @@
+"""``--connect``: the state store, the authorization servers and the upstreams, as a command reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple
+
+from adapter.app.redis_state import build_redis_store
+from adapter.commands.own_sessions import own_session
+from adapter.commands.progress_bar import count_of
+from adapter.errors import AdapterError
+from adapter.relay.sessions.own_session import REFUSED
+from adapter.rules.access.authorization_servers import OAUTH_CURE
+from adapter.settings.oauth import Introspection, OAuth, OAuthIssuer
+from adapter.settings.root import Settings
+from adapter.settings.servers.server import ServerSettings
+
+
+class Reached(NamedTuple):
+    """One server as the adapter reaches it: ``detail`` is a sentence, ``milliseconds`` None where it is not reached."""
+
+    server: str
+    reachable: bool
+    detail: str
+    milliseconds: float | None = None
+
+
+async def reached(place: str, asked: Awaitable[str]) -> Reached:
+    """What comes of asking at a place: the sentence, or the failure. A ``{took}`` of the sentence becomes the time."""
+    began = time.monotonic()
+    try:
+        detail = await asked
+    except (AdapterError, ValueError) as error:
+        return Reached(place, False, getattr(error, "reason", None) or str(error))
+    took = round((time.monotonic() - began) * 1000, 1)
+    return Reached(place, True, detail.replace("{took}", f"{took:g} ms"), took)
+
+
+async def reach(settings: Settings) -> list[Reached]:
+    """Reach all that the settings name, each at the same time as the others."""
+    state, issuers, servers = await asyncio.gather(
+        reach_state(settings), reach_issuers(settings.core.auth.oauth), _reach_servers(settings)
+    )
+    return [*([] if state is None else [state]), *issuers, *servers]
+
+
+# --- upstreams --------------------------------------------------------------------------------------------------
+
+
+async def _reach_servers(settings: Settings) -> Sequence[Reached]:
+    """Open and close a session with every server that has an address or a process of its own, all at once."""
+    entries = [entry for entry in settings.servers if entry.upstream.kind.needs is not None]
+    return await asyncio.gather(*(reached(entry.id, _session(settings, entry)) for entry in entries))
+
+
+async def _session(settings: Settings, entry: ServerSettings) -> str:
+    patience = settings.core.upstream_request_timeout_seconds
+    try:
+        async with own_session(settings, entry, patience) as (session, _), asyncio.timeout(patience):
+            status = await session.open()
+            if status in REFUSED:
+                hint = _hint(entry, asks_oauth=session.asks_oauth)
+                return f"requires credentials (HTTP status {status}): {hint}"
+            if not session.is_open:
+                raise ValueError(f"does not answer as an MCP server (HTTP status {status})")
+            return f"answers in {{took}}, era {session.era.value if session.era is not None else 'unknown'}"
+    except TimeoutError:
+        raise ValueError(
+            f"did not answer within core.upstream_request_timeout_seconds ({patience:g})"
+        ) from None
+
+
+def _hint(entry: ServerSettings, *, asks_oauth: bool) -> str:
+    auth = entry.upstream.auth
+    if auth.per_caller:
+        return f"callers bring them (upstream.auth.type {auth.type})"
+    if auth.type in ("none", "static"):
+        return OAUTH_CURE if asks_oauth else "set them in upstream.static_headers"
+    return f"upstream.auth got no token, or one that is refused (type {auth.type})"
+
+
+# --- the state store --------------------------------------------------------------------------------------------
+
+
+async def reach_state(settings: Settings) -> Reached | None:
+    """Write a small row and delete it; None where the state is not in Redis. Raises SettingsError."""
+    if settings.state_persistence.type != "redis":
+        return None
+    return await reached("state_persistence", _written(settings))
+
+
+async def _written(settings: Settings) -> str:
+    warnings: list[str] = []
+    store = build_redis_store(settings, warnings.append)
+    await store.open()
+    try:
+        await store.put("health", "checked", b"")
+        await store.delete("health", "checked")
+    finally:
+        await store.close()
+    return " ".join(("Redis answers and can be written, in {took}.", *warnings))
+
+
+# --- authorization servers --------------------------------------------------------------------------------------
+
+
+async def reach_issuers(oauth: OAuth | None) -> Sequence[Reached]:
+    """Fetch the keys of each issuer, and ask the introspection endpoint about a token that nobody has."""
+    if oauth is None:
+        return ()
+    asked = [
+        reached(f"core.auth.oauth.issuers[{index}]", _keys(entry))
+        for index, entry in enumerate(oauth.issuers)
+    ]
+    if oauth.introspection is not None:
+        asked.append(reached("core.auth.oauth.introspection", _introspection(oauth.introspection)))
+    return await asyncio.gather(*asked)
+
+
+async def _keys(entry: OAuthIssuer) -> str:
+    # Late: the library of keys is for those who have issuers.
+    from adapter.oauth.discovery import Discovery
+    from adapter.oauth.http import IssuerHttp
+    from adapter.oauth.issuer import fetch_keys
+    from adapter.pipeline.key_set import read_key_set
+
+    http = IssuerHttp()
+    document = await fetch_keys(http, Discovery(http), entry.jwks_url)(entry.issuer)
+    keys, _ = read_key_set(document)
+    offered = {algorithm for key in keys.values() for algorithm in key.algorithms}
+    if not offered.intersection(entry.algorithms):
+        fitting = ", ".join(sorted(offered)) or "no algorithm"
+        raise ValueError(
+            f"publishes no key for {', '.join(entry.algorithms)}, but for {fitting}: change algorithms"
+        )
+    return f"publishes {count_of(len(keys), 'usable key')}, in {{took}}"
+
+
+async def _introspection(settings: Introspection) -> str:
+    from adapter.oauth.http import IssuerHttp
+    from adapter.oauth.introspection import introspected
+
+    nobodys = secrets.token_urlsafe()
+    answer, _ = await introspected(IssuerHttp(), settings, nobodys)
+    if answer.get("active") is not False:
+        raise ValueError("does not say that a token which was just made up is not active")
+    return "answers, in {took}"

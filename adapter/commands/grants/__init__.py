@@ -1,1 +1,0 @@
-"""``mcp-adapter grants``: what people have authorized at upstreams, listed and revoked."""

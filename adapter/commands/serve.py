@@ -1,0 +1,251 @@
+"""``mcp-adapter serve``: settings to one process that serves, or to a supervisor of several.
+
+Starts may be repeated until one succeeds, by a process that is alive and not ready meanwhile: an orchestrator that
+restarts a container for every failed start shows that it restarts, and seldom why. /readyz fails, and the log and
+/healthz have the reason. Each start is a fresh program in the same process, so what heals by itself (a volume, a store,
+a file of settings) is found, and nothing of a failed start is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import gc
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from adapter.commands.settings_flags import load_settings, overrides_of, settings_error, settings_file
+from adapter.startup.failure import Obstacle, StartFailed, obstacles_of
+from adapter.startup.systemd import ServiceNotifier, notifier_from
+
+if TYPE_CHECKING:
+    # A supervisor does not load the classes of settings.
+    from adapter.settings.file.reading import ReadSettings
+    from adapter.workers.serve_plan import ServePlan
+
+OK, FAILED, BAD_SETTINGS = 0, 1, 2
+SET = ("1", "true", "yes", "on")
+"""Values of a variable that asks for something."""
+
+RETRY_VARIABLE = "MCP_ADAPTER_RETRY_START"
+"""The environment variable that asks for a process that stays up when it cannot start, and tries again."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until stopped. Returns the exit status. Raises SettingsError unless starts are to be repeated."""
+    if arguments.watch:
+        from adapter.commands.check import checked_settings
+        from adapter.commands.watch import watch
+
+        return watch(arguments, checked_settings)
+    if arguments.watched:
+        _end_with_watcher()
+    service = notifier_from(os.environ)
+    if arguments.retry_start or os.environ.get(RETRY_VARIABLE, "").strip().lower() in SET:
+        return _retried(arguments, service)
+    try:
+        return _attempt(arguments, service)
+    except StartFailed as failed:
+        service.status(f"could not start: {failed}")
+        return FAILED
+    except settings_error() as refused:
+        service.status(f"could not start: {refused}")
+        raise
+
+
+def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
+    """Serve until stopped. Raises StartFailed, with all reported, and SettingsError."""
+    if arguments.supervise:
+        return _supervise(arguments, service)
+    # Code is no garbage, and the collector would look through it a hundred times: 5 % of the start. Serving enables it.
+    gc.disable()
+    from adapter.settings.file.reading import SettingsReading
+
+    # Another process reads them while this one loads its code.
+    reading = SettingsReading(lambda: _read(arguments))
+    from adapter.app.serve import serve_alone
+
+    settings, cautions = reading.result()
+    if settings.core.workers != 1:
+        from adapter.settings.cores import worker_count
+
+        if worker_count(settings.core.workers) > 1:
+            _become_supervisor(arguments, service)
+    return serve_alone(settings, cautions, service)
+
+
+def _become_supervisor(arguments: argparse.Namespace, service: ServiceNotifier) -> NoReturn:
+    """Replace the program of this process by one that has not imported what serving needs."""
+    argv = [*arguments.argv, "--supervise"]
+    if arguments.config is None and (found := settings_file()) is not None:
+        # It has been said already which one that is.
+        argv += ["--config", str(found)]
+    # The supervisor takes it up; until then it would end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _replace_program(argv, service)
+
+
+def _supervise(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
+    from adapter.workers.serve_plan import PlanRefused
+    from adapter.workers.supervision import supervise
+
+    try:
+        return supervise(
+            lambda: _serve_plan(arguments, starts=True),
+            lambda: _serve_plan(arguments, starts=False),
+            service,
+        )
+    except PlanRefused as refused:
+        if not refused.sentence:
+            raise StartFailed(refused.obstacles) from None
+        # Late: only a supervisor that ends needs it.
+        from adapter.settings.section import Problem, SettingsError
+
+        raise SettingsError(Problem(each.setting, each.why) for each in refused.obstacles) from None
+
+
+def _serve_plan(arguments: argparse.Namespace, *, starts: bool) -> ServePlan:
+    """The plan of workers that start, or of those that take the place of others: these must not fail for what can be
+    known before. Called in a child process. Raises PlanRefused.
+    """
+    from adapter import log
+    from adapter.app.serve import look_for_obstacles, refresh_state, starts_programs
+    from adapter.settings.section import SettingsError
+    from adapter.workers.serve_plan import PlanRefused, plan_of
+
+    try:
+        if not starts:
+            from adapter.commands.check import checked_settings
+
+            checked_settings(arguments)
+        read = _read(arguments)
+    except SettingsError as refused:
+        told = obstacles_of(refused.problems)
+        raise PlanRefused(f"the settings cannot be used:\n{refused}", BAD_SETTINGS, told) from None
+    log.configure(read.settings.core.log_level)
+    if starts:
+        try:
+            look_for_obstacles(read.settings)
+            refresh_state(read.settings)
+        except StartFailed as failed:
+            raise PlanRefused("", FAILED, failed.obstacles) from None
+    return plan_of(read, programs=starts_programs(read.settings))
+
+
+def _read(arguments: argparse.Namespace) -> ReadSettings:
+    """The settings for a process that serves, with their warnings."""
+    settings = load_settings(arguments)
+    from adapter.settings.cautions import cautions
+    from adapter.settings.file.reading import ReadSettings
+
+    return ReadSettings(settings, tuple(cautions(settings)))
+
+
+def _replace_program(argv: Sequence[str], service: ServiceNotifier) -> NoReturn:
+    """Run ``mcp-adapter`` with other arguments in the place of this program."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A program that was found by its path does not look for its modules in the working directory.
+    safe = [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
+    command = [sys.executable, *safe, "-m", "adapter", *argv]
+    os.execve(sys.executable, command, {**os.environ, **service.variables})  # noqa: S606 - ourselves
+
+
+def _end_with_watcher() -> None:
+    """Get SIGTERM when the other end of standard input is gone, which ``serve --watch`` holds, however it ended: the
+    system sends it, as nothing is ever written there.
+
+    A thread that waits would forbid to fork. It holds for a program in the place of this one, and not for processes
+    that are forked.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(0, fcntl.F_SETSIG, signal.SIGTERM)
+    else:
+        signal.signal(signal.SIGIO, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(0, fcntl.F_GETFL)
+    fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
+    try:
+        gone = not os.read(0, 1)
+    except BlockingIOError:
+        return
+    if gone:
+        # It was before anybody could be told.
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+# --- starts that are repeated ------------------------------------------------------------------------------------
+
+OWN_FLAGS = {"--supervise": 0, "--failed-starts": 1}
+"""Flags that only the command gives itself, with the number of their values."""
+
+
+def _retried(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
+    """Serve until stopped. After a start that failed, wait and start again. Returns the exit status."""
+    from adapter.settings.section import SettingsError
+
+    try:
+        return _attempt(arguments, service)
+    except StartFailed as failed:
+        found = failed.obstacles
+    except SettingsError as refused:
+        found = tuple(obstacles_of(refused.problems))
+        _report(found)
+    return _wait(arguments, found, service)
+
+
+def _report(found: Sequence[Obstacle]) -> None:
+    from adapter import log
+
+    log.configure("info")
+    logger = log.get_logger("adapter")
+    for obstacle in found:
+        logger.error(obstacle.event, why=obstacle.why, setting=obstacle.setting)
+
+
+def _wait(arguments: argparse.Namespace, found: Sequence[Obstacle], service: ServiceNotifier) -> int:
+    """Answer health until the next start, which replaces this program; return when asked to stop."""
+    import asyncio
+
+    from adapter import log
+    from adapter.startup.waiting import FailedStart, wait_after, waited
+
+    attempts = arguments.failed_starts + 1
+    wait = wait_after(attempts)
+    log.configure("info")
+    logger = log.get_logger("adapter")
+    logger.warning("the start failed; trying again", attempts=attempts, after_seconds=wait)
+    service.status(f"could not start: {'; '.join(each.why for each in found)}")
+    failed = FailedStart(found, attempts, wait)
+    if asyncio.run(waited(failed, _address(arguments), wait, logger)):
+        # The next start takes it up; until then a second one would end the process.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        _replace_program([*_given(arguments.argv), "--failed-starts", str(attempts)], service)
+    return OK
+
+
+def _address(arguments: argparse.Namespace) -> tuple[str, int]:
+    """The address at which the adapter would be asked for its health."""
+    from adapter.settings.file.listen_address import listen_address
+
+    overrides: dict[str, str] = {}
+    # A flag that cannot be read is among what is reported.
+    with contextlib.suppress(settings_error()):
+        overrides = overrides_of(arguments)
+    return listen_address(arguments.config or settings_file(), overrides, os.environ)
+
+
+def _given(argv: Sequence[str]) -> Iterator[str]:
+    """The arguments without those that the command gave itself."""
+    rest = iter(argv)
+    for each in rest:
+        if each not in OWN_FLAGS:
+            yield each
+        else:
+            for _ in range(OWN_FLAGS[each]):
+                next(rest, None)
