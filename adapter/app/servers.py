@@ -130,7 +130,7 @@ class Upstreams:
             upstream = authorized(base.settings, base.store, base.log, entry, upstream)
         if total is not None:
             # Late: few limit that.
-            from adapter.upstream.call_limit import LimitedUpstream
+            from adapter.upstream.timeouts import LimitedUpstream
 
             upstream = LimitedUpstream(upstream, total)
         return upstream

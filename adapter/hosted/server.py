@@ -16,6 +16,7 @@ from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.calls.arguments import annotated, check_parameters
+from adapter.upstream.local.events import EventStream
 from adapter.upstream.local.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -31,7 +32,7 @@ from adapter.upstream.local.messages import (
 )
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.portable import PortableSessions
-from adapter.upstream.local.replies import EventStream, PendingReply
+from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Protocol
 
 from adapter.errors import AdapterError, Unauthorized, UpstreamRefused
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import Caller
 from adapter.rules.access.resources import renamed
-from adapter.upstream.credentials import UpstreamCredentials
 from adapter.upstream.port import (
     Headers,
     RewrittenReply,
@@ -24,6 +24,23 @@ from adapter.upstream.port import (
 FIELD = "Authorization"
 
 _ERROR = re.compile(r'\berror="?([A-Za-z0-9_.-]{1,64})')
+
+
+class UpstreamCredentials(Protocol):
+    """Gives each request to one upstream the value of its Authorization field."""
+
+    async def authorization(self, caller: Caller) -> str | None:
+        """The value for a request of ``caller``; None sends none. Of NOBODY are requests of the adapter's own.
+
+        Raises an AdapterError that tells the caller why there is no credential, and what to do.
+        """
+
+    async def refused(self, caller: Caller, value: str | None, challenge: str | None) -> bool:
+        """Take note that the upstream answered 401 to ``value``, with ``challenge`` as its WWW-Authenticate.
+
+        True: the request may be sent once more, with another value.
+        """
+
 
 Refusal = Callable[[UpstreamRequest, UpstreamReply], UpstreamReply]
 """Is given a client's request and an answer of status 401 or 403 to it. Returns the answer for the client, or raises an

@@ -29,6 +29,9 @@ MOST_VALUES = 100_000
 MOST_IN_BATCH = 256
 """Messages of a batch. The adapter sends none, so no server owes it one; a larger batch could hold all others up."""
 
+UNNAMED_VERSION = "2025-03-26"
+"""The version of a result that names none (MCP 2025-11-25, "Protocol Version Header")."""
+
 _TOKEN = ("params", "_meta", "progressToken")
 _SUBSCRIPTION = ("params", "_meta", SUBSCRIPTION_KEY)
 _RESULT_SUBSCRIPTION = ("result", "_meta", SUBSCRIPTION_KEY)
@@ -224,3 +227,13 @@ def without_capabilities(initialize: Envelope) -> bytes:
     if find(initialize.body, ("params", "capabilities")) is None:
         return initialize.body
     return edit(initialize.body, [Replace(("params", "capabilities"), b"{}")])
+
+
+def agreed_version(response: LineMessage) -> str | None:
+    """The protocol version of a successful response to ``initialize``, None for an error."""
+    span = find(response.data, ("result",))
+    if span is None:
+        return None
+    value = parse(response.data[slice(*span)])
+    version = value.get("protocolVersion") if isinstance(value, dict) else None
+    return version if isinstance(version, str) else UNNAMED_VERSION

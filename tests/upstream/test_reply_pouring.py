@@ -10,8 +10,7 @@ import pytest
 from adapter.errors import UpstreamBroken, UpstreamSilent
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, pour
-from adapter.upstream.reply import PAUSE_ABOVE, HttpReply
-from adapter.upstream.shares import PER_TURN, ByteShare
+from adapter.upstream.reply import PAUSE_ABOVE, PER_TURN, ByteShare, HttpReply
 from adapter.upstream.timeouts import ReadTimer
 from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Peer, Site
 

@@ -6,14 +6,15 @@ one request) and "Streamable HTTP" (anything else goes to one stream of the clie
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.upstream.local.congestion import OF_CALLS, OF_LISTENERS, Congestion
-from adapter.upstream.local.events import StreamBounds
+from adapter.upstream.local.events import EventStream, StreamBounds
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestsUnderWay, RequestUnderWay
 from adapter.wire.envelope import Envelope, Kind, dump
@@ -26,6 +27,15 @@ BOUNDS = StreamBounds(messages=4096, size=1 << 20, waiting=1 << 20)
 
 MOST_ABANDONED = 64
 """Requests that go on although their clients have left. The oldest of more is cancelled."""
+
+CROWDED = 256 << 10
+"""Unread bytes of a stream from which on its server has to wait."""
+
+OF_CALLS = 30.0
+"""Seconds for which the reader of a call's stream may keep the server waiting. Then the call is given up."""
+
+OF_LISTENERS = 10.0
+"""The same of a GET stream, which ends then. Its client comes back with the id of the last event."""
 
 UNREAD = "The client read its stream too slowly, so the answer was given up; the call may have run."
 
@@ -48,6 +58,54 @@ class ServerLine(Protocol):
 
     def take(self, message: LineMessage) -> None:
         """Take a request or notification that belongs to no request under way."""
+
+
+class Congestion:
+    """Pauses a server while a stream is crowded. ``pause`` and ``resume`` are those of its line.
+
+    Where a server speaks to several clients none may keep the others waiting, so it is never paused: there a stream
+    ends when it is full.
+    """
+
+    def __init__(
+        self,
+        pause: Callable[[], None],
+        resume: Callable[[], None],
+        *,
+        pauses: bool,
+    ) -> None:
+        self._pause = pause
+        self._resume = resume
+        self._pauses = pauses
+        self._crowded: dict[EventStream, asyncio.TimerHandle] = {}
+
+    def watch(self, stream: EventStream | None, give_up: Callable[[], None], patience: float) -> None:
+        """Look at a stream to which something was added. ``give_up`` ends one that was crowded for ``patience``
+        seconds.
+        """
+        if not self._pauses or stream is None or stream.over or stream.unread_size < CROWDED:
+            return
+        if stream in self._crowded:
+            return
+        if not self._crowded:
+            self._pause()
+        stream.emptied = partial(self._emptied, stream)
+        loop = asyncio.get_running_loop()
+        self._crowded[stream] = loop.call_later(patience, give_up)
+
+    def close(self) -> None:
+        """Forget all streams."""
+        for alarm in self._crowded.values():
+            alarm.cancel()
+        self._crowded.clear()
+
+    def _emptied(self, stream: EventStream) -> None:
+        alarm = self._crowded.pop(stream, None)
+        if alarm is not None:
+            alarm.cancel()
+            stream.emptied = None
+            if not self._crowded:
+                self._resume()
 
 
 class Correlation:

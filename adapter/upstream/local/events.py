@@ -1,11 +1,14 @@
-"""Events that a session sent, kept so that a client that lost its stream can go on behind the last one it read."""
+"""Event streams of a local server, and the events that are kept of them for a client that comes back."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from adapter.rules.access.headers import SharedFields
+from adapter.upstream.port import Headers, dropped, silent
 from adapter.wire.sse import encode
 
 
@@ -66,3 +69,115 @@ class SentEvents:
 
     def _find(self, event_id: str | None) -> _SentEvent | None:
         return next((sent for sent in self._sent if sent.id.decode() == event_id), None)
+
+
+EVENTS = SharedFields([("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform")])
+
+BOUNDS = StreamBounds()
+UNREAD_AT_MOST = BOUNDS.messages
+"""Messages that wait to be read on one stream before its writer has to wait, or learns that it is full."""
+
+
+class EventStream:
+    """An UpstreamReply of server-sent events. ``left`` is called once, when its reader has given up.
+
+    ``number`` tells the streams of a session apart. ``emptied`` is called each time its reader has taken what was
+    unread, and when the stream is over.
+    """
+
+    needs_request = True
+    """The server that fills it has the request as long as it works on it."""
+
+    def __init__(self, left: Callable[[], None], number: int = 0, bounds: StreamBounds = BOUNDS) -> None:
+        self.status = 200
+        self.headers: Headers = EVENTS
+        self.whole: bytes | None = None
+        self.number = number
+        self._left = left
+        self.emptied: Callable[[], None] | None = None
+        self.unread_size = 0
+        self._bounds = bounds
+        self._unread: deque[bytes] = deque()
+        self._ended = False
+        self._aborted = False
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+
+    def __repr__(self) -> str:
+        state = "aborted" if self._aborted else "ended" if self._ended else "open"
+        return f"<EventStream: {state}, {len(self._unread)} unread>"
+
+    # --- the writer -------------------------------------------------------------------------------------------
+
+    async def put(self, message: bytes) -> None:
+        """Send ``message`` when there is room for it. A stream that is over drops it."""
+        while not self.offer(encode(message)):
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def offer(self, event: bytes) -> bool:
+        """Send an encoded event now; False where too much is unread."""
+        if self.over:
+            return True
+        if self._unread and not self._has_room_for(event):
+            return False
+        self._append(event)
+        return True
+
+    def end(self, last: bytes | None = None) -> None:
+        """End the stream behind the event ``last``, which is sent whether or not there is room for it."""
+        if last is not None and not self.over:
+            self._append(last)
+        self._ended = True
+        self._filled.set()
+        # A writer that waits for room has nothing to send any more.
+        self._has_emptied()
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing can be sent on it any more."""
+        return self._ended or self._aborted
+
+    def _has_room_for(self, event: bytes) -> bool:
+        bounds = self._bounds
+        return len(self._unread) < bounds.messages and self.unread_size + len(event) <= bounds.size
+
+    def _append(self, event: bytes) -> None:
+        self._unread.append(event)
+        self.unread_size += len(event)
+        self._filled.set()
+
+    def _has_emptied(self) -> None:
+        self._emptied.set()
+        if self.emptied is not None:
+            self.emptied()
+
+    # --- the reader -------------------------------------------------------------------------------------------
+
+    async def read(self, read_timeout: float | None) -> bytes:
+        """See UpstreamReply."""
+        if not self._unread and not self._ended and not self._aborted:
+            self._filled.clear()
+            try:
+                async with asyncio.timeout(read_timeout):
+                    await self._filled.wait()
+            except TimeoutError:
+                raise silent(read_timeout) from None
+        if self._aborted:
+            raise dropped()
+        chunk = b"".join(self._unread)
+        self._unread.clear()
+        self.unread_size = 0
+        self._has_emptied()
+        return chunk
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        if self._aborted or (self._ended and not self._unread):
+            return
+        self._aborted = True
+        self._unread.clear()
+        self.unread_size = 0
+        self._filled.set()
+        self._has_emptied()
+        self._left()

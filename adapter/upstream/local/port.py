@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from adapter.rules.access.principals import Caller
+from adapter.upstream.local.events import EventStream
 from adapter.upstream.local.messages import CAPABILITIES_KEY, LocalAnswer
-from adapter.upstream.local.replies import EventStream, PendingReply
+from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.port import Fields, UpstreamRequest
 from adapter.wire.envelope import Envelope
@@ -59,6 +60,12 @@ class LocalRequest:
         if self.session is not None:
             return self.session.capabilities
         declared = self.meta.get(CAPABILITIES_KEY)
+        return declared if isinstance(declared, dict) else {}
+
+    @property
+    def declared_capabilities(self) -> Mapping[str, Any]:
+        """The client's capabilities as this ``initialize`` declares them."""
+        declared = self.params.get("capabilities") if isinstance(self.params, dict) else None
         return declared if isinstance(declared, dict) else {}
 
     @property

@@ -10,19 +10,66 @@ the end of a session, a call that is cancelled, and a message for a session that
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from adapter.errors import SessionUnknown
-from adapter.upstream.local.events import StreamBounds
-from adapter.upstream.local.replies import EventStream
+from adapter.errors import BadJson, SessionUnknown
+from adapter.upstream.local.events import EventStream, StreamBounds
 from adapter.upstream.local.sessions import LocalSession, LocalSessions, RequestId
-from adapter.wire.portable_sessions import PortableId, decode_portable, encode_portable, token_of
+from adapter.wire.envelope import dump, parse
 
 REMEMBERED = 10_000
 """Ended sessions of one server that are remembered: their ids are as readable as before."""
+
+
+LONGEST_CAPABILITIES = 4096
+"""Bytes of capabilities, as JSON, that an id can hold. Those of today's clients take a few hundred."""
+
+_FORM = re.compile(r"p1\.([A-Za-z0-9_-]{16,64})\.([0-9-]{1,32})\.([A-Za-z0-9_-]{0,5464})", re.ASCII)
+
+
+class PortableId(NamedTuple):
+    """A session by its ``token``, which nobody can guess.
+
+    ``version`` is the protocol version that it was opened with, ``capabilities`` are those that its client declared.
+    """
+
+    token: str
+    version: str
+    capabilities: Mapping[str, Any]
+
+
+def encode_portable(session: PortableId) -> str | None:
+    """The id, in visible ASCII without a colon; None for capabilities that are too long for one."""
+    declared = dump(session.capabilities) if session.capabilities else b""
+    if len(declared) > LONGEST_CAPABILITIES:
+        return None
+    packed = base64.urlsafe_b64encode(declared).rstrip(b"=").decode()
+    return f"p1.{session.token}.{session.version}.{packed}"
+
+
+def decode_portable(session_id: str) -> PortableId | None:
+    """The session of an id; None for any other text."""
+    found = _FORM.fullmatch(session_id)
+    if found is None:
+        return None
+    token, version, packed = found.groups()
+    try:
+        declared = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
+        capabilities = parse(declared) if declared else {}
+    except (binascii.Error, BadJson):
+        return None
+    return PortableId(token, version, capabilities) if isinstance(capabilities, dict) else None
+
+
+def token_of(session_id: str) -> str:
+    """The token of an id, which stands for the session where its other parts are not needed."""
+    return session_id.split(".", 2)[1]
 
 
 class SessionWords(Protocol):
@@ -157,13 +204,13 @@ class PortableSessions(LocalSessions):
         return encode_portable(PortableId(token.rpartition(":")[2], version, capabilities)) or token
 
     def _made(self, session_id: str, version: str, capabilities: Mapping[str, Any]) -> LocalSession:
-        portable = _read(session_id)
+        portable = decode_portable(session_id)
         if self.words is None or portable is None:
             return super()._made(session_id, version, capabilities)
         return PortableSession(session_id, portable, partial(self._end, session_id), self._bounds, self.words)
 
     def _not_at_hand(self, session_id: str) -> LocalSession:
-        portable = _read(session_id)
+        portable = decode_portable(session_id)
         if self.words is None or portable is None or portable.token in self._over:
             raise SessionUnknown()
         return self._keep(self._made(session_id, portable.version, portable.capabilities))
@@ -186,10 +233,3 @@ class PortableSessions(LocalSessions):
             session.close()
         else:
             super()._drop(session)
-
-
-def _read(session_id: str) -> PortableId | None:
-    try:
-        return decode_portable(session_id)
-    except ValueError:
-        return None

@@ -1,131 +1,71 @@
-"""Answers of a local server, read by the relay piece by piece: whole, as an event stream, or not known yet."""
+"""Answers of a local server that are waited for, under one timer: to set and cancel one for each call takes 2 µs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.rules.access.headers import SharedFields
-from adapter.upstream.local.deadlines import Deadlines
-from adapter.upstream.local.events import StreamBounds
+from adapter.upstream.local.events import BOUNDS, EventStream, StreamBounds
 from adapter.upstream.local.messages import JSON, LocalAnswer
-from adapter.upstream.port import Headers, UpstreamReply, WholeReply, dropped, silent
+from adapter.upstream.port import Headers, UpstreamReply, WholeReply, silent
 from adapter.upstream.reply import again
 from adapter.wire.envelope import failure
 from adapter.wire.sse import encode
 
-EVENTS = SharedFields([("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache, no-transform")])
-
-BOUNDS = StreamBounds()
-UNREAD_AT_MOST = BOUNDS.messages
-"""Messages that wait to be read on one stream before its writer has to wait, or learns that it is full."""
+_APART = 0.05
+"""Seconds between two looks at all deadlines, at least: each look takes time for every reply that is waited for."""
 
 
-class EventStream:
-    """An UpstreamReply of server-sent events. ``left`` is called once, when its reader has given up.
+class Deadlines:
+    """Calls ``late`` functions when their time is over, at most 50 ms after it.
 
-    ``number`` tells the streams of a session apart. ``emptied`` is called each time its reader has taken what was
-    unread, and when the stream is over.
+    The timer outlives the waits: it is set when a wait could end before it rings, and looks at what is left then.
     """
 
-    needs_request = True
-    """The server that fills it has the request as long as it works on it."""
+    def __init__(self) -> None:
+        self._waits: dict[Callable[[], None], float] = {}
+        self._alarm: asyncio.TimerHandle | None = None
 
-    def __init__(self, left: Callable[[], None], number: int = 0, bounds: StreamBounds = BOUNDS) -> None:
-        self.status = 200
-        self.headers: Headers = EVENTS
-        self.whole: bytes | None = None
-        self.number = number
-        self._left = left
-        self.emptied: Callable[[], None] | None = None
-        self.unread_size = 0
-        self._bounds = bounds
-        self._unread: deque[bytes] = deque()
-        self._ended = False
-        self._aborted = False
-        self._filled = asyncio.Event()
-        self._emptied = asyncio.Event()
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop, asked for once: in Python 3.11 each look for it is a system call."""
+        return asyncio.get_running_loop()
 
-    def __repr__(self) -> str:
-        state = "aborted" if self._aborted else "ended" if self._ended else "open"
-        return f"<EventStream: {state}, {len(self._unread)} unread>"
+    def __len__(self) -> int:
+        return len(self._waits)
 
-    # --- the writer -------------------------------------------------------------------------------------------
+    def set(self, late: Callable[[], None], seconds: float) -> None:
+        """Call ``late`` once when so many seconds have passed, unless it is dropped before."""
+        when = self._waits[late] = self.loop.time() + seconds
+        if self._alarm is None or when < self._alarm.when():
+            self._ring_at(when)
 
-    async def put(self, message: bytes) -> None:
-        """Send ``message`` when there is room for it. A stream that is over drops it."""
-        while not self.offer(encode(message)):
-            self._emptied.clear()
-            await self._emptied.wait()
+    def drop(self, late: Callable[[], None]) -> None:
+        """Call it no more. Idempotent."""
+        self._waits.pop(late, None)
 
-    def offer(self, event: bytes) -> bool:
-        """Send an encoded event now; False where too much is unread."""
-        if self.over:
-            return True
-        if self._unread and not self._has_room_for(event):
-            return False
-        self._append(event)
-        return True
+    def close(self) -> None:
+        """Forget all deadlines."""
+        self._waits.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
-    def end(self, last: bytes | None = None) -> None:
-        """End the stream behind the event ``last``, which is sent whether or not there is room for it."""
-        if last is not None and not self.over:
-            self._append(last)
-        self._ended = True
-        self._filled.set()
-        # A writer that waits for room has nothing to send any more.
-        self._has_emptied()
+    def _ring_at(self, when: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self.loop.call_at(when, self._ring)
 
-    @property
-    def over(self) -> bool:
-        """Tell whether nothing can be sent on it any more."""
-        return self._ended or self._aborted
-
-    def _has_room_for(self, event: bytes) -> bool:
-        bounds = self._bounds
-        return len(self._unread) < bounds.messages and self.unread_size + len(event) <= bounds.size
-
-    def _append(self, event: bytes) -> None:
-        self._unread.append(event)
-        self.unread_size += len(event)
-        self._filled.set()
-
-    def _has_emptied(self) -> None:
-        self._emptied.set()
-        if self.emptied is not None:
-            self.emptied()
-
-    # --- the reader -------------------------------------------------------------------------------------------
-
-    async def read(self, read_timeout: float | None) -> bytes:
-        """See UpstreamReply."""
-        if not self._unread and not self._ended and not self._aborted:
-            self._filled.clear()
-            try:
-                async with asyncio.timeout(read_timeout):
-                    await self._filled.wait()
-            except TimeoutError:
-                raise silent(read_timeout) from None
-        if self._aborted:
-            raise dropped()
-        chunk = b"".join(self._unread)
-        self._unread.clear()
-        self.unread_size = 0
-        self._has_emptied()
-        return chunk
-
-    def abort(self) -> None:
-        """See UpstreamReply."""
-        if self._aborted or (self._ended and not self._unread):
-            return
-        self._aborted = True
-        self._unread.clear()
-        self.unread_size = 0
-        self._filled.set()
-        self._has_emptied()
-        self._left()
+    def _ring(self) -> None:
+        self._alarm = None
+        now = self.loop.time()
+        for late in [late for late, when in self._waits.items() if when <= now]:
+            self.drop(late)
+            late()
+        if self._waits:
+            self._ring_at(max(min(self._waits.values()), now + _APART))
 
 
 class PendingReply:

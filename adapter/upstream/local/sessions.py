@@ -13,8 +13,8 @@ from typing import Any
 
 from adapter.errors import SessionMissing, SessionUnknown
 from adapter.rules.access.replicas import owned
-from adapter.upstream.local.events import SentEvents, StreamBounds
-from adapter.upstream.local.replies import BOUNDS, EventStream, PendingReply
+from adapter.upstream.local.events import BOUNDS, EventStream, SentEvents, StreamBounds
+from adapter.upstream.local.replies import PendingReply
 
 RequestId = str | int | float
 

@@ -18,7 +18,7 @@ from adapter.errors import (
     UpstreamUnreachable,
 )
 from adapter.rules.access.headers import SharedFields
-from adapter.upstream.local.deadlines import Deadlines
+from adapter.upstream.local.events import EventStream
 from adapter.upstream.local.messages import (
     CAPABILITIES_KEY,
     INVALID_PARAMS,
@@ -29,7 +29,7 @@ from adapter.upstream.local.messages import (
     refusal,
 )
 from adapter.upstream.local.port import LocalHead, LocalRequest, LocalServer
-from adapter.upstream.local.replies import EventStream, PendingReply, whole
+from adapter.upstream.local.replies import Deadlines, PendingReply, whole
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.port import Fields, Headers, UpstreamReply, UpstreamRequest, WholeReply, fields_of
 from adapter.wire.envelope import Batch, Envelope, Kind, envelope_of, failure, parse

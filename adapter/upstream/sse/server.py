@@ -8,7 +8,6 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BadRequest, SessionUnknown
 from adapter.upstream.local.correlation import BOUNDS
-from adapter.upstream.local.handshake import declared_capabilities
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
@@ -49,7 +48,7 @@ class SseServer:
             return LocalAnswer(failure(BadRequest(_LEGACY_ONLY), request.id_bytes), BadRequest.http)
         if request.session is not None:
             return self._of(request.session).call(request)
-        local = self.sessions.open("", declared_capabilities(request))
+        local = self.sessions.open("", request.declared_capabilities)
         session = self._streams[local] = SseSession(self._address, self._terms, self._log, local)
         return session.open(request)
 

@@ -20,7 +20,6 @@ from adapter.errors import (
 )
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.correlation import Correlation
-from adapter.upstream.local.handshake import agreed_version
 from adapter.upstream.local.messages import LocalAnswer, notification
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
@@ -28,10 +27,9 @@ from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay, Taker
 from adapter.upstream.port import UpstreamRequest, dropped
 from adapter.upstream.sse.line import SseLine
-from adapter.upstream.sse.posts import post
-from adapter.upstream.sse.stream import Asked, SseAddress, SseTerms, StreamRefusedError
+from adapter.upstream.sse.stream import Asked, SseAddress, SseTerms, StreamRefusedError, post
 from adapter.wire.envelope import Envelope
-from adapter.wire.line_messages import LineMessage, messages_of
+from adapter.wire.line_messages import LineMessage, agreed_version, messages_of
 from adapter.wire.shared_ids import CANCELLED
 
 _NOT_FOUND = 404

@@ -1,7 +1,9 @@
-"""The event stream of one session: opened, read, and opened again.
+"""The two ways to a server of one session: the event stream that it opens, and the messages that it posts.
 
 Source of the rules: MCP 2024-11-05, "HTTP with SSE": the first event is ``endpoint``, a URI for messages; each later
-one is a ``message``. WHATWG HTML, "Server-sent events", says what a client sends when it comes back.
+one is a ``message``. Messages to the server are accepted (202) and answered on the stream. Servers in use accept with
+any other status of 2xx, and some answer in the POST itself, as JSON or as events. WHATWG HTML, "Server-sent events",
+says what a client sends when it comes back.
 """
 
 from __future__ import annotations
@@ -9,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-from adapter.errors import UpstreamBroken, UpstreamSilent
+from adapter.errors import AnswerTooLarge, UpstreamBroken, UpstreamSilent
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.port import Headers, Purpose, UpstreamReply, UpstreamRequest, always, header
+from adapter.wire.envelope import read_response
 from adapter.wire.sse import SseEvent, SseReader
 
 ENDPOINT = b"endpoint"
@@ -43,6 +47,14 @@ _OF_A_MESSAGE = frozenset(
         "mcp-session-id",
     }
 )
+
+
+_OF_THE_CLIENTS_SESSION = frozenset(
+    {"accept-encoding", "content-encoding", "last-event-id", "mcp-session-id"}
+)
+
+Taker = Callable[[bytes], None]
+"""Takes a message of the server's."""
 
 
 class SseAddress(NamedTuple):
@@ -195,3 +207,50 @@ async def body_of(reply: UpstreamReply, limit: int) -> bytes | None:
             return None
         pieces.append(piece)
     return b"".join(pieces)
+
+
+async def post(
+    endpoint: HttpUpstream, body: bytes, asked: UpstreamRequest, limit: int, take: Taker
+) -> LocalAnswer | None:
+    """Send a message once. Returns None where it was accepted, else the server's refusal.
+
+    ``asked`` is the client's request that brought it. Messages in the answer, of at most ``limit`` bytes each, are
+    handed to ``take``. Raises what Upstream.send raises, UpstreamBroken and AnswerTooLarge. It waits for the answer
+    without an end: who waits for the message's own answer bounds it.
+    """
+    fields = [field for field in asked.headers if field[0].lower() not in _OF_THE_CLIENTS_SESSION]
+    request = UpstreamRequest("POST", fields, body, repeatable=asked.repeatable, purpose=asked.purpose)
+    reply = await endpoint.send(request, None)
+    try:
+        if not 200 <= reply.status < 300:
+            return await refusal_of(reply)
+        if is_event_stream(reply):
+            await _take_events(reply, limit, take)
+        else:
+            await _take_body(reply, limit, take)
+    finally:
+        reply.abort()
+    return None
+
+
+async def _take_events(reply: UpstreamReply, limit: int, take: Taker) -> None:
+    reader = SseReader(limit, skip=True)
+    while chunk := await reply.read(None):
+        for event in reader.feed(chunk):
+            if event.skipped:
+                raise AnswerTooLarge()
+            if event.data and event.event == MESSAGE:
+                take(event.data)
+
+
+async def _take_body(reply: UpstreamReply, limit: int, take: Taker) -> None:
+    kind = (header(reply.headers, "content-type") or "").lower()
+    body = await body_of(reply, limit)
+    if "json" not in kind:
+        return
+    if body is None:
+        raise AnswerTooLarge()
+    # An acknowledgement may be JSON of the server's own: only a response with an id is an answer.
+    response = read_response(body)
+    if response is not None and response.id is not None:
+        take(body)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from adapter.upstream.local.handshake import agreed_version
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
@@ -15,7 +14,7 @@ from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.stdio.audiences import ManySessions
 from adapter.upstream.stdio.conversation import ChildConversation
 from adapter.wire.envelope import Envelope, envelope_of, parse
-from adapter.wire.line_messages import LineMessage, answered, without_capabilities
+from adapter.wire.line_messages import LineMessage, agreed_version, answered, without_capabilities
 from adapter.wire.spans import find
 
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'

@@ -13,7 +13,6 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import SessionUnknown
 from adapter.settings.servers.server import UpstreamSettings
 from adapter.upstream.local.correlation import BOUNDS
-from adapter.upstream.local.handshake import agreed_version, declared_capabilities
 from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, RpcRefused, result
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
@@ -30,7 +29,7 @@ from adapter.upstream.stdio.handshake import SharedHandshake
 from adapter.upstream.stdio.processes import SPARE, Processes
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
-from adapter.wire.line_messages import LineMessage
+from adapter.wire.line_messages import LineMessage, agreed_version
 
 MOST_SESSIONS = 100_000
 """Sessions of one server, also those whose process rests."""
@@ -114,7 +113,7 @@ class StdioServer:
         conversation = self._left_by_modern(principal) or self._processes.begin(
             f"session {principal}", self._over, shared=False
         )
-        session = self.sessions.open("", declared_capabilities(request))
+        session = self.sessions.open("", request.declared_capabilities)
         self._of_session[session] = conversation
         conversation.audience = OneSession(conversation, session)
         return conversation.ask(request, session, partial(self._opened, session))
@@ -171,7 +170,7 @@ class StdioServer:
         return self._processes.begin(f"{era} {key}", self._over, shared=True)
 
     def _join(self, conversation: ChildConversation, version: str, request: LocalRequest) -> LocalSession:
-        session = self.sessions.open(version, declared_capabilities(request))
+        session = self.sessions.open(version, request.declared_capabilities)
         self._of_session[session] = conversation
         return session
 

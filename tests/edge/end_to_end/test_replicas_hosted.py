@@ -17,8 +17,8 @@ from adapter.hosted.tools import HostedTool, ToolCall
 from adapter.relay.sessions.session_map import TABLE
 from adapter.rules.access.replicas import replica_tag
 from adapter.rules.access.sessions import SessionRecord, decode, session_key
+from adapter.upstream.local.portable import LONGEST_CAPABILITIES
 from adapter.upstream.local.upstream import LocalUpstream
-from adapter.wire.portable_sessions import MOST
 from tests.edge.end_to_end.test_replicas_kinds import CONNECTORS, HOSTED
 from tests.edge.raw import RawClient, read_chunk
 from tests.edge.replicating import PATIENCE, Replica, Site, call, messages, next_message, site, tool
@@ -290,7 +290,7 @@ async def test_a_newer_stream_elsewhere_takes_over(tmp_path: Path) -> None:
 async def test_long_capabilities_have_an_owner(tmp_path: Path, kills: bool) -> None:
     """They do not fit into an id, so that session lives at A, and is opened anew when A has gone."""
     async with replicas(tmp_path, 2) as (found, (a, b)), a.client() as first, b.client() as second:
-        await begin(first, {"experimental": {"x": "y" * MOST}})
+        await begin(first, {"experimental": {"x": "y" * LONGEST_CAPABILITIES}})
         second.session = first.session
         if kills:
             await found.kill("a", a)

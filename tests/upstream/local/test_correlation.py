@@ -9,10 +9,8 @@ import orjson
 import pytest
 
 from adapter.errors import UpstreamBroken
-from adapter.upstream.local.congestion import CROWDED
-from adapter.upstream.local.correlation import BOUNDS, MOST_ABANDONED, UNREAD, Correlation
-from adapter.upstream.local.deadlines import Deadlines
-from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.correlation import BOUNDS, CROWDED, MOST_ABANDONED, UNREAD, Correlation
+from adapter.upstream.local.replies import Deadlines, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import UpstreamReply

@@ -9,10 +9,15 @@ import pytest
 
 from adapter.errors import SessionUnknown
 from adapter.upstream.local import portable
-from adapter.upstream.local.portable import PortableSession, PortableSessions
+from adapter.upstream.local.portable import (
+    LONGEST_CAPABILITIES,
+    PortableId,
+    PortableSession,
+    PortableSessions,
+    encode_portable,
+)
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import CallEvents
-from adapter.wire.portable_sessions import MOST, PortableId, encode_portable
 
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}
 
@@ -171,7 +176,7 @@ async def test_all_are_told_and_others_learn_who_was_reached() -> None:
     """Also a session that has an owner."""
     sessions, words = replica()
     listens, _ = opened(sessions), opened(sessions)
-    own = sessions.open("2025-11-25", {"x": "y" * MOST})
+    own = sessions.open("2025-11-25", {"x": "y" * LONGEST_CAPABILITIES})
     streams = [listens.listen(), own.listen()]
     sessions.tell_all(b"1")
     assert [await stream.read(None) for stream in streams] == [
@@ -186,10 +191,10 @@ async def test_all_are_told_and_others_learn_who_was_reached() -> None:
 async def test_a_replica_that_was_taken_for_gone_keeps_what_others_serve_as_well() -> None:
     """Only sessions with an owner end, for they were opened anew elsewhere."""
     sessions, words = replica()
-    kept, own = opened(sessions), sessions.open("2025-11-25", {"x": "y" * MOST})
+    kept, own = opened(sessions), sessions.open("2025-11-25", {"x": "y" * LONGEST_CAPABILITIES})
     sessions.displaced("a-2")
     assert [session.id for session in sessions.all()] == [kept.id]
-    assert sessions.open("2025-11-25", {"x": "y" * MOST}).id.startswith("a-2:")
+    assert sessions.open("2025-11-25", {"x": "y" * LONGEST_CAPABILITIES}).id.startswith("a-2:")
     assert ("ended", own.id) not in words.said_words
     sessions.close()
     assert len(sessions) == 0

@@ -10,9 +10,10 @@ import orjson
 import pytest
 
 from adapter.errors import UpstreamBroken
+from adapter.upstream.local.events import UNREAD_AT_MOST
 from adapter.upstream.local.messages import LocalAnswer, refusal
 from adapter.upstream.local.port import LocalHead, LocalRequest
-from adapter.upstream.local.replies import UNREAD_AT_MOST, PendingReply
+from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from adapter.errors import CallTooLong
-from adapter.upstream.call_limit import LimitedReply
 from adapter.upstream.port import ReadLimit, WholeReply
+from adapter.upstream.timeouts import LimitedReply
 
 LIMIT = ReadLimit(60, "core.defaults.tool_call_total_seconds")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from adapter.upstream.local.deadlines import Deadlines
+from adapter.upstream.local.replies import Deadlines
 
 SOON, LATER, NEVER = 0.01, 0.02, 60.0
 
