@@ -61,9 +61,6 @@ ONLY_IN = {
 }
 """The longest prefix counts: ``aiohttp.web`` with its parts is the edge's, all other aiohttp the upstream's."""
 
-ON_PORTS = ("adapter.state.paging.",)
-"""Functions that know a port alone, and so no less than it of what is behind."""
-
 HTTP_ENDS = ("edge", "upstream")
 """Where HTTP is spoken, so where its parser may be imported."""
 
@@ -147,7 +144,7 @@ def past_the_port(found: Import) -> bool:
     return (
         found.room == "relay"
         and target_room(found) in IO
-        and not (found.name + ".").startswith((f"adapter.{target_room(found)}.port.", *ON_PORTS))
+        and not (found.name + ".").startswith(f"adapter.{target_room(found)}.port.")
     )
 
 
@@ -175,15 +172,6 @@ def test_imports_point_downwards() -> None:
 def test_the_relay_sees_ports_only() -> None:
     """What does the I/O can be exchanged, because the relay knows none of it."""
     assert [str(found) for found in all_imports() if past_the_port(found)] == []
-
-
-def test_functions_on_a_port_know_that_port_alone() -> None:
-    """They are as good as the port: whatever is behind it can be exchanged."""
-    paths = {HOUSE.parent / (name.strip(".").replace(".", "/") + ".py"): name for name in ON_PORTS}
-    assert paths.keys() <= trees().keys()
-    of_house = [found for found in all_imports() if found.path in paths and target_room(found) is not None]
-    ports = {path: f"adapter.{room_of(path)}.port." for path in paths}
-    assert [str(found) for found in of_house if not found.name.startswith(ports[found.path])] == []
 
 
 def test_the_base_of_the_relay_knows_no_wing() -> None:

@@ -35,8 +35,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
-from adapter.state.listeners import tell_all
-from adapter.state.port import Store
+from adapter.state.port import Store, tell_all
 from adapter.state.watched import WatchedStore
 
 # The parts that only some settings ask for are imported where they do.

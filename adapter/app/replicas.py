@@ -22,7 +22,7 @@ from adapter.rules.access.replicas import owner_of
 from adapter.rules.access.sessions import decode
 from adapter.rules.access.shared_sessions import shared_record
 from adapter.settings.settings_digest import settings_digest
-from adapter.state.paging import every_row
+from adapter.state.port import every_row
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.portable import PortableSessions
 from adapter.upstream.local.upstream import LocalUpstream

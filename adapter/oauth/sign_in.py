@@ -30,8 +30,7 @@ from adapter.rules.access.grants import (
 from adapter.rules.access.resources import ProtectedResource, refusal_of
 from adapter.settings.console_oauth import ConsoleOAuth
 from adapter.settings.oauth import OAuthIssuer
-from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Store
+from adapter.state.port import ABSENT, Conflict, Store, delete_overdue
 
 VALID = 600
 """Seconds for which a browser may be away at its authorization server."""

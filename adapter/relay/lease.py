@@ -16,8 +16,7 @@ from collections.abc import AsyncIterator, Callable
 import orjson
 
 from adapter.errors import StoreUnavailable
-from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.state.port import ABSENT, Conflict, Row, Store, delete_overdue
 
 TABLE = "leases"
 

@@ -19,8 +19,7 @@ import orjson
 from adapter.errors import StoreUnavailable
 from adapter.relay.background import BackgroundTasks
 from adapter.rules.access.principals import Scope
-from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Store, StoreListener
+from adapter.state.port import ABSENT, Conflict, Store, StoreListener, delete_overdue
 from adapter.wire.envelope import dump
 from adapter.wire.sse import encode
 

@@ -17,8 +17,7 @@ from adapter.pipeline.result_cache import PATIENCE, CachedResult
 from adapter.relay.background import BackgroundTasks
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
-from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Put, Row, Store, StoreListener
+from adapter.state.port import ABSENT, Conflict, Put, Row, Store, StoreListener, delete_overdue
 
 TABLE, PURGES = "results", "purges"
 """Tables: results by bucket and key, and what made results stale."""

@@ -11,19 +11,30 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import methodcaller
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
-from adapter.state.listeners import tell_all
-from adapter.state.port import ABSENT, STORE_ONLY, Change, Conflict, Delete, Put, Row, Store, StoreListener
+from adapter.state.port import (
+    ABSENT,
+    STORE_ONLY,
+    Change,
+    Conflict,
+    Delete,
+    Put,
+    Row,
+    Store,
+    StoreListener,
+    tell_all,
+)
 from adapter.state.remembered import HeardChanges, RememberedRows, RowId
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Known: TypeAlias = Iterable[tuple[str, str, Row | None]]
+"""Rows of tables with their keys, None for one that is not there."""
 
 TABLE = "health"
 KEY = "returned"
@@ -64,9 +75,6 @@ class FallbackStore(StoreListener):
         self.outage: Outage | None = None
         self.on_step: Callable[[str, str], None] | None = None
         """Is told that it goes on in memory, or has returned, and of when that began; None where nobody counts."""
-        self.overdue = self._or_here(store.overdue, RememberedRows.overdue)
-        self.count = self._or_here(store.count, RememberedRows.count)
-        self.spend = self._or_here(store.spend, RememberedRows.spend)
         self._store = store
         self._log = log
         self._rows = rows or RememberedRows()
@@ -121,96 +129,74 @@ class FallbackStore(StoreListener):
                 await self._store.close()
 
     async def get(self, table: str, key: str) -> Row | None:
-        if self.outage is None:
-            heard = self._heard.number
-            try:
-                row = await self._store.get(table, key)
-            except StoreUnavailable as error:
-                self._leave(error)
-            else:
-                self._know(table, key, row, heard)
-                return row
-        return await self._here().get(table, key)
+        return await self._done(lambda at: at.get(table, key), lambda row: [(table, key, row)])
 
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
-        if self.outage is None:
-            heard = self._heard.number
-            try:
-                row = await self._store.put(table, key, value, expected=expected, due=due)
-            except StoreUnavailable as error:
-                self._leave(error, Put(table, key, value))
-            else:
-                self._know(table, key, row, heard)
-                return row
-        return await self._here().put(table, key, value, expected=expected, due=due)
+        return await self._done(
+            lambda at: at.put(table, key, value, expected=expected, due=due),
+            lambda row: [(table, key, row)],
+            (Put(table, key, value),),
+        )
 
     async def commit(self, changes: Sequence[Change]) -> list[Row]:
-        if self.outage is None:
-            heard = self._heard.number
-            try:
-                rows = await self._store.commit(changes)
-            except StoreUnavailable as error:
-                self._leave(error, *changes)
-            else:
-                written = iter(rows)
-                for change in changes:
-                    row = None if isinstance(change, Delete) else next(written)
-                    self._know(change.table, change.key, row, heard)
-                return rows
-        return await self._here().commit(changes)
+        def known(rows: list[Row]) -> Known:
+            written = iter(rows)
+            return [
+                (each.table, each.key, None if isinstance(each, Delete) else next(written))
+                for each in changes
+            ]
+
+        return await self._done(lambda at: at.commit(changes), known, changes)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        if self.outage is None:
-            try:
-                there = await self._store.delete(table, key, expected=expected)
-            except StoreUnavailable as error:
-                self._leave(error)
-            else:
-                self._know(table, key, None, self._heard.number)
-                return there
-        return await self._here().delete(table, key, expected=expected)
+        return await self._done(
+            lambda at: at.delete(table, key, expected=expected), lambda _: [(table, key, None)]
+        )
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
-        if self.outage is None:
-            try:
-                await self._store.touch(table, dues)
-            except StoreUnavailable as error:
-                self._leave(error)
-        await self._here().touch(table, dues)
+        await self._done(lambda at: at.touch(table, dues))
+        await self._rows.touch(table, dues)
 
     async def scan(
         self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
     ) -> list[Row]:
+        return await self._done(
+            lambda at: at.scan(table, group=group, after=after, limit=limit),
+            lambda rows: [(table, row.key, row) for row in rows],
+        )
+
+    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
+        return await self._done(lambda at: at.overdue(table, now, limit=limit))
+
+    async def count(self, table: str, *, group: str | None = None) -> int:
+        return await self._done(lambda at: at.count(table, group=group))
+
+    async def spend(self, table: str, key: str, most: int, window: float) -> float:
+        return await self._done(lambda at: at.spend(table, key, most, window))
+
+    async def _done(
+        self,
+        ask: Callable[[Store], Awaitable[T]],
+        known: Callable[[T], Known] = lambda _: (),
+        changes: Sequence[Change] = (),
+    ) -> T:
+        """What the store answers, or else the rows that are known here; ``known`` are those that its answer shows.
+
+        ``changes`` are those that it may have made although it failed.
+        """
         if self.outage is None:
             heard = self._heard.number
             try:
-                rows = await self._store.scan(table, group=group, after=after, limit=limit)
+                answer = await ask(self._store)
             except StoreUnavailable as error:
-                self._leave(error)
+                self._leave(error, *changes)
             else:
-                for row in rows:
-                    self._know(table, row.key, row, heard)
-                return rows
-        return await self._here().scan(table, group=group, after=after, limit=limit)
-
-    def _or_here(
-        self,
-        method: Callable[P, Coroutine[Any, Any, T]],
-        here: Callable[Concatenate[RememberedRows, P], Coroutine[Any, Any, T]],
-    ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """A method of which nothing is remembered."""
-
-        async def either(*args: P.args, **kwargs: P.kwargs) -> T:
-            if self.outage is None:
-                try:
-                    return await method(*args, **kwargs)
-                except StoreUnavailable as error:
-                    self._leave(error)
-            return await here(self._here(), *args, **kwargs)
-
-        return either
+                for table, key, row in known(answer):
+                    self._know(table, key, row, heard)
+                return answer
+        return await ask(self._here())
 
     def _here(self) -> RememberedRows:
         """The rows that are known here. Raises StoreUnavailable for those who need to know all of them."""

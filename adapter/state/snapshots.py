@@ -11,8 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
 from adapter.state.memory import MemoryStore
-from adapter.state.paging import every_row
-from adapter.state.port import Change, Delete, Put, Row, group_of
+from adapter.state.port import Change, Delete, Put, Row, every_row, group_of
 from adapter.state.remembered import RowId
 from adapter.state.sqlite import SqliteStore
 

@@ -17,8 +17,7 @@ from operator import methodcaller
 from typing import Any
 
 from adapter.errors import StoreUnavailable
-from adapter.state.listeners import tell_all
-from adapter.state.port import StoreListener
+from adapter.state.port import StoreListener, tell_all
 from adapter.state.sql import Run, unavailable
 
 LOOK_EVERY = 0.05

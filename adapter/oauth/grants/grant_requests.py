@@ -16,8 +16,7 @@ import orjson
 
 from adapter.errors import GrantRequired
 from adapter.oauth.grants.terms import GrantTerms
-from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Row
+from adapter.state.port import ABSENT, Conflict, Row, delete_overdue
 from adapter.state.sealed_rows import SealedRows
 
 LINKS, STATES = "grant_links", "grant_states"

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from adapter.rules.access.grants import Grant, decode_grant, encode_grant
 from adapter.rules.access.principals import name_of
-from adapter.state.paging import every_row
-from adapter.state.port import Row
+from adapter.state.port import Row, every_row
 from adapter.state.sealed_rows import SealedRows
 
 TABLE = "grants"

@@ -24,8 +24,7 @@ from adapter.relay.replies import LIST, is_response
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.stages import Call, CallOrigin, Stages, StageTable, finish, walk_response
 from adapter.rules.access.principals import Scope
-from adapter.state.paging import delete_overdue
-from adapter.state.port import Store, StoreListener
+from adapter.state.port import Store, StoreListener, delete_overdue
 from adapter.wire.envelope import Envelope, answers, dump, read_envelope
 
 TABLE = "parked"

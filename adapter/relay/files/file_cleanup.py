@@ -13,8 +13,7 @@ from adapter.relay.files.incoming_files import FilePlaces
 from adapter.relay.files.replica_leases import LEASE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, Place, decode, record_key
-from adapter.state.paging import every_row
-from adapter.state.port import Row, Store
+from adapter.state.port import Row, Store, every_row
 
 PAGES = 20
 """Pages of rows that are looked through in one round for scopes that are gone."""

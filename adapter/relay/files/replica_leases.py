@@ -10,8 +10,7 @@ import contextlib
 from collections.abc import Callable
 
 from adapter.rules.access.replicas import Sightings
-from adapter.state.paging import every_row
-from adapter.state.port import Conflict, Row, Store
+from adapter.state.port import Conflict, Row, Store, every_row
 
 TABLE = "file_replicas"
 GROUP = "storage"

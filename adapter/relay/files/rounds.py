@@ -29,8 +29,7 @@ from adapter.rules.calls.rounds import (
 )
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.redaction import Redaction
-from adapter.state.paging import every_row
-from adapter.state.port import ABSENT, Conflict, Delete, Row, Store
+from adapter.state.port import ABSENT, Conflict, Delete, Row, Store, every_row
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Replace, edit
 

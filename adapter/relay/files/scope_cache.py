@@ -19,8 +19,7 @@ from adapter.relay.files.head_writer import HEADS, TABLE, HeadWriter
 from adapter.rules.files.file_records import FileRecord, decode
 from adapter.rules.files.scope_heads import Holders
 from adapter.rules.files.scope_heads import decode as decode_head
-from adapter.state.paging import every_row
-from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener, group_of
+from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener, every_row, group_of
 
 MOST_SCOPES = 4096
 """Scopes that are known at once, but for those in which something is held."""

@@ -11,8 +11,7 @@ from urllib.parse import quote, urlsplit
 from adapter.errors import CredentialRefused
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.files.file_records import FileRecord
-from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Store
+from adapter.state.port import ABSENT, Conflict, Store, delete_overdue
 from adapter.wire.signed_urls import (
     UploadCredential,
     file_query,

@@ -16,8 +16,7 @@ from adapter.relay.files.head_writer import TABLE as FILES
 from adapter.relay.files.replica_leases import GROUP, ReplicaLeases
 from adapter.rules.files.file_records import size_in
 from adapter.rules.files.quota import Ledger
-from adapter.state.paging import every_row
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store, every_row
 
 TABLE = "file_totals"
 

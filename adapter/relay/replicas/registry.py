@@ -23,8 +23,7 @@ from adapter.rules.access.replicas import (
     encode_replica,
     is_replica_id,
 )
-from adapter.state.paging import every_row
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store, every_row
 
 TABLE = "replicas"
 

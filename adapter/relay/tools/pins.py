@@ -16,8 +16,7 @@ from adapter.relay.tools.catalogue_store import CATALOGUES, Catalogues
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.catalogue import Catalogue, Mode
 from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, decode_remembered, encode_remembered
-from adapter.state.paging import every_row
-from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.state.port import ABSENT, Conflict, Row, Store, every_row
 
 PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
 """Tables: the pin of a scope; what an operator accepted, what was seen first, and what was seen last, of a server."""

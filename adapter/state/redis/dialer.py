@@ -1,4 +1,9 @@
-"""Connections to Redis, opened by redis-py: TCP or TLS, login and database, or the primary that Sentinel names."""
+"""Connections to Redis, opened by redis-py: TCP or TLS, login and database, or the primary that Sentinel names; and the
+map of a cluster, the server of each partition.
+
+redis-py's own clients were measured and rejected: a command of theirs has a connection to itself until its answer is
+there, where a link sends all commands of one turn over one, and one whose connection is lost may be sent twice.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from hiredis import pack_command
 from redis.asyncio.connection import Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
 from redis.backoff import NoBackoff
+from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisAddress, RedisServer
-from adapter.state.redis.failures import LOST, LinkLost, unavailable
+from adapter.state.redis.failures import LOST, LinkLost, code_of, unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +144,50 @@ def packed(words: tuple[bytes, ...]) -> bytes:
     """A command as it is sent."""
     command: bytes = pack_command(words)  # type: ignore[arg-type]  # any number of words, not one
     return command
+
+
+NO_CLUSTER = "The Redis server is not a node of a cluster: set state_persistence.redis.cluster to false."
+
+
+ClusterMap: TypeAlias = "list[RedisServer | None]"
+"""The servers by the numbers of partitions; None is the only server there is."""
+
+
+def slot_of(partition: int) -> int:
+    """The slot of a cluster that all keys of a partition are in, by their hash tag."""
+    return int(key_slot(b"%d" % partition))
+
+
+def cluster_map(slots: Any, asked: RedisServer, partitions: int) -> ClusterMap:
+    """The map that an answer to CLUSTER SLOTS of the server ``asked`` shows.
+
+    Raises StoreUnavailable if a partition has no server.
+    """
+    servers: dict[int, RedisServer] = {}
+    wanted = {slot_of(number) for number in range(partitions)}
+    for first, last, primary, *_ in slots:
+        host = primary[0].decode() if primary[0] else ""
+        # A server that does not know its own name is the one that was asked.
+        server = RedisServer(asked.host if host in ("", "?") else host, int(primary[1]))
+        servers.update((slot, server) for slot in wanted if first <= slot <= last)
+    if len(servers) < len(wanted):
+        raise StoreUnavailable("The Redis Cluster does not serve all slots: see CLUSTER INFO.")
+    return [servers[slot_of(number)] for number in range(partitions)]
+
+
+async def read_map(
+    connection: LinkConnection, asked: RedisServer, partitions: int, timeout: float
+) -> ClusterMap:
+    """Ask a server for the map, and close the connection. Raises StoreUnavailable."""
+    try:
+        async with asyncio.timeout(timeout):
+            await connection.send_command("CLUSTER", "SLOTS")
+            slots = await connection.read_response(disable_decoding=True)
+    except (RedisError, OSError) as error:
+        if code_of(error) == "ERR":
+            raise StoreUnavailable(NO_CLUSTER) from None
+        raise unavailable(error) from None
+    finally:
+        connection.abort()
+        await connection.disconnect(nowait=True)
+    return cluster_map(slots, asked, partitions)

@@ -16,8 +16,7 @@ from redis.exceptions import AskError, MovedError, ResponseError
 
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisServer
-from adapter.state.redis.cluster import ClusterMap, read_map
-from adapter.state.redis.dialer import Dialer
+from adapter.state.redis.dialer import ClusterMap, Dialer, read_map
 from adapter.state.redis.failures import NOT_OPEN, LinkLost, code_of, unavailable
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.link import RedisLink

@@ -10,8 +10,17 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 from adapter.errors import StoreUnavailable
-from adapter.state.listeners import tell_all
-from adapter.state.port import Change, Conflict, Delete, Put, Row, StoreListener, TableFull, group_of_all
+from adapter.state.port import (
+    Change,
+    Conflict,
+    Delete,
+    Put,
+    Row,
+    StoreListener,
+    TableFull,
+    group_of_all,
+    tell_all,
+)
 from adapter.state.redis import scripts
 from adapter.state.redis.dialer import Dialer
 from adapter.state.redis.failures import NOT_OPEN, LinkLost
@@ -31,8 +40,6 @@ from adapter.state.redis.server import check_server, server_warnings
 
 MOST_TOUCHED = 500
 """Rows of one script that touches rows: a server does nothing else meanwhile."""
-
-PAGE = 500
 
 MICROSECONDS = 1_000_000
 """In a second."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import methodcaller
 
 from adapter.oauth.grants.grant_store import TABLE, GrantStore, key_of
-from adapter.state.listeners import tell_all
+from adapter.state.port import tell_all
 from adapter.state.sealed_rows import SealedRows
 from tests.oauth.grants.conftest import ALICE, BOB, StartCluster
 

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.state.paging import delete_overdue
-from adapter.state.port import ABSENT, Conflict, Delete, Put
+from adapter.state.port import ABSENT, Conflict, Delete, Put, delete_overdue
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
 from tests.hosted.databases import Server

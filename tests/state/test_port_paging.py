@@ -10,8 +10,7 @@ import pytest
 
 from adapter.errors import StoreUnavailable
 from adapter.state.memory import MemoryStore
-from adapter.state.paging import PAGE, delete_overdue, every_row
-from adapter.state.port import Put, Store
+from adapter.state.port import PAGE, Put, Store, delete_overdue, every_row
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore

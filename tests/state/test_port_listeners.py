@@ -6,7 +6,7 @@ import asyncio
 from operator import methodcaller
 from typing import Any
 
-from adapter.state.listeners import tell_all
+from adapter.state.port import tell_all
 
 
 class Ear:

@@ -13,7 +13,7 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.state.port import ABSENT, Put
 from adapter.state.redis.address import RedisServer
-from adapter.state.redis.cluster import cluster_map, slot_of
+from adapter.state.redis.dialer import cluster_map, slot_of
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.nodes import RedisTimes
 from adapter.state.redis.store import RedisStore
