@@ -271,11 +271,10 @@ class Hosting:
             vary = ["identity"] if stages.auth is not None else []
         ttl = own.ttl or server.ttl
         materials, differs = self.planning.materials, varying(vary, fingerprint)
-        if own.shared and (results := materials.shared_results(entry)) is not None:
-            # Late: few share anything.
-            from adapter.relay.shared_results import ServerResults
-
-            shared = ServerResults(results, entry.id, encoded_answer, decoded_answer)
+        if (
+            own.shared
+            and (shared := materials.shared_results(entry, encoded_answer, decoded_answer)) is not None
+        ):
             return Keeping(shared, ttl, differs, self._digest(declared)), kept_for(ttl, vary)
         return Keeping(materials.cache_of(entry), ttl, differs), kept_for(ttl, vary)
 

@@ -52,7 +52,7 @@ from adapter.settings.servers.server import ServerSettings, fits
 from adapter.settings.servers.stages import ToolStages
 
 if TYPE_CHECKING:
-    from adapter.relay.shared_results import SharedParts, SharedResults
+    from adapter.relay.shared_results import ServerResults, SharedParts
 
 Schema = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
@@ -101,9 +101,16 @@ class Materials:
             self.caches.add(entry.id, ResultCache(entry.tools.cache.max_bytes, time.monotonic))
             return self.caches[entry.id]
 
-    def shared_results(self, entry: ServerSettings) -> SharedResults | None:
+    def shared_results(
+        self,
+        entry: ServerSettings,
+        encode: Callable[[Any], bytes | None],
+        decode: Callable[[bytes], Any],
+    ) -> ServerResults | None:
         """Return the results that replicas share; None where there is nothing to share them in."""
-        return None if self.shared is None else self.shared.results_of(entry.tools.cache.max_bytes)
+        if self.shared is None:
+            return None
+        return self.shared.results_of(entry.id, entry.tools.cache.max_bytes, encode, decode)
 
     def purge(self, invalidation: Invalidation) -> Awaitable[None] | None:
         """Forget all stale results; what replicas share is to be waited for."""
@@ -287,13 +294,10 @@ class Steps:
         return Step(Slot.CACHE, kept_for(ttl, words), run)
 
     def _results(self, *, shared: bool) -> ResultFinder:
-        results = self._materials.shared_results(self._entry) if shared else None
-        if results is None:
-            return self._materials.cache_of(self._entry)
-        # Late: few share anything.
-        from adapter.relay.shared_results import ServerResults
-
-        return ServerResults(results, self._entry.id, encoded_outcome, decoded_outcome)
+        found = None
+        if shared:
+            found = self._materials.shared_results(self._entry, encoded_outcome, decoded_outcome)
+        return found or self._materials.cache_of(self._entry)
 
     def _presenting(self) -> Iterator[Step]:
         if self._presenter is None:

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -134,10 +135,6 @@ class Notifications:
 
     # --- what was noticed here, or by another process ---------------------------------------------------------
 
-    def concerns(self, scope_id: str) -> bool:
-        """Tell whether anybody listens in that scope."""
-        return scope_id in self._streams or scope_id in self._subscribed
-
     def listening(self, scope_id: str) -> list[str]:
         """The keys of the scope's sessions that listen."""
         return list(self._streams.get(scope_id, ()))
@@ -163,21 +160,40 @@ TABLE = "notices"
 CLAIMED = 60.0
 """Seconds for which it is remembered that a session has got a message."""
 
+MOST_UNDER_WAY = 256
+"""Messages that wait for their claims at the same time; others are passed over, as when nobody had heard them."""
+
 
 class MessageClaims:
     """The messages that sessions have got, by the ids of both. ``clock`` gives Unix time in seconds."""
 
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, background: BackgroundTasks, clock: Callable[[], float]) -> None:
         self._store = store
+        self._background = background
         self._clock = clock
+        self._under_way = 0
 
-    async def claim(self, session: str, message: str) -> bool:
-        """Tell whether this replica is to send the message to that session. Raises StoreUnavailable."""
-        key = f"{session}/{message}"
-        with contextlib.suppress(Conflict):
-            await self._store.put(TABLE, key, b"", expected=ABSENT, due=self._clock() + CLAIMED)
-            return True
-        return False
+    def __repr__(self) -> str:
+        return f"{self._under_way} under way"
+
+    def send_once(self, message: str, sends: Mapping[str, Callable[[], None]]) -> None:
+        """Send a message to these sessions, but for those to which another replica sends it."""
+        if self._under_way < MOST_UNDER_WAY:
+            self._under_way += 1
+            self._background.run(self._send(message, sends))
+
+    async def _send(self, message: str, sends: Mapping[str, Callable[[], None]]) -> None:
+        due = self._clock() + CLAIMED
+        try:
+            for session, send in sends.items():
+                with contextlib.suppress(Conflict):
+                    await self._store.put(TABLE, f"{session}/{message}", b"", expected=ABSENT, due=due)
+                    send()
+        except StoreUnavailable:
+            # Nobody knows who sends it, so it is not sent twice.
+            return
+        finally:
+            self._under_way -= 1
 
     async def tidy(self) -> None:
         """Forget claims after a while. Raises StoreUnavailable."""
@@ -188,18 +204,6 @@ TOPIC = "notify"
 
 LARGEST = 48 << 10
 """Bytes of an announcement; a larger message stays on the replica that noticed it, as one does without a word."""
-
-MOST_UNDER_WAY = 256
-"""Announcements that are worked on at the same time; others are passed over, as when nobody had heard them."""
-
-
-class Announcement(NamedTuple):
-    """A notice for the sessions of a scope, but for those ``taken``: digests of the keys of their rows."""
-
-    id: str
-    scope: str
-    notice: Notice
-    taken: frozenset[str]
 
 
 class SharedNotifications(StoreListener):
@@ -212,16 +216,14 @@ class SharedNotifications(StoreListener):
         background: BackgroundTasks,
         clock: Callable[[], float],
     ) -> None:
-        self.claims = MessageClaims(store, clock)
+        self.claims = MessageClaims(store, background, clock)
         self._store = store
         self._notifications = notifications
-        self._background = background
-        self._under_way = 0
         store.listeners.append(self)
         notifications.on_sent = self.announce
 
     def __repr__(self) -> str:
-        return f"<SharedNotifications: {self._under_way} under way>"
+        return f"<SharedNotifications: {self.claims!r}>"
 
     def announce(self, scope: Scope, notice: Notice, taken: list[str]) -> None:
         """Tell the other replicas of a notice, unless the one session that it is for has got it here."""
@@ -238,41 +240,26 @@ class SharedNotifications(StoreListener):
         if len(body) <= LARGEST:
             self._store.announce(TOPIC, body)
 
-    # --- what others say --------------------------------------------------------------------------------------
-
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""
-        if topic != TOPIC or self._under_way >= MOST_UNDER_WAY:
+        if topic != TOPIC:
             return
-        announcement = _read(body)
-        if announcement is not None and self._notifications.concerns(announcement.scope):
-            self._under_way += 1
-            self._background.run(self._send(announcement))
-
-    async def _send(self, announcement: Announcement) -> None:
-        scope, notice = announcement.scope, announcement.notice
         try:
-            self._notifications.tell_subscribed(scope, notice)
-            for session_key in self._notifications.listening(scope):
-                if _digest(session_key) not in announcement.taken and await self.claims.claim(
-                    session_key, announcement.id
-                ):
-                    self._notifications.put(scope, session_key, notice)
-        except StoreUnavailable:
-            # Nobody knows who sends it, so it is not sent twice.
+            said: dict[str, Any] = orjson.loads(body)
+            notice = Notice(said["data"].encode(), said["resources"] is True)
+            message, scope, taken = str(said["id"]), str(said["scope"]), frozenset(said["taken"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # Another version may say anything.
             return
-        finally:
-            self._under_way -= 1
-
-
-def _read(body: bytes) -> Announcement | None:
-    """None for what another version may have said."""
-    try:
-        said: dict[str, Any] = orjson.loads(body)
-        notice = Notice(said["data"].encode(), said["resources"] is True)
-        return Announcement(str(said["id"]), str(said["scope"]), notice, frozenset(said["taken"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+        here = self._notifications
+        here.tell_subscribed(scope, notice)
+        sends = {
+            key: partial(here.put, scope, key, notice)
+            for key in here.listening(scope)
+            if _digest(key) not in taken
+        }
+        if sends:
+            self.claims.send_once(message, sends)
 
 
 def _digest(session_key: str) -> str:

@@ -43,21 +43,17 @@ _WORKING, _DONE = b"W", b"D"
 
 
 class SharedResult(NamedTuple):
-    """A result to look for. ``key`` is hex; ``encode`` gives None for a value that must not be kept, and ``decode``
-    raises ValueError for bytes that another version wrote.
-    """
+    """A result to look for. ``key`` is hex."""
 
-    server: str
+    server: ServerResults
     tool: str
     key: str
     ttl: float
-    encode: Callable[[Any], bytes | None]
-    decode: Callable[[bytes], Any]
 
     @property
     def row(self) -> str:
         """The key of its row."""
-        return f"{self.server}:{int(self.key[:8], 16) % BUCKETS}/{self.key}"
+        return f"{self.server.id}:{int(self.key[:8], 16) % BUCKETS}/{self.key}"
 
 
 class _Purge(NamedTuple):
@@ -110,8 +106,8 @@ class _Work(NamedTuple):
     keep: Callable[[Any], bool]
 
 
-class SharedResults(StoreListener):
-    """The results of all servers. A result of more than ``largest`` bytes is not kept.
+class SharedParts(StoreListener):
+    """What stages with ``shared: true`` share with other replicas: counts of calls, and results if some ``caches``.
 
     ``now`` is a clock that never goes back, ``clock`` gives Unix time. While the store fails each caller does its own
     work. Looking is one request; only who finds nothing writes.
@@ -121,22 +117,35 @@ class SharedResults(StoreListener):
         self,
         store: Store,
         background: BackgroundTasks,
-        largest: int,
+        *,
+        caches: bool,
         patience: float = PATIENCE,
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.spend = partial(store.spend, RATES)
         self._store = store
         self._background = background
-        self._largest = largest
+        self._caches = caches
         self._patience = patience
         self._now = now
         self._clock = clock
         self._changes: dict[str, asyncio.Event] = {}
-        store.listeners.append(self)
+        if caches:
+            store.listeners.append(self)
 
     def __repr__(self) -> str:
-        return f"<SharedResults: {len(self._changes)} waited for>"
+        return f"<SharedParts: {len(self._changes)} results waited for>"
+
+    def results_of(
+        self,
+        server: str,
+        most_bytes: int,
+        encode: Callable[[Any], bytes | None],
+        decode: Callable[[bytes], Any],
+    ) -> ServerResults:
+        """The results of a server that may take so many bytes all in all; see ServerResults for the functions."""
+        return ServerResults(self, server, most_bytes // (BUCKETS * MOST), encode, decode)
 
     # --- words of others --------------------------------------------------------------------------------------
 
@@ -204,10 +213,10 @@ class SharedResults(StoreListener):
         if row is None or not row.value.startswith(_DONE) or (row.due or 0.0) <= self._clock():
             return _Found(row, None, purges.number)
         number, _, text = row.value[1:].partition(b" ")
-        if purges.stales(int(number), wanted.server, wanted.tool):
+        if purges.stales(int(number), wanted.server.id, wanted.tool):
             return _Found(row, None, purges.number)
         try:
-            return _Found(row, CachedResult(wanted.decode(text), hit=True), purges.number)
+            return _Found(row, CachedResult(wanted.server.decode(text), hit=True), purges.number)
         except ValueError:
             return _Found(row, None, purges.number)
 
@@ -226,10 +235,10 @@ class SharedResults(StoreListener):
         text: bytes | None = None
         try:
             value = await work.run()
-            text = wanted.encode(value) if work.keep(value) else None
+            text = wanted.server.encode(value) if work.keep(value) else None
             return value
         finally:
-            if text is not None and len(text) <= self._largest:
+            if text is not None and len(text) <= wanted.server.largest:
                 ended = self._keep(wanted, mark, b"%b%d %b" % (_DONE, purges, text))
             else:
                 ended = self._give_up(wanted, mark)
@@ -251,7 +260,7 @@ class SharedResults(StoreListener):
 
     async def purge(self, invalidation: Invalidation) -> None:
         """Make the results stale that a call has outdated, on every replica. Raises StoreUnavailable."""
-        while True:
+        while self._caches:
             row = await self._store.get(PURGES, PURGE_KEY)
             number, last = _Purges.of(row)
             last.append(_Purge(number + 1, list(map(str, invalidation.patterns))))
@@ -263,26 +272,34 @@ class SharedResults(StoreListener):
 
     async def tidy(self) -> None:
         """Delete results whose time is over. Raises StoreUnavailable."""
-        await delete_overdue(self._store, TABLE, self._clock())
+        if self._caches:
+            await delete_overdue(self._store, TABLE, self._clock())
 
 
 class ServerResults:
-    """The shared results of one server, in the form of a cache of its own; see SharedResult for the functions."""
+    """The shared results of one server, in the form of a cache of its own. One of more than ``largest`` bytes is not
+    kept.
+
+    ``encode`` gives None for a value that must not be kept, and ``decode`` raises ValueError for bytes that another
+    version wrote.
+    """
 
     def __init__(
         self,
-        results: SharedResults,
+        parts: SharedParts,
         server: str,
+        largest: int,
         encode: Callable[[Any], bytes | None],
         decode: Callable[[bytes], Any],
     ) -> None:
-        self._results = results
-        self._server = server
-        self._encode = encode
-        self._decode = decode
+        self.id = server
+        self.largest = largest
+        self.encode = encode
+        self.decode = decode
+        self._parts = parts
 
     def __repr__(self) -> str:
-        return f"<ServerResults of {self._server!r}>"
+        return f"<ServerResults of {self.id!r}>"
 
     async def find(
         self,
@@ -292,40 +309,8 @@ class ServerResults:
         work: Callable[[], Awaitable[Any]],
         keep: Callable[[Any], bool] = lambda _: True,
     ) -> CachedResult:
-        """See SharedResults."""
-        wanted = SharedResult(self._server, tool, key, ttl, self._encode, self._decode)
-        return await self._results.find(wanted, work, keep)
+        """See SharedParts."""
+        return await self._parts.find(SharedResult(self, tool, key, ttl), work, keep)
 
     find_or_lead = find
     """Work runs within the call of who does it in either case."""
-
-
-class SharedParts:
-    """What stages with ``shared: true`` share with other replicas: counts of calls, and results if some ``caches``."""
-
-    def __init__(self, store: Store, background: BackgroundTasks, *, caches: bool) -> None:
-        self._store = store
-        self._background = background
-        self._all = SharedResults(store, background, 0) if caches else None
-        self._results: dict[int, SharedResults] = {}
-        self.spend = partial(store.spend, RATES)
-
-    def __repr__(self) -> str:
-        return f"<SharedParts in {self._store!r}>"
-
-    def results_of(self, most_bytes: int) -> SharedResults:
-        """The results of a server that may take so many bytes all in all."""
-        largest = most_bytes // (BUCKETS * MOST)
-        if largest not in self._results:
-            self._results[largest] = SharedResults(self._store, self._background, largest)
-        return self._results[largest]
-
-    async def purge(self, invalidation: Invalidation) -> None:
-        """Make stale what a call has outdated, on every replica. Raises StoreUnavailable."""
-        if self._all is not None:
-            await self._all.purge(invalidation)
-
-    async def tidy(self) -> None:
-        """Delete results whose time is over. Raises StoreUnavailable."""
-        if self._all is not None:
-            await self._all.tidy()

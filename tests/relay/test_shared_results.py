@@ -15,8 +15,7 @@ from adapter.relay.shared_results import (
     MOST,
     PURGES,
     TABLE,
-    ServerResults,
-    SharedResults,
+    SharedParts,
 )
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
@@ -32,8 +31,8 @@ class Replica:
     def __init__(self, memory: SharedMemory, clock: Clock, patience: float = 5.0) -> None:
         self.store: ReplicaStore = memory.replica()
         self.background = BackgroundTasks()
-        self.results = SharedResults(self.store, self.background, 100, patience, clock=clock)
-        self.server = ServerResults(self.results, "one", encode, decode)
+        self.results = SharedParts(self.store, self.background, caches=True, patience=patience, clock=clock)
+        self.server = self.results.results_of("one", 100 * BUCKETS * MOST, encode, decode)
         self.worked = 0
         self.begun = asyncio.Event()
         self.go = asyncio.Event()
@@ -89,7 +88,7 @@ async def test_result_of_one_is_found_by_the_other(replicas: tuple[Replica, Repl
     assert await other.ask() == ("rows", True)
     # Both rows are asked for at the same time.
     assert other.store.calls == {"get": 2} and other.worked == 0
-    assert "0 waited for" in repr(other.results) and "one" in repr(other.server)
+    assert "0 results waited for" in repr(other.results) and "one" in repr(other.server)
 
 
 @pytest.mark.parametrize("deaf", [False, True], ids=["by word", "by looking"])

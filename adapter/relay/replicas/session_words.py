@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import BadJson, StoreUnavailable
+from adapter.errors import BadJson
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.notifications import MessageClaims
 from adapter.relay.replicas.registry import Replicas
@@ -28,9 +29,6 @@ LARGEST = 48 << 10
 
 MOST_REACHED = 1000
 """Sessions that are named as having got a message already. Of more some may get it a second time."""
-
-MOST_UNDER_WAY = 256
-"""Messages that wait for their claim at the same time; others are passed over, as when nobody had heard them."""
 
 RequestNumber = str | int | float
 
@@ -113,15 +111,13 @@ class SharedSessionWords(StoreListener):
     ) -> None:
         self._store = store
         self._replicas = replicas
-        self._background = background
-        self._claims = MessageClaims(store, clock)
+        self._claims = MessageClaims(store, background, clock)
         self._log = log
         self._servers: dict[str, SessionsHere] = {}
-        self._under_way = 0
         store.listeners.append(self)
 
     def __repr__(self) -> str:
-        return f"<SharedSessionWords of {len(self._servers)} servers: {self._under_way} under way>"
+        return f"<SharedSessionWords of {len(self._servers)} servers: {self._claims!r}>"
 
     def of(self, server: str, sessions: SessionsHere) -> SessionWordsOf:
         """The words about the sessions of a server; what others say of these is told to ``sessions``."""
@@ -152,9 +148,8 @@ class SharedSessionWords(StoreListener):
         if kind == "said to all":
             message, data = more
             reached = set(about)
-            for each in sessions.all_here():
-                if _digest(each.id) not in reached:
-                    self._deliver(each, message, data.encode())
+            left = [each for each in sessions.all_here() if _digest(each.id) not in reached]
+            self._deliver(left, message, data.encode())
         elif kind == "ended":
             sessions.ended_elsewhere(about)
         elif (session := sessions.at_hand(about)) is not None:
@@ -167,25 +162,18 @@ class SharedSessionWords(StoreListener):
             case "listens", []:
                 session.listens_elsewhere()
             case "said", [message, data]:
-                self._deliver(session, message, data.encode())
+                self._deliver([session], message, data.encode())
 
-    def _deliver(self, session: SessionHere, message: str, data: bytes) -> None:
-        if session.listener is None:
-            # It is kept for a client that comes back to a stream which broke off here.
-            session.send_here(data)
-        elif self._under_way < MOST_UNDER_WAY:
-            self._under_way += 1
-            self._background.run(self._send(session, message, data))
-
-    async def _send(self, session: SessionHere, message: str, data: bytes) -> None:
-        try:
-            if await self._claims.claim(_digest(session.id), message):
+    def _deliver(self, sessions: Sequence[SessionHere], message: str, data: bytes) -> None:
+        sends: dict[str, Callable[[], None]] = {}
+        for session in sessions:
+            if session.listener is None:
+                # It is kept for a client that comes back to a stream which broke off here.
                 session.send_here(data)
-        except StoreUnavailable:
-            # Nobody knows who sends it, so it is not sent twice.
-            return
-        finally:
-            self._under_way -= 1
+            else:
+                sends[_digest(session.id)] = partial(session.send_here, data)
+        if sends:
+            self._claims.send_once(message, sends)
 
 
 def _digest(session_id: str) -> str:

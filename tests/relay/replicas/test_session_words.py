@@ -11,8 +11,7 @@ import pytest
 from structlog import get_logger
 
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.notifications import TABLE
-from adapter.relay.replicas import session_words
+from adapter.relay.notifications import MOST_UNDER_WAY, TABLE
 from adapter.relay.replicas.registry import Replicas
 from adapter.relay.replicas.session_words import LARGEST, TOPIC, SessionWordsOf, SharedSessionWords
 from adapter.upstream.local.portable import PortableSessions
@@ -146,12 +145,11 @@ async def test_words_are_bounded(house: list[Speaker]) -> None:
     a, b, _ = house
     a.words.said("one", b"x" * LARGEST)
     b.one.listener = object()
-    most = session_words.MOST_UNDER_WAY
-    for number in range(most + 9):
+    for number in range(MOST_UNDER_WAY + 9):
         b.shared.announced(TOPIC, orjson.dumps(["hosted", "said", "one", str(number), "x"]))
-    assert f"{most} under way" in repr(b.shared)
+    assert f"{MOST_UNDER_WAY} under way" in repr(b.shared)
     await turns()
-    assert b.one.told == [b"x"] * most
+    assert b.one.told == [b"x"] * MOST_UNDER_WAY
 
 
 @pytest.mark.parametrize(
