@@ -8,16 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from structlog.typing import FilteringBoundLogger
-
 from adapter.app.base import Base
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.server import Server, Timeouts, TransferRules
 from adapter.relay.sessions.health_probe import HealthMonitor
-from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.sessions.renewal import LATEST
+from adapter.relay.sessions.wiring import WiringWatch
 from adapter.relay.stages import StageTable
-from adapter.relay.wiring import WiringWatch
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.root import Settings
@@ -184,19 +180,13 @@ def build_servers(upstreams: Upstreams, stages_of: Callable[[ServerSettings], St
         if (ping := settings.ping_for(entry)).enabled
     }
     watches = [
-        _wiring_watch(server, base.log)
+        WiringWatch(server, base.log)
         for server in servers.values()
         if server.id not in monitors and server.wiring.configured
     ]
     found = Servers(servers, monitors, watches, _shared(base, servers.values()), upstreams)
     base.tasks.append(CleanupTask("shared sessions", found.tidy, alone=False))
     return found
-
-
-def _wiring_watch(server: Server, log: FilteringBoundLogger) -> WiringWatch:
-    within = server.timeouts.request
-    session = OwnSession(server, within)
-    return WiringWatch(server.id, server.wiring, session, within + LATEST, within, log)
 
 
 # --- transports -------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from adapter.app.base import Base
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.notifications import Notifications, SharedNotifications
 from adapter.relay.sessions.last_seen import LastSeen
-from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 
@@ -53,7 +52,7 @@ def build_sessions(base: Base) -> SessionParts:
         notifications,
         UpstreamSessions(
             sessions,
-            LateSessions(base.background, base.log),
+            base.background,
             renewals=limits.upstream_session_termination_retries,
             clock=base.clock,
             log=base.log,

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from adapter.errors import BadRequest, UpstreamUnhealthy
 from adapter.relay.replies import ANSWER_LIMIT
 from adapter.relay.stages import StageTable
-from adapter.relay.wiring import Wiring
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.rules.text.events import Redactor
@@ -132,6 +131,43 @@ class TransferRules:
     static: tuple[tuple[str, str], ...] = ()
     answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
     answer_limit: int = ANSWER_LIMIT
+
+
+@dataclass(slots=True)
+class Wiring:
+    """The ``configured`` tools of one server, which it has to list because they have stages of their own.
+
+    ``missing`` are those that it did not list at the last look, None while that is not known. ``refused``: it shows
+    the adapter no list. ``stale`` is set while the server has to be looked at again.
+    """
+
+    configured: frozenset[str] = frozenset()
+    missing: frozenset[str] | None = field(init=False)
+    refused: bool = False
+    on_look: Callable[[str], None] | None = field(default=None, init=False)
+    """Is told of the result of each look; None where nobody counts."""
+    stale: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.missing = None if self.configured else frozenset()
+        self.changed()
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether all tools were there at the last look, and the server has not begun anew since."""
+        return self.missing == frozenset() and not self.stale.is_set()
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether the configured tools are there. A server that shows its list to clients only counts as well, for
+        nothing can be wrong as far as anybody knows; one whose list has not been read yet does not.
+        """
+        return not self.missing and (self.missing is not None or self.refused)
+
+    def changed(self) -> None:
+        """Look again: the server began anew, so it may be another version."""
+        if self.configured:
+            self.stale.set()
 
 
 def _no_processes() -> ProcessUse | None:

@@ -154,8 +154,9 @@ class Withdrawn(Exception):
 class Gate(Protocol):
     """Decides whether a call goes on, or which call takes its place, before any stage reads it."""
 
-    def skips(self, scope_id: str, name: str | None) -> bool:
+    def skips(self, scope_id: str, name: str | None) -> bool:  # noqa: ARG002 (heirs read them)
         """Tell whether the gate has nothing to do for this name in this scope."""
+        return False
 
     async def admit(self, call: Call) -> None:
         """Judge the call, or put another envelope, request and headers in its place.
@@ -167,11 +168,13 @@ class Gate(Protocol):
 class Stage(Protocol):
     """One step of the road. The first stage whose ``ask`` returns a response ends the walk."""
 
-    async def ask(self, call: Call) -> bytes | None:
+    async def ask(self, call: Call) -> bytes | None:  # noqa: ARG002 (heirs read it)
         """Look at, edit or answer the request. Bytes are a whole JSON-RPC response; None goes on. Raises Withdrawn."""
+        return None
 
-    async def answer(self, call: Call, response: bytes) -> bytes:
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 (heirs read it)
         """The final response as it came, to the response as it shall leave."""
+        return response
 
 
 class CallerGate(Gate, Protocol):

@@ -23,7 +23,6 @@ from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.idle_sessions import IdleSessions, SessionExpiry
 from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
-from adapter.relay.sessions.renewal import LateSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
 from adapter.relay.stages import Stage, StageEntry, StageTable
@@ -85,9 +84,8 @@ class Relaying:
         self.server = Server("one", "/mcp", self.upstream, timeouts=Timeouts(0.2, 0.2), stages=self.stages)
         self.sessions = Sessions(self.store, self.limits, self.clock)
         self.background = BackgroundTasks()
-        self.late = LateSessions(self.background, logger, latest=5.0)
         self.upstream_sessions = UpstreamSessions(
-            self.sessions, self.late, renewals=1, clock=self.clock, log=logger
+            self.sessions, self.background, renewals=1, clock=self.clock, log=logger, latest=5.0
         )
         self.deferred = DeferredAnswers(
             self.store, {"one": self.stages}, self.background, ttl=PARKED_TTL, clock=self.clock

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from adapter.errors import AdapterError, BadJson, BadRequest, ToolUnknown, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.sessions.session import LISTED_BEFORE
-from adapter.relay.stages import Call, StageEntry
+from adapter.relay.stages import Call, Gate, Stage, StageEntry
 from adapter.rules.access.access_rules import (
     NOT_FOUND_LEGACY,
     NOT_FOUND_MODERN,
@@ -58,9 +58,9 @@ class ListedTools(Protocol):
         """Tell whether there is a tool of exactly this name."""
 
 
-class AccessGate:
+class AccessGate(Gate):
     """The gate of ``tools/call``. ``tools`` knows what the upstream lists; it is ``shared`` if all sessions are one for
-    the upstream.
+    the upstream. It skips nothing: a scope may have callers with different scopes and claims.
     """
 
     def __init__(self, rules: AccessRules, tools: ListedTools, *, shared: bool = False) -> None:
@@ -70,10 +70,6 @@ class AccessGate:
 
     def __repr__(self) -> str:
         return f"<AccessGate of {self._rules!r}>"
-
-    def skips(self, scope_id: str, name: str | None) -> bool:  # noqa: ARG002 - a gate; the caller decides
-        """False: a scope may have callers with different scopes and claims."""
-        return False
 
     async def admit(self, call: Call) -> None:
         """Let a call of a tool go on that its caller sees. Raises ToolUnknown, and what reading the list raises."""
@@ -131,7 +127,7 @@ def _view(rules: AccessRules, call: Call) -> AccessView:
     return view
 
 
-class VisibleList:
+class VisibleList(Stage):
     """The stage of one list: it leaves out what its caller may not see."""
 
     def __init__(self, rules: AccessRules, kind: Offering) -> None:
@@ -156,7 +152,7 @@ class VisibleList:
             raise UpstreamBroken(f"The upstream server's answer to {method} {what}.") from error
 
 
-class VisibleUse:
+class VisibleUse(Stage):
     """The stage of requests that name one prompt or resource."""
 
     def __init__(self, rules: AccessRules, kind: Offering) -> None:
@@ -188,7 +184,7 @@ class VisibleUse:
         return _unknown(call, self._kind, name) if missing else response
 
 
-class VisibleReference:
+class VisibleReference(Stage):
     """The stage of ``completion/complete``, which is about a prompt or the template of a resource."""
 
     def __init__(self, rules: AccessRules) -> None:
@@ -210,9 +206,6 @@ class VisibleReference:
                 return _unknown(call, kind, name)
         return None
 
-    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
-        return response
-
 
 def _referred(reference: dict[str, Any]) -> list[tuple[Offering, str]]:
     """All that a server may take the reference for, whatever its type says."""
@@ -220,7 +213,7 @@ def _referred(reference: dict[str, Any]) -> list[tuple[Offering, str]]:
     return [(kind, reference[key]) for kind, key in kinds if isinstance(reference.get(key), str)]
 
 
-class VisibleSubscription:
+class VisibleSubscription(Stage):
     """The stage of ``subscriptions/listen``: of the resources that it names, the visible ones are subscribed to."""
 
     def __init__(self, rules: AccessRules) -> None:
@@ -244,11 +237,8 @@ class VisibleSubscription:
             call.change(Replace(("params", "notifications", _SUBSCRIPTIONS), dump(seen)))
         return None
 
-    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
-        return response
 
-
-class OwnTasks:
+class OwnTasks(Stage):
     """The stage of ``tasks/list``. Without a session, or with a ``shared`` process, an upstream cannot tell the
     adapter's callers apart, and would list the tasks of all of them.
     """
@@ -260,9 +250,6 @@ class OwnTasks:
         if call.origin.session is not None and not self._shared:
             return None
         return unknown_method(call.envelope.id_bytes, call.envelope.method)
-
-    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
-        return response
 
 
 _SUBSCRIPTIONS = "resourceSubscriptions"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
 from adapter.relay.background import SLICE, breathe, slices
 from adapter.relay.call.resumption import ExchangeRecovery
-from adapter.relay.exchange import Flow
+from adapter.relay.exchange import ClientResponse, Flow
 from adapter.relay.replies import LARGE, is_response, messages_in, too_large
 from adapter.upstream.port import Sink, UpstreamReply, pour
 from adapter.wire.envelope import Envelope, failure, read_response
@@ -99,9 +99,12 @@ class AnswerStream:
             self._reader = SseReader(self._limit, skip=self._rewrite is None)
         return self._reader
 
-    def body(self) -> AsyncGenerator[bytes, None]:
-        """The bytes that the client gets: for a piped stream, a Flow."""
-        return self.pieces() if self._rewrite is not None else Flow(self.pieces, self.pour)
+    def answer(
+        self, status: int, headers: list[tuple[str, str]], release: Callable[[], None]
+    ) -> ClientResponse:
+        """The answer to the client; its body is a Flow where the stream is piped."""
+        body = self.pieces() if self._rewrite is not None else Flow(self.pieces, self.pour)
+        return ClientResponse(status, headers, body, None, release, self.last_words, self.wait_at_least)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         try:

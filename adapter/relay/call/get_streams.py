@@ -25,7 +25,7 @@ from adapter.relay.replies import media_type, require_plain
 from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.relay.stages import Call, StageTable
+from adapter.relay.stages import Call, Stage, StageTable
 from adapter.rules.access.principals import Caller
 from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
@@ -184,7 +184,7 @@ def _held(session: Session | None, reply: UpstreamReply) -> Callable[[], None]:
     return both(reply.abort, partial(session.release, reply))
 
 
-class TaskTexts:
+class TaskTexts(Stage):
     """The stage of ``tasks/get`` and ``tasks/result``, in whose texts no path of the store is to be seen."""
 
     def __init__(self, redaction: Redaction) -> None:
@@ -245,7 +245,7 @@ class ResourceSubscription:
         self._notifications.unsubscribe(self._scope, self._inbox)
 
 
-class SubscriptionStage:
+class SubscriptionStage(Stage):
     """The stage of ``subscriptions/listen`` where artifacts are resources."""
 
     def __init__(self, notifications: Notifications) -> None:
@@ -258,9 +258,6 @@ class SubscriptionStage:
             call.subscription = subscription = ResourceSubscription(self._notifications, call)
             call.defer(subscription.end)
         return None
-
-    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
-        return response
 
 
 def _honours(message: dict[str, Any]) -> bool:

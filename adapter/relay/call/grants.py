@@ -14,7 +14,7 @@ from adapter.relay.exchange import JSON, ClientRequest, ClientResponse
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.notifications import Inbox, Notifications
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, Gate
 from adapter.rules.access.principals import Caller, Scope
 from adapter.rules.calls.rounds import (
     ASKING,
@@ -49,7 +49,7 @@ class GrantDemand(Protocol):
         """Tell whether a principal has given a grant by now."""
 
 
-class GrantGate:
+class GrantGate(Gate):
     """The gate before what a server does in a person's name. ``now`` gives seconds that never go back."""
 
     def __init__(
@@ -58,10 +58,6 @@ class GrantGate:
         self._grants = grants
         self._wait = wait
         self._now = now
-
-    def skips(self, scope_id: str, name: str | None) -> bool:  # noqa: ARG002 (a Gate's: it concerns all calls)
-        """See Gate."""
-        return False
 
     async def admit(self, call: Call) -> None:
         """Raise GrantRequired for a caller without a grant; take the person's own answer out of the message."""

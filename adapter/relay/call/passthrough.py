@@ -62,26 +62,12 @@ class PassThrough:
                 stream = AnswerStream(reply, list(requests), recovery, terms)
                 if access is not None:
                     aside = partial(access.aside, ask.sender.caller)
-                    pieces = reduced(stream.pieces(), aside, ask.server.rules.answer_limit)
-                    headers = of_changed_body(headers)
-                    return ClientResponse(
-                        reply.status,
-                        headers,
-                        pieces,
-                        release=reply.abort,
-                        last_words=stream.last_words,
-                        wait_at_least=stream.wait_at_least,
-                    )
+                    answer = stream.answer(reply.status, of_changed_body(headers), reply.abort)
+                    answer.body = reduced(stream.pieces(), aside, ask.server.rules.answer_limit)
+                    return answer
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return ClientResponse(reply.status, headers, reply.whole)
-                return ClientResponse(
-                    reply.status,
-                    headers,
-                    stream.body(),
-                    release=reply.abort,
-                    last_words=stream.last_words,
-                    wait_at_least=stream.wait_at_least,
-                )
+                return stream.answer(reply.status, headers, reply.abort)
             if reply.whole is not None:
                 return ClientResponse(reply.status, headers, reply.whole)
             return await piped_answer(reply, headers, read_timeout)

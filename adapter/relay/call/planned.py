@@ -16,7 +16,7 @@ from adapter.pipeline.plan import ToolPlan
 from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, SuspendedPlan, WalkKey, Walks
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import CALL, Call, Stages
+from adapter.relay.stages import CALL, Call, Gate, Stage, Stages
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.ambiguity import doubt_of_answer
@@ -33,24 +33,12 @@ INVALID_PARAMS = -32602
 NO_OBJECT = "The arguments of a tool must be an object."
 
 
-class Planned:
-    """The stage that walks a tool's plan. ``timeout`` is how many seconds the stages on both sides of the upstream may
-    take together; ``walks`` are those of the server's calls that are under way.
-    """
+class Planned(Stage):
+    """The stage that walks a tool's plan, one of the ``plans`` of its server."""
 
-    def __init__(
-        self,
-        plan: ToolPlan,
-        mirrors: ParamHeaders,
-        notifications: Notifications,
-        timeout: float | None,
-        walks: Walks,
-    ) -> None:
+    def __init__(self, plan: ToolPlan, plans: Plans) -> None:
         self._plan = plan
-        self._walks = walks
-        self._mirrors = mirrors
-        self._notifications = notifications
-        self._timeout = timeout
+        self._plans = plans
 
     def __repr__(self) -> str:
         return f"<Planned {self._plan!r}>"
@@ -63,7 +51,7 @@ class Planned:
     async def ask(self, call: Call) -> bytes | None:
         """Walk up to the tool itself; its arguments are then as the stages want them."""
         call.guarded = call.guarded or self._plan.reshapes
-        await self._mirrors.check(call)
+        await self._plans.mirrors.check(call)
         params = parse(call.request).get("params") or {}
         said = params.get("arguments")
         if said is not None and not isinstance(said, dict):
@@ -112,7 +100,7 @@ class Planned:
         if call.origin.session is None or call.envelope.id is None:
             return None
         key = (call.origin.session, call.envelope.id)
-        self._walks[key] = walk
+        self._plans.walks[key] = walk
         return key
 
     def _end(self, key: WalkKey | None, call: Call, walk: SuspendedPlan) -> None:
@@ -120,20 +108,20 @@ class Planned:
         # The walk knows the call: both would stay, with the message, until the collector comes by.
         call.live.pop(LIVE, None)
         # A client that used an id twice has only itself to blame, but must not unhook its other call.
-        if key is not None and self._walks.get(key) is walk:
-            del self._walks[key]
+        if key is not None and self._plans.walks.get(key) is walk:
+            del self._plans.walks[key]
 
     def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
-        deadline = None if self._timeout is None else call.began + self._timeout
+        deadline = None if self._plans.timeout is None else call.began + self._plans.timeout
         planned = PlannedCall(
             server=call.origin.server,
             tool=self._plan.tool,
             arguments=arguments,
             execute=_unreached,
             client=CallClient(
-                call.origin.caller, call.scope.id, say=partial(self._notifications.say, call.scope)
+                call.origin.caller, call.scope.id, say=partial(self._plans.notifications.say, call.scope)
             ),
-            time=CallTime(self._timeout, deadline=deadline),
+            time=CallTime(self._plans.timeout, deadline=deadline),
         )
         planned.continues = not CONTINUING.isdisjoint(params) and any(
             params.get(name) is not None for name in CONTINUING
@@ -155,7 +143,7 @@ class Planned:
             )
         else:
             return
-        self._mirrors.renew(call, said, arguments)
+        self._plans.mirrors.renew(call, said, arguments)
 
 
 CONTINUING = frozenset(("inputResponses", "requestState", "task"))
@@ -181,10 +169,11 @@ _LOOKED_AT = 4
 """Plans that are looked at to find one that can be let go of: more than come, so that none pile up."""
 
 
-class Plans:
+class Plans(Gate):
     """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without.
 
-    A tool whose plan is empty is called as one without a plan.
+    A tool whose plan is empty is called as one without a plan. ``timeout`` is how many seconds the stages on both sides
+    of the upstream may take together; ``walks`` are those of the server's calls that are under way.
     """
 
     def __init__(
@@ -195,11 +184,11 @@ class Plans:
         timeout: float | None,
     ) -> None:
         self._compiled = compiled
-        self._mirrors = mirrors
-        self._notifications = notifications
-        self._timeout = timeout
+        self.mirrors = mirrors
+        self.notifications = notifications
+        self.timeout = timeout
         self._stages: OrderedDict[str, tuple[Planned | None, Stages]] = OrderedDict()
-        self._walks: Walks = {}
+        self.walks: Walks = {}
 
     def __repr__(self) -> str:
         return f"<Plans of {len(self._stages)} tools>"
@@ -219,7 +208,7 @@ class Plans:
             if len(self._stages) >= PLANS:
                 self._make_room()
             plan = self._compiled(tool)
-            planned = None if plan is None or plan.is_empty else self._planned(plan)
+            planned = None if plan is None or plan.is_empty else Planned(plan, self)
             kept = self._stages[tool] = planned, behind if planned is None else (planned, *behind)
         return kept[1]
 
@@ -232,9 +221,6 @@ class Plans:
         if len(self._stages) >= BUSY_PLANS:
             raise LimitReached("Too many different tools were called recently; try again later.")
 
-    def skips(self, scope_id: str, name: str | None) -> bool:  # noqa: ARG002 - a gate, of every notification
-        return False
-
     async def admit(self, call: Call) -> None:
         """End the call that a client gives up by this notification; one that has reached its tool hears of it by its
         signal. The upstream hears of it too, as it may have the request already.
@@ -243,9 +229,6 @@ class Plans:
         number = params.get("requestId") if isinstance(params, dict) else None
         # True is 1 to a dict, but not to JSON.
         if isinstance(number, str | int | float) and not isinstance(number, bool):
-            walk = self._walks.get((call.origin.session or "", number))
+            walk = self.walks.get((call.origin.session or "", number))
             if walk is not None:
                 walk.withdraw()
-
-    def _planned(self, plan: ToolPlan) -> Planned:
-        return Planned(plan, self._mirrors, self._notifications, self._timeout, self._walks)

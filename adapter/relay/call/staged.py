@@ -98,7 +98,12 @@ class StagedExchange:
                     ask.server.rules.answer_limit,
                 )
                 stream = AnswerStream(reply, [call.envelope], recovery, terms, edits)
-                return _streamed(call, stream, reply.status, headers, both(reply.abort, recovery.finish))
+                answer = stream.answer(
+                    reply.status, of_changed_body(headers), both(reply.abort, recovery.finish)
+                )
+                if call.subscription is not None:
+                    answer.body = call.subscription.joined(stream.pieces())
+                return answer
             if call.envelope.method == LIST:
                 message = await read_pieces(reply, read_timeout, ask.server.rules.answer_limit)
                 known = await _known_list(ask, call, stages, reply, message)
@@ -126,27 +131,6 @@ class StagedExchange:
             body = whole or _refusal(call, body)
         recovery.finish()
         return ClientResponse(status, headers if body is raw else of_changed_body(headers), body)
-
-
-def _streamed(
-    call: Call,
-    stream: AnswerStream,
-    status: int,
-    headers: list[tuple[str, str]],
-    release: Callable[[], None],
-) -> ClientResponse:
-    """The answer that comes as an event stream."""
-    pieces = stream.pieces()
-    if call.subscription is not None:
-        pieces = call.subscription.joined(pieces)
-    return ClientResponse(
-        status,
-        of_changed_body(headers),
-        pieces,
-        release=release,
-        last_words=stream.last_words,
-        wait_at_least=stream.wait_at_least,
-    )
 
 
 async def _known_list(

@@ -15,6 +15,7 @@ from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, Upstrea
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import REFUSED, OwnSession
 from adapter.relay.sessions.renewal import LATEST
+from adapter.relay.sessions.wiring import look_at_tools
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.settings.servers.policies import UpstreamPing
 from adapter.wire.eras import Era
@@ -194,10 +195,8 @@ class HealthMonitor:
 
     async def _look_at_tools(self) -> None:
         """Look for the configured tools: once when the server begins anew, and again while any is missing."""
-        wiring = self.server.wiring
         try:
-            if await self._guarded(wiring.look(self.own_session, self.server.timeouts.request)):
-                wiring.log_missing(self.server.id, self._log)
+            await self._guarded(look_at_tools(self.server, self.own_session, self._log))
         except AdapterError as error:
             # The upstream answered a ping just now, so what is known of its tools stays until it says otherwise.
             self._log.info("tools could not be looked for", server=self.server.id, why=str(error))

@@ -6,7 +6,7 @@ of that call.
 Of several replicas that renew a session one wins, by the version of its row. The others take its mapping over and end
 the upstream sessions that they have opened themselves. No lease keeps them from trying: it would cost every renewal two
 round trips, and a holder that dies would delay the others, to save an ``initialize`` now and then.
- An ``initialize``, sent for the first time or again, may be answered after its client has stopped waiting:
+An ``initialize``, sent for the first time or again, may be answered after its client has stopped waiting:
 such a late session is closed, because nobody will use it.
 """
 
@@ -69,88 +69,26 @@ ATTEMPTS = 3
 """Attempts to renew an idle session while other processes change its record."""
 
 
-class LateSessions:
-    """Sends ``initialize``, and closes sessions that open too late. ``latest`` in seconds."""
-
-    def __init__(
-        self, background: BackgroundTasks, log: FilteringBoundLogger, latest: float = LATEST
-    ) -> None:
-        self._background = background
-        self._log = log
-        self._latest = latest
-        self._waiting: dict[str, int] = {}
-
-    def __repr__(self) -> str:
-        return f"<LateSessions: {sum(self._waiting.values())} answers waited for>"
-
-    async def initialize(
-        self, server: Server, request: UpstreamRequest, read_timeout: float
-    ) -> UpstreamReply:
-        """The answer to an ``initialize``, by its head. Raises UpstreamSilent, and what Upstream.send raises.
-
-        A session that opens after ``read_timeout`` seconds, or after the caller was cancelled, is closed.
-        """
-        loop = asyncio.get_running_loop()
-        sending = loop.create_task(server.upstream.send(request, read_timeout + self._latest))
-        # What asyncio.wait does, in a third of its steps: every session is opened here.
-        over: asyncio.Future[None] = loop.create_future()
-        sending.add_done_callback(partial(settle, over))
-        alarm = loop.call_later(read_timeout, settle, over)
-        try:
-            await over
-        except asyncio.CancelledError:
-            self._leave(server, request, sending)
-            raise
-        finally:
-            alarm.cancel()
-        if sending.done():
-            return sending.result()
-        self._leave(server, request, sending)
-        raise silent(read_timeout)
-
-    def _leave(
-        self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
-    ) -> None:
-        """Wait for the answer in the background, unless too many are waited for already."""
-        if self._waiting.get(server.id, 0) >= MOST and not sending.done():
-            sending.cancel()
-            return
-        self._waiting[server.id] = self._waiting.get(server.id, 0) + 1
-        self._background.run(self._close(server, request, sending))
-
-    async def _close(
-        self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
-    ) -> None:
-        try:
-            async with asyncio.timeout(self._latest):
-                reply = await sending
-            reply.abort()
-            session = header(reply.headers, "mcp-session-id")
-            if session is not None:
-                late = UpstreamSession(session, LATEST_LEGACY)
-                await InnerClient(server.upstream, request, late, self._latest).close(CLOSE_SILENCE)
-                self._log.info("a session that came too late was closed", server=server.id)
-        except (AdapterError, TimeoutError):
-            # It never came, or cannot be closed: asking again would not help.
-            return
-        finally:
-            self._waiting[server.id] -= 1
-
-
 class Renewal:
-    """Replaces the upstream sessions that stand behind clients' sessions. ``clock`` gives Unix time in seconds."""
+    """Sends ``initialize``, closes sessions that open too late, and replaces the upstream sessions that stand behind
+    clients' sessions. ``clock`` gives Unix time in seconds, ``latest`` are seconds.
+    """
 
     def __init__(
         self,
         sessions: Sessions,
-        late: LateSessions,
+        background: BackgroundTasks,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
+        latest: float = LATEST,
     ) -> None:
         self._sessions = sessions
-        self._late = late
+        self._background = background
         self._clock = clock
         self._log = log
+        self._latest = latest
+        # The late answers that are waited for, by server.
+        self._waiting: dict[str, int] = {}
 
     async def after_404(
         self, ask: ClientRequest, session: Session, seen: int, reply: UpstreamReply
@@ -241,7 +179,7 @@ class Renewal:
             )
             initialize = record.handshake.initialize
             request = InitializeRequest("POST", common, initialize, ask.sender.caller, ask.query, share=share)
-            reply = await self._late.initialize(ask.server, request, read_timeout)
+            reply = await self.initialize(ask.server, request, read_timeout)
         except UpstreamUnanswered:
             # Only the initialize may have run, not the call that needs the session.
             raise UpstreamBroken(
@@ -281,6 +219,61 @@ class Renewal:
         await client._replace(session=upstream).tell(record.handshake.initialized or INITIALIZED)
         event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
         return replace(record.seen(self._clock()), state=advance(record.state, event), upstream=upstream)
+
+    # --- initialize -------------------------------------------------------------------------------------------
+
+    async def initialize(
+        self, server: Server, request: UpstreamRequest, read_timeout: float
+    ) -> UpstreamReply:
+        """The answer to an ``initialize``, by its head. Raises UpstreamSilent, and what Upstream.send raises.
+
+        A session that opens after ``read_timeout`` seconds, or after the caller was cancelled, is closed.
+        """
+        loop = asyncio.get_running_loop()
+        sending = loop.create_task(server.upstream.send(request, read_timeout + self._latest))
+        # What asyncio.wait does, in a third of its steps: every session is opened here.
+        over: asyncio.Future[None] = loop.create_future()
+        sending.add_done_callback(partial(settle, over))
+        alarm = loop.call_later(read_timeout, settle, over)
+        try:
+            await over
+        except asyncio.CancelledError:
+            self._leave(server, request, sending)
+            raise
+        finally:
+            alarm.cancel()
+        if sending.done():
+            return sending.result()
+        self._leave(server, request, sending)
+        raise silent(read_timeout)
+
+    def _leave(
+        self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
+    ) -> None:
+        """Wait for the answer in the background, unless too many are waited for already."""
+        if self._waiting.get(server.id, 0) >= MOST and not sending.done():
+            sending.cancel()
+            return
+        self._waiting[server.id] = self._waiting.get(server.id, 0) + 1
+        self._background.run(self._close(server, request, sending))
+
+    async def _close(
+        self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._latest):
+                reply = await sending
+            reply.abort()
+            session = header(reply.headers, "mcp-session-id")
+            if session is not None:
+                late = UpstreamSession(session, LATEST_LEGACY)
+                await InnerClient(server.upstream, request, late, self._latest).close(CLOSE_SILENCE)
+                self._log.info("a session that came too late was closed", server=server.id)
+        except (AdapterError, TimeoutError):
+            # It never came, or cannot be closed: asking again would not help.
+            return
+        finally:
+            self._waiting[server.id] -= 1
 
 
 async def _result_of(ask: ClientRequest, reply: UpstreamReply) -> UpstreamReply | None:

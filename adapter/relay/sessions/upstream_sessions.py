@@ -7,12 +7,13 @@ from collections.abc import Callable
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import SessionUnknown
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_body, require_plain
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import InnerClient, opened
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
-from adapter.relay.sessions.renewal import LateSessions, Renewal
+from adapter.relay.sessions.renewal import LATEST, Renewal
 from adapter.relay.sessions.session_map import Session, SessionPlace, Sessions
 from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import SharedFields, of_changed_body
@@ -45,14 +46,14 @@ class UpstreamSessions:
     def __init__(
         self,
         sessions: Sessions,
-        late: LateSessions,
+        background: BackgroundTasks,
         *,
         renewals: int,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
+        latest: float = LATEST,
     ) -> None:
-        self.renewal = Renewal(sessions, late, clock, log)
-        self._late = late
+        self.renewal = Renewal(sessions, background, clock, log, latest)
         self._renewals = renewals
 
     async def send(
@@ -84,7 +85,7 @@ class UpstreamSessions:
         """Send a client's ``initialize``. Raises what Upstream.send raises."""
         share = Share(ask.sender.principal) if ask.server.shares else None
         request = InitializeRequest("POST", ask.headers, body, ask.sender.caller, ask.query, share=share)
-        return await self._late.initialize(ask.server, request, ask.server.timeouts.request)
+        return await self.renewal.initialize(ask.server, request, ask.server.timeouts.request)
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
         headers: Headers = ask.headers
