@@ -236,13 +236,11 @@ def _console(app: App) -> ConsoleParts:
     observation = app.observation
     if observation.recent is not None and app.replicas is not None:
         # Late, as the console. Not with it: other replicas may watch while nobody looks here.
-        from adapter.relay.http_api.shared_counts import SharedCounts
         from adapter.relay.http_api.shared_exchanges import SharedExchanges
 
         replica = app.replicas.replicas.id
-        SharedExchanges(observation.recent, app.store, app.background, replica)
-        shared = SharedCounts(observation.recent, app.store, replica)
-        observation = observation._replace(shared_counts=shared)
+        shared = SharedExchanges(observation.recent, app.store, app.background, replica)
+        observation = observation._replace(shared=shared)
 
     def build_it() -> BuiltConsole:
         from adapter.app.console_branches import build_branches

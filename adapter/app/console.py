@@ -76,7 +76,7 @@ class ConsoleParts:
         base, store = self._base, self._base.store
         if not store.shared:
             return False
-        from adapter.relay.http_api.session_rows import table_of
+        from adapter.relay.http_api.caller_session import table_of
 
         for server in self._settings.servers:
             if await store.overdue(table_of(server.id), base.clock(), limit=1):

@@ -31,9 +31,8 @@ from adapter.edge.http.request import Request
 from adapter.edge.openapi import ServedPaths, document
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
-from adapter.relay.http_api.caller_session import IDLE, TOLD
+from adapter.relay.http_api.caller_session import IDLE, TOLD, SessionRows
 from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.relay.http_api.session_rows import SessionRows
 from adapter.relay.http_api.sessions import HttpSessions, SessionBounds
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.resources import CONSOLE
@@ -80,7 +79,7 @@ def build_branches(app: Core, observation: Observation) -> BuiltConsole:
         ),
         belongings,
         recent,
-        Activity(recent, observation.shared_counts, app.health.replicas),
+        Activity(recent, observation.shared, app.health.replicas),
         _connections(app),
         grants,
     )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from adapter.edge.mcp.server_spans import ServerSpans
     from adapter.pipeline.tracing import Observing, Tracing
     from adapter.relay.http_api.recent_exchanges import Recent
-    from adapter.relay.http_api.shared_counts import SharedCounts
+    from adapter.relay.http_api.shared_exchanges import SharedExchanges
     from adapter.telemetry import Telemetry
     from adapter.telemetry.metric_registry import MetricRegistry
 
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
 class Observation(NamedTuple):
     """The places where exchanges are recorded; each is None where nothing is recorded there.
 
-    ``calls`` is the access log, ``recent`` the exchanges that the console shows, ``shared_counts`` those that it counts
-    of other processes, ``registry`` the metrics.
+    ``calls`` is the access log, ``recent`` the exchanges that the console shows, ``shared`` those of other processes,
+    ``registry`` the metrics.
     """
 
     telemetry: Telemetry | None
     calls: log.CallLog | None
     recent: Recent | None
     registry: MetricRegistry | None = None
-    shared_counts: SharedCounts | None = None
+    shared: SharedExchanges | None = None
 
     @property
     def tracing(self) -> Tracing | None:

@@ -13,7 +13,7 @@ from adapter.rules.calls.request_outcomes import MinuteCount, MinuteCounts, hour
 
 if TYPE_CHECKING:
     # Only a process among several has them.
-    from adapter.relay.http_api.shared_counts import SharedCounts
+    from adapter.relay.http_api.shared_exchanges import SharedExchanges
     from adapter.relay.replicas.registry import Replicas
 
 
@@ -23,7 +23,7 @@ class Activity:
     def __init__(
         self,
         recent: Recent,
-        shared: SharedCounts | None = None,
+        shared: SharedExchanges | None = None,
         replicas: Replicas | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -46,7 +46,7 @@ class Activity:
         heard: list[str] = []
         expected = [] if self._replicas is None else [other.id for other in self._replicas.others()]
         if self._shared is not None:
-            others = await self._shared.of_others(expected)
+            others = await self._shared.counts_of_others(expected)
             heard = sorted(others)
             counts += [each for one in others.values() for each in one]
         return {

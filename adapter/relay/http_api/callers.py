@@ -1,19 +1,22 @@
-"""Callers over HTTP, and their requests in the form that ingress gives to those of MCP clients."""
+"""Callers over HTTP, their requests in the form that ingress gives to those of MCP clients, and what is answered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.errors import BadJson, BadRequest, UpstreamBroken
-from adapter.relay.exchange import POST_FIELDS, ClientRequest, Sender, forwardable
+from adapter.relay.background import in_turns
+from adapter.relay.exchange import POST_FIELDS, ClientRequest, ClientResponse, Sender, forwardable
+from adapter.relay.replies import LARGE, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import ACCEPT
 from adapter.relay.sessions.own_session import MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
 from adapter.rules.access.principals import ANONYMOUS, Caller, party_of
-from adapter.wire.envelope import dump, envelope_of, parse
+from adapter.rules.tools.lists import long_response
+from adapter.wire.envelope import dump, envelope_of, parse, response_in
 from adapter.wire.eras import Era, encode_mirror
 
 METHOD_NOT_FOUND = -32601
@@ -70,6 +73,14 @@ class Who:
         # Requests on one connection share the caller.
         caller = Caller(self.principal, "http", self.fields, self.withhold, self.scopes, self.claims)
         object.__setattr__(self, "caller", caller)
+
+
+class KeptSession(NamedTuple):
+    """An open session of ``principal`` as any process may go on with it. ``id`` is the adapter's."""
+
+    principal: str
+    id: str
+    version: str
 
 
 @dataclass(slots=True)
@@ -133,6 +144,54 @@ class Asks:
         )
         passed = forwardable(passed, drop=_OWN_FIELDS)
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
+
+
+# --- answers --------------------------------------------------------------------------------------------------
+
+
+class StreamEnd(NamedTuple):
+    """The response that a stream brought, or the event id to resume it from after ``retry`` milliseconds."""
+
+    response: dict[str, Any] | None
+    last_id: bytes = b""
+    retry: int | None = None
+
+
+async def awaited_response(data: bytes, number: int, listed: str | None) -> dict[str, Any] | None:
+    """As ``envelope.response_in``; a long list, which stands in ``listed`` of the result, is read in turns."""
+    if listed is None or len(data) <= LARGE:
+        return response_in(data, number)
+    return await in_turns(long_response(data, number, listed))
+
+
+async def pieces_of(answer: ClientResponse) -> AsyncIterator[bytes]:
+    """The body as it comes."""
+    if isinstance(answer.body, bytes):
+        yield answer.body
+        return
+    async for piece in answer.body:
+        yield piece
+
+
+async def whole_body(answer: ClientResponse, limit: int) -> bytes:
+    """The body. Raises UpstreamBroken for one above ``limit`` bytes."""
+    if isinstance(answer.body, bytes) and len(answer.body) <= limit:
+        return answer.body
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in pieces_of(answer):
+        size += len(piece)
+        if size > limit:
+            raise too_large(limit)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def refused_by_status(status: int) -> UpstreamBroken:
+    """The failure that a status without a response means."""
+    if status in (401, 403):
+        return UpstreamBroken(f"The upstream server refused the caller's credentials (HTTP status {status}).")
+    return UpstreamBroken(f"The upstream server answered with HTTP status {status}.")
 
 
 def refusal(number: Any, code: int, sentence: str) -> Message:

@@ -33,26 +33,24 @@ from adapter.relay.exchange import (
     requests_of,
     silence_of,
 )
-from adapter.relay.http_api.answer_reading import (
-    StreamEnd,
-    awaited_response,
-    pieces_of,
-    refused_by_status,
-    whole_body,
-)
 from adapter.relay.http_api.callers import (
     INITIALIZED,
     METHOD_NOT_FOUND,
     Asks,
+    KeptSession,
     Message,
+    StreamEnd,
     ToolRefused,
     Who,
+    awaited_response,
     object_of,
+    pieces_of,
     refusal,
+    refused_by_status,
     result_of,
+    whole_body,
 )
 from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
-from adapter.relay.http_api.session_rows import KeptSession
 from adapter.relay.replies import EVENT_STREAM, RESUMPTIONS, has_coding, media_type_in, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import LONGEST_RETRY

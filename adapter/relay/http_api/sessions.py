@@ -15,11 +15,10 @@ from adapter.errors import LimitReached, SessionMissing, SessionUnknown, Upstrea
 from adapter.relay.background import BackgroundTasks, in_turns
 from adapter.relay.call.dispatch import CLOSE_SECONDS
 from adapter.relay.exchange import Exchanges
-from adapter.relay.http_api.caller_session import IDLE, TOLD, CallerSession
-from adapter.relay.http_api.callers import METHOD_NOT_FOUND, ToolRefused, Who
+from adapter.relay.http_api.caller_session import IDLE, SWEPT, TOLD, CallerKey, CallerSession, SessionRows
+from adapter.relay.http_api.callers import METHOD_NOT_FOUND, KeptSession, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress
-from adapter.relay.http_api.session_rows import SWEPT, CallerKey, KeptSession, SessionRows
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES

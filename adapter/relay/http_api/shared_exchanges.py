@@ -1,17 +1,18 @@
-"""Exchanges of all replicas for those who watch them: told only while somebody looks, and only to the replicas."""
+"""Exchanges of all replicas, and their counts by the minute: told only while somebody looks, and only to replicas."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from adapter.errors import BadJson, LimitReached
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.http_api.past_exchange import PastExchange, WalkedStage
 from adapter.relay.http_api.recent_exchanges import Recent, Subscription
+from adapter.rules.calls.request_outcomes import MinuteCount, decoded
 from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import dump, parse
 
@@ -24,6 +25,21 @@ BEAT = 5.0
 FRESH = 3 * BEAT
 """Seconds for which such a word counts."""
 
+ASKED, TOLD = "counts asked", "counts told"
+"""Topics: a replica wants to know the counts of all others; the counts of one, with its id as the first member."""
+
+COUNTS_BEAT = 2.0
+"""Seconds for which an answer is good enough, and between two that a replica gives."""
+
+COUNTS_FRESH = 30.0
+"""Seconds after which the counts of a replica that tells no more are left out."""
+
+PATIENCE = 0.4
+"""Seconds that the others have to answer whoever looks; what comes later is seen at the next look."""
+
+MOST_REPLICAS = 128
+"""Replicas whose counts are kept."""
+
 PACE = 0.05
 """Seconds between two words about exchanges."""
 
@@ -32,9 +48,10 @@ LARGEST = 48 << 10
 
 
 class SharedExchanges(StoreListener):
-    """Tells other replicas of the exchanges here while they watch, and ``recent`` of theirs while it is watched.
+    """Tells other replicas of the exchanges here while they watch, and ``recent`` of theirs while it is watched. The
+    counts of others it keeps.
 
-    ``replica`` is the id of this one. ``now`` is a clock that never goes back.
+    ``replica`` is the id of this one. ``now`` is a clock that never goes back, ``clock`` gives Unix time.
     """
 
     def __init__(
@@ -44,20 +61,25 @@ class SharedExchanges(StoreListener):
         background: BackgroundTasks,
         replica: str,
         now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._recent = recent
         self._store = store
         self._background = background
-        self._replica = replica
+        self.replica = replica
         self._now = now
+        self._clock = clock
         self._watched_until = float("-inf")
         self._is_telling = False
         self._is_asking = False
+        self._counts: dict[str, tuple[float, list[MinuteCount]]] = {}
+        self._counts_came = asyncio.Event()
+        self._counts_asked = self._counts_told = float("-inf")
         recent.on_watch.append(self._ask)
         store.listeners.append(self)
 
     def __repr__(self) -> str:
-        return f"<SharedExchanges of {self._replica!r}: {'watched' if self._is_telling else 'not watched'}>"
+        return f"<SharedExchanges of {self.replica!r}: {'watched' if self._is_telling else 'not watched'}>"
 
     # --- watching others --------------------------------------------------------------------------------------
 
@@ -75,6 +97,28 @@ class SharedExchanges(StoreListener):
         finally:
             self._is_asking = False
 
+    # --- counts -----------------------------------------------------------------------------------------------
+
+    async def counts_of_others(self, expected: Collection[str]) -> dict[str, list[MinuteCount]]:
+        """The counts of the other replicas by their ids, asked for anew unless that was done just now.
+
+        It is waited for the ``expected`` ones, as long as PATIENCE.
+        """
+        if self._now() - self._counts_asked >= COUNTS_BEAT:
+            self._counts_asked = self._now()
+            self._store.announce(ASKED, b"")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await self._all_answer(expected, self._counts_asked)
+        oldest = self._now() - COUNTS_FRESH
+        self._counts = {replica: each for replica, each in self._counts.items() if each[0] >= oldest}
+        return {replica: counts for replica, (_, counts) in self._counts.items()}
+
+    async def _all_answer(self, expected: Collection[str], since: float) -> None:
+        while any(self._counts.get(replica, (float("-inf"),))[0] < since for replica in expected):
+            self._counts_came.clear()
+            await self._counts_came.wait()
+
     # --- words of others --------------------------------------------------------------------------------------
 
     def announced(self, topic: str, body: bytes) -> None:
@@ -87,6 +131,23 @@ class SharedExchanges(StoreListener):
         elif topic == ENDED and self._recent.watchers:
             for exchange in _decoded(body):
                 self._recent.offer(exchange)
+        elif topic == ASKED and self._now() - self._counts_told >= COUNTS_BEAT / 2:
+            self._counts_told = self._now()
+            counts = map(list, self._recent.counts.last(self._clock()))
+            self._store.announce(TOLD, dump([self.replica, *counts]))
+        elif topic == TOLD:
+            self._keep_counts(body)
+
+    def _keep_counts(self, body: bytes) -> None:
+        try:
+            replica, *members = parse(body)
+            counts = decoded(members)
+        except (BadJson, ValueError, TypeError):
+            # Another version wrote it.
+            return
+        if isinstance(replica, str) and (replica in self._counts or len(self._counts) < MOST_REPLICAS):
+            self._counts[replica] = self._now(), counts
+            self._counts_came.set()
 
     async def _tell_always(self) -> None:
         """Tell of the exchanges here until nobody watches any more."""
@@ -107,7 +168,7 @@ class SharedExchanges(StoreListener):
             if news is None:
                 return
             if news.exchanges:
-                self._store.announce(ENDED, _encoded(self._replica, news.exchanges))
+                self._store.announce(ENDED, _encoded(self.replica, news.exchanges))
                 await asyncio.sleep(PACE)
 
 

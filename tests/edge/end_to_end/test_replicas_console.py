@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from adapter.relay.http_api.session_rows import table_of
+from adapter.relay.http_api.caller_session import table_of
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import Shop, tool
 from tests.edge.replicating import PATIENCE, Replica, Site, site

@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.http_api.caller_session import TOLD
-from adapter.relay.http_api.session_rows import SWEPT, CallerKey, KeptSession, SessionRows, table_of
+from adapter.relay.http_api.caller_session import SWEPT, TOLD, CallerKey, SessionRows, table_of
+from adapter.relay.http_api.callers import KeptSession
 from adapter.relay.http_api.sessions import BOUNDS, HttpSessions, SessionBounds, Who
 from adapter.relay.stages import StageTable
 from adapter.state.sealed_rows import SealedRows

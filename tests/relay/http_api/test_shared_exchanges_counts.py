@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.relay.http_api.shared_counts import BEAT, FRESH, MOST_REPLICAS, TOLD, SharedCounts
+from adapter.relay.http_api.shared_exchanges import (
+    COUNTS_BEAT,
+    COUNTS_FRESH,
+    MOST_REPLICAS,
+    TOLD,
+    SharedExchanges,
+)
 from adapter.wire.envelope import dump
 from tests.relay.relaying import Clock
 from tests.state.shared import SharedMemory
@@ -20,7 +27,7 @@ class Counting:
         self.store = memory.replica()
         self.recent = Recent()
         self.now = Clock()
-        self.shared = SharedCounts(self.recent, self.store, name, self.now, lambda: NOW)
+        self.shared = SharedExchanges(self.recent, self.store, BackgroundTasks(), name, self.now, lambda: NOW)
 
     def ends(self, *, failed: bool = False) -> None:
         self.recent.counts.count(NOW, is_call=True, failed=failed)
@@ -31,14 +38,13 @@ async def test_a_replica_tells_its_counts_when_another_asks() -> None:
     memory = SharedMemory()
     one, other = Counting(memory, "one"), Counting(memory, "other")
     other.ends()
-    assert one.shared._heard == {}
-    assert await one.shared.of_others(["other"]) == {"other": [(100, 1, 0, 0)]}
+    assert one.shared._counts == {}
+    assert await one.shared.counts_of_others(["other"]) == {"other": [(100, 1, 0, 0)]}
     other.ends(failed=True)
-    assert await one.shared.of_others(["other"]) == {"other": [(100, 1, 0, 0)]}
+    assert await one.shared.counts_of_others(["other"]) == {"other": [(100, 1, 0, 0)]}
     for each in (one, other):
-        each.now.now += BEAT
-    assert await one.shared.of_others(["other"]) == {"other": [(100, 2, 0, 1)]}
-    assert repr(one.shared) == "<SharedCounts of 'one': 1 others>"
+        each.now.now += COUNTS_BEAT
+    assert await one.shared.counts_of_others(["other"]) == {"other": [(100, 2, 0, 1)]}
     one.shared.row_changed("t", "k")
     one.shared.rows_unknown()
 
@@ -47,10 +53,10 @@ async def test_a_replica_that_tells_no_more_is_left_out() -> None:
     """It is waited for, but not long."""
     memory = SharedMemory()
     one, other = Counting(memory, "one"), Counting(memory, "other")
-    assert await one.shared.of_others(["other"]) == {"other": []}
+    assert await one.shared.counts_of_others(["other"]) == {"other": []}
     other.store.listeners.clear()
-    one.now.now += FRESH + 1
-    assert await one.shared.of_others(["other"]) == {}
+    one.now.now += COUNTS_FRESH + 1
+    assert await one.shared.counts_of_others(["other"]) == {}
 
 
 async def test_what_no_replica_of_this_version_wrote_is_passed_over() -> None:
@@ -68,8 +74,8 @@ async def test_what_no_replica_of_this_version_wrote_is_passed_over() -> None:
     ):
         one.shared.announced(TOLD, body)
     one.shared.announced("another topic", b"")
-    assert one.shared._heard == {}
+    assert one.shared._counts == {}
     for number in range(MOST_REPLICAS + 10):
         one.shared.announced(TOLD, dump([f"r{number}", [100, 1, 1, 1]]))
-    assert len(one.shared._heard) == MOST_REPLICAS
+    assert len(one.shared._counts) == MOST_REPLICAS
     await asyncio.sleep(0)
