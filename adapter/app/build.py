@@ -25,8 +25,7 @@ from adapter.app.sessions import SessionParts, build_sessions
 from adapter.app.state import build_store, with_fallback
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
-from adapter.edge.http.access import Guard
-from adapter.edge.http.bases import Bases
+from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.router import Front
 from adapter.oauth.port import TokenVerifier

@@ -10,8 +10,7 @@ from adapter.app.relay import RelayParts
 from adapter.app.tools import ToolParts
 from adapter.app.validation import SharedChecks
 from adapter.edge.health import Health
-from adapter.edge.http.access import Guard
-from adapter.edge.http.bases import Bases
+from adapter.edge.http.access import Bases, Guard
 from adapter.relay.cleanup import Cleanup
 
 if TYPE_CHECKING:

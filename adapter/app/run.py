@@ -15,9 +15,8 @@ from adapter.app.edge import build_patience
 from adapter.app.state import refresh, warn_of_unowned
 from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
-from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import ConnectionLimit, Handler, RareWarning
-from adapter.edge.http.listener import Listener
+from adapter.edge.http.listener import Grace, Listener
 from adapter.edge.router import Front
 from adapter.errors import StoreUnavailable
 from adapter.settings.root import Settings

@@ -21,9 +21,8 @@ from adapter.app.build import App, build
 from adapter.app.preflight import obstacles, warnings
 from adapter.app.run import open_port, running
 from adapter.app.state import refresh
-from adapter.edge.http.grace import Grace
 from adapter.edge.http.limits import RESERVE
-from adapter.edge.http.listener import Listener
+from adapter.edge.http.listener import Grace, Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.settings.core import Core
 from adapter.settings.root import Settings

@@ -1,14 +1,167 @@
-"""The route of metrics: a scrape for operators on the adapter's port, or without credentials on a port of its own."""
+"""Metrics at the edge: requests as they are counted, and the route of a scrape, for operators on the adapter's port or
+without credentials on a port of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from adapter.edge.console.status import Viewers
+from adapter.edge.http.limits import Handler
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.http.response import SERVER
 from adapter.rules.access.host_and_origin_check import NOSNIFF, host_allowed
+from adapter.rules.metrics.catalogue import (
+    ARTIFACT_BYTES,
+    ARTIFACT_DOWNLOADS,
+    ARTIFACT_DURATION,
+    AUTH_REJECTIONS,
+    HTTP_DURATION,
+    HTTP_REQUESTS,
+    OTHER,
+    REJECTIONS,
+    REQUEST_BYTES,
+    RESPONSE_BYTES,
+    UPLOAD_BATCHES,
+    UPLOAD_FAILURES,
+)
+from adapter.rules.metrics.labels import (
+    ARTIFACT,
+    MCP,
+    UPLOAD,
+    RouteGroup,
+    RouteGroups,
+    method_label,
+    status_class,
+)
+from adapter.rules.metrics.metric import MetricSink
+from adapter.rules.metrics.waiting_times import MOST_WAITING, WaitingTimes
+
+_REFUSED = (401, 403)
+
+
+class RouteCounts:
+    """The requests of one route group: ``active`` ones, and bytes that came and left since the last count."""
+
+    __slots__ = ("active", "group", "received", "sent")
+
+    def __init__(self, group: RouteGroup) -> None:
+        self.group = group
+        self.active = 0
+        self.received = 0
+        self.sent = 0
+
+
+_Alike = tuple[RouteCounts, str, int | None]
+"""What requests have in common that are counted together: route, method and status."""
+
+
+class RequestMetrics:
+    """Counts into ``sink``; what waits to be counted is counted by ``flush``."""
+
+    def __init__(self, sink: MetricSink, groups: RouteGroups) -> None:
+        self._sink = sink
+        self._groups = groups
+        self._routes: dict[RouteGroup, RouteCounts] = {}
+        self._exact = {path: self._of_group(group) for path, group in groups.exact.items()}
+        self._waiting: WaitingTimes[_Alike] = WaitingTimes(self._count)
+
+    def __repr__(self) -> str:
+        return f"<RequestMetrics: {self._waiting!r}>"
+
+    def in_flight(self) -> Iterator[tuple[str, int]]:
+        """The name of each route group, and how many of its requests are being answered."""
+        found: dict[str, int] = {}
+        for route in self._routes.values():
+            found[route.group.name] = found.get(route.group.name, 0) + route.active
+        yield from found.items()
+
+    def around(self, handler: Handler) -> Handler:
+        """The handler, each of whose requests is counted when its last byte has left."""
+        exact, waiting, clock = self._exact, self._waiting.seconds, time.perf_counter
+
+        async def counted(request: Request) -> None:
+            route = exact.get(request.path) or self._of_group(self._groups.of(request.path))
+            route.active += 1
+            began = clock()
+            try:
+                await handler(request)
+            finally:
+                seconds, reply = clock() - began, request.reply
+                route.active -= 1
+                route.received += request.body.arrived
+                route.sent += reply.sent
+                alike = waiting.get((route, request.method, reply.status))
+                if alike is None or request.failure is not None or len(alike) >= MOST_WAITING:
+                    self._end(route, request, seconds)
+                else:
+                    # Nearly all calls: what it costs to count them is nearly all that metrics cost.
+                    alike.append(seconds)
+
+        return counted
+
+    def _end(self, route: RouteCounts, request: Request, seconds: float) -> None:
+        alike, group = (route, request.method, request.reply.status), route.group
+        if group.name == MCP:
+            self._waiting.add(alike, seconds)
+            if request.failure is None:
+                return
+        else:
+            self._count(alike, (seconds,))
+        self._count_apart(group, request, seconds)
+
+    def _of_group(self, group: RouteGroup) -> RouteCounts:
+        known = self._routes.get(group)
+        if known is None:
+            # There are few groups: one for each server and kind of route.
+            known = self._routes[group] = RouteCounts(group)
+        return known
+
+    def refuse(self, reason: str) -> None:
+        """Count what was refused before it was a request."""
+        self._sink.count(REJECTIONS, "", reason, OTHER)
+
+    def flush(self) -> Iterator[None]:
+        """Count what waits; see WaitingTimes."""
+        yield from self._waiting.flush()
+        for route in self._routes.values():
+            if route.received or route.sent:
+                name, server = route.group
+                self._sink.count(REQUEST_BYTES, server, name, by=route.received)
+                self._sink.count(RESPONSE_BYTES, server, name, by=route.sent)
+                route.received = route.sent = 0
+
+    def _count(self, requests: _Alike, seconds: Sequence[float], _: Sequence[str] = ()) -> None:
+        route, method, status = requests
+        name, server = route.group
+        labels = (server, method_label(method), name, status_class(status))
+        self._sink.count(HTTP_REQUESTS, *labels, by=len(seconds))
+        self._sink.observe_all(HTTP_DURATION, seconds, *labels)
+
+    def _count_apart(self, group: RouteGroup, request: Request, seconds: float) -> None:
+        """Count what is not common to all requests."""
+        status, failure, (name, server) = request.reply.status, request.failure, group
+        reason = "client_gone" if status is None else f"http_{status}"
+        if failure is not None:
+            reason = failure.code
+        if name == UPLOAD and request.method == "POST":
+            counted = (UPLOAD_BATCHES, server) if status == 200 else (UPLOAD_FAILURES, server, reason)
+            self._sink.count(*counted)
+        elif name in (UPLOAD, ARTIFACT) and request.method == "GET":
+            delivered = status is not None and status < 400 and failure is None
+            result = "ok" if delivered else reason
+            self._sink.count(ARTIFACT_DOWNLOADS, server, result)
+            self._sink.observe(ARTIFACT_DURATION, seconds, server, result)
+            self._sink.count(ARTIFACT_BYTES, server, by=request.reply.sent)
+        if failure is not None:
+            status = failure.http
+        elif status is None or status < 400:
+            return
+        # An answer of the HTTP API has an error without a code; what an upstream answers is no refusal.
+        self._sink.count(AUTH_REJECTIONS if status in _REFUSED else REJECTIONS, server, reason, name)
+
 
 _METHODS = ("GET", "HEAD")
 _FIELDS = [("Cache-Control", "no-store"), NOSNIFF]

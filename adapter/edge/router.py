@@ -16,7 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import ClientGone
-from adapter.edge.http.grace import Grace
+from adapter.edge.http.listener import Grace
 from adapter.edge.http.request import Branch, LateBranches, Names, Request
 from adapter.edge.mcp.endpoint import LONGEST_NAME, Asker, Endpoint, InboundRequest, guarded, send_failure
 from adapter.edge.mcp.ingress import era_of_head

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from adapter.errors import StoreUnavailable
 from adapter.rules.metrics.catalogue import CLEANUP_REMOVED, STORE_DURATION
-from adapter.rules.metrics.port import MetricSink
+from adapter.rules.metrics.metric import MetricSink
 from adapter.state.port import STORE_ONLY, Change, Conflict, Delete, Row, Store
 
 P = ParamSpec("P")

@@ -1,7 +1,7 @@
 """Spans, metrics and log lines over OTLP, and metrics for Prometheus.
 
 ``open_telemetry`` is the entrance to OTLP; ``signals`` records, ``exporting`` sends. ``metric_registry`` keeps the
-numbers of the catalogue (``adapter/rules/metrics``), ``exposition`` writes them for a scrape, ``otlp_metrics`` adds
+numbers of the catalogue (``adapter/rules/metrics``) and writes them for a scrape, ``otlp_metrics`` adds
 them to exports, and ``worker_values`` shares them among workers. None of these is imported unless the settings ask for
 it.
 """
@@ -19,8 +19,8 @@ from adapter.settings.telemetry import TelemetrySettings as Settings
 if TYPE_CHECKING:
     from adapter.telemetry.exporting import Exports
     from adapter.telemetry.metric_registry import MetricRegistry
+    from adapter.telemetry.request_spans import RequestSpans
     from adapter.telemetry.signals import CallMetrics, Fault, Lines, Spans
-    from adapter.telemetry.spans import RequestSpans
 
 
 class TelemetryMissing(Exception):
@@ -128,7 +128,7 @@ def open_telemetry(
         return None
     require_telemetry(settings)
     from adapter.telemetry import exporting, signals
-    from adapter.telemetry.spans import RequestSpans
+    from adapter.telemetry.request_spans import RequestSpans
 
     try:
         exports = exporting.exports(settings, registry)

@@ -14,8 +14,8 @@ from adapter.rules.calls.request_outcomes import (
     outcome_of_error,
 )
 from adapter.rules.metrics.catalogue import CLIENT_OPERATION
-from adapter.rules.metrics.operations import labels_upstream, method_name, named_in
-from adapter.rules.metrics.port import MetricSink
+from adapter.rules.metrics.labels import labels_upstream, method_name, named_in
+from adapter.rules.metrics.metric import MetricSink
 from adapter.rules.metrics.waiting_times import MOST_WAITING, WaitingTimes
 from adapter.upstream.port import (
     Along,

@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
 from adapter.edge.http.seats import EMPTY, SEATS, Seats
 from adapter.startup.failure import Obstacle, decoded
 from adapter.workers.serve_plan import ServePlan
 from adapter.workers.worker import CUT, FAILED, LEAVE, READY, STOP, Assignment, become_worker
 
-if TYPE_CHECKING:
-    from adapter.workers.metric_files import MetricFiles
+BEGAN = "began"
+"""A file in it, as old as the numbers are. ``adapter/telemetry/worker_values.py`` reads it."""
+
+_GAUGES = ("livesum", "livemax")
+
+
+class MetricFiles:
+    """A folder that only this user may read, from the start to ``close``; what workers counted in it is the
+    supervisor's, so it outlives each of them.
+    """
+
+    def __init__(self) -> None:
+        # Late: few count, and a supervisor is to stay small.
+        import tempfile
+
+        self.folder = Path(tempfile.mkdtemp(prefix="mcp-adapter-metrics-"))
+        (self.folder / BEGAN).touch()
+
+    def __repr__(self) -> str:
+        return f"<MetricFiles in {self.folder}>"
+
+    def left(self, seat: int) -> None:
+        """Drop the gauges of a worker that has ended; what it counted stays."""
+        for kind in _GAUGES:
+            with contextlib.suppress(OSError):
+                (self.folder / f"gauge_{kind}_{seat}.db").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Delete the folder. Never raises."""
+        import shutil
+
+        shutil.rmtree(self.folder, ignore_errors=True)
+
 
 START_SECONDS = 120.0
 """Time that a worker gets until it serves."""
@@ -155,9 +189,6 @@ class Fleet:
     def _metric_folder(self) -> str:
         """The folder of the numbers; empty where none can be made, of which the worker tells."""
         if self.metrics is None:
-            # Late: it loads what makes folders.
-            from adapter.workers.metric_files import MetricFiles
-
             try:
                 self.metrics = MetricFiles()
             except OSError:
@@ -232,3 +263,45 @@ def _end_as(work: Callable[[], int]) -> NoReturn:
             except (OSError, ValueError):
                 continue
         os._exit(status)
+
+
+MOST_FAILURES = 5
+"""New workers in a row that may end before they serve; then the others stay as they are."""
+
+
+class Rolling:
+    """A replacement under way, of workers by others that serve ``plan`` from ``sockets``.
+
+    ``incoming`` is the new worker that does not serve yet, and ``leaving`` the old one that has not ended yet.
+    ``taken``: a new worker has served, so the plan can be served.
+    """
+
+    def __init__(self, plan: ServePlan, sockets: Sequence[socket.socket]) -> None:
+        self.plan = plan
+        self.sockets = sockets
+        self.numbers = deque(range(1, plan.workers + 1))
+        self.incoming: WorkerProcess | None = None
+        self.leaving: WorkerProcess | None = None
+        self.taken = False
+        self.failures = 0
+        self.not_before = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Rolling: {len(self.numbers)} workers to go, {self.incoming} for {self.leaving}>"
+
+    @property
+    def waits(self) -> bool:
+        """True while a worker is on its way in or out."""
+        return self.incoming is not None or self.leaving is not None
+
+    def failed(self, now: float, delay: float) -> bool:
+        """Note that the new worker has ended. Returns False if no other is to be tried.
+
+        A plan that nobody could serve yet is given up at once; later failures have another reason, which may pass.
+        """
+        assert self.incoming is not None, "only the new worker fails"
+        self.numbers.appendleft(self.incoming.number)
+        self.incoming = None
+        self.failures += 1
+        self.not_before = now + delay
+        return self.taken and self.failures < MOST_FAILURES

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from adapter.startup.failure import Obstacle, StartFailed
 from adapter.startup.systemd import ServiceNotifier
-from adapter.workers.port import open_sockets
-from adapter.workers.serve_plan import PlanReading
+from adapter.workers.serve_plan import PlanReading, open_sockets
 from adapter.workers.supervisor import ReadPlan, WorkerSupervisor
 
 if TYPE_CHECKING:

@@ -19,13 +19,10 @@ from typing import TYPE_CHECKING
 from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
-from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess
-from adapter.workers.plan_locks import PlanLocks
-from adapter.workers.port import open_sockets
-from adapter.workers.rolling import Rolling
-from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan
+from adapter.workers.fleet import STOP_SECONDS, Fleet, Rolling, WorkerProcess
+from adapter.workers.plan_locks import PlanLocks, RootTaken
+from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan, open_sockets
 from adapter.workers.signals import SignalInbox
-from adapter.workers.storage_lock import RootTaken
 
 if TYPE_CHECKING:
     # The log is most of what this process has in memory, and seldom has anything to say.

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from adapter.app.build import App
-    from adapter.edge.http.grace import Grace
-    from adapter.edge.http.listener import Listener
+    from adapter.edge.http.listener import Grace, Listener
     from adapter.settings.file.reading import ReadSettings
 
 READY = b"r"

@@ -16,8 +16,7 @@ from adapter.edge.api.routes import ServerRoutes
 from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
-from adapter.edge.http.access import Guard
-from adapter.edge.http.bases import Bases
+from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint

@@ -10,8 +10,7 @@ from pytest import approx
 
 from adapter.rules.metrics.catalogue import HTTP_REQUESTS, OTHER
 from adapter.rules.metrics.metric import counter, gauge, histogram
-from adapter.telemetry.exposition import scraped
-from adapter.telemetry.metric_registry import LONGEST_LABEL, MOST_SERIES, MetricRegistry
+from adapter.telemetry.metric_registry import LONGEST_LABEL, MOST_SERIES, MetricRegistry, scraped
 
 CALLS = counter("calls_total", "tool", meaning="Calls.")
 TIME = histogram("time_seconds", "tool", meaning="Time.")

@@ -16,7 +16,7 @@ from adapter.telemetry.worker_values import keep_in_files, values_of_this_proces
 folder, seat, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 keep_in_files(folder, seat)
 from adapter.rules.metrics.catalogue import BREAKER_STATE, HTTP_DURATION, HTTP_IN_FLIGHT, HTTP_REQUESTS
-from adapter.telemetry.exposition import scraped
+from adapter.telemetry.metric_registry import scraped
 from adapter.telemetry.metric_registry import MetricRegistry
 
 worker = values_of_this_process()

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from adapter.state.lock_file import StateLock, StateTaken
-from adapter.workers.plan_locks import PlanLocks
+from adapter.workers.plan_locks import PlanLocks, RootTaken, StorageLock
 from adapter.workers.serve_plan import ServePlan
-from adapter.workers.storage_lock import RootTaken, StorageLock
 
 
 def plan(root: Path, state: Path) -> ServePlan:

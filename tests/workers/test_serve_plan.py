@@ -13,8 +13,8 @@ from adapter.app.state import build_store
 from adapter.errors import StorageFailed
 from adapter.settings.file.load import load
 from adapter.settings.file.reading import ReadSettings
+from adapter.workers.plan_locks import StorageLock
 from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan, plan_of
-from adapter.workers.storage_lock import StorageLock
 
 SERVERS = [{"id": "one", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}]
 

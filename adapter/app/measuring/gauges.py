@@ -34,8 +34,7 @@ from adapter.rules.metrics.catalogue import (
     UPSTREAM_CONNECTIONS_USED,
     WIRING_NOT_READY,
 )
-from adapter.rules.metrics.metric import Metric
-from adapter.rules.metrics.port import MetricSink
+from adapter.rules.metrics.metric import Metric, MetricSink
 from adapter.state.port import Store
 from adapter.version import VERSION
 

@@ -28,8 +28,7 @@ from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.limits import ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
-from adapter.edge.metrics import MetricsBranch, metrics_branch, metrics_handler
-from adapter.edge.request_metrics import RequestMetrics
+from adapter.edge.metrics import MetricsBranch, RequestMetrics, metrics_branch, metrics_handler
 from adapter.relay.call.operation_counts import OperationCounts, ServerOperations
 from adapter.relay.stages import StageTable
 from adapter.relay.tools.tool_guard import ToolGuard
@@ -55,15 +54,13 @@ from adapter.rules.metrics.catalogue import (
     UPLOAD_FILES,
     WIRING_RUNS,
 )
-from adapter.rules.metrics.port import MetricSink
-from adapter.rules.metrics.route_groups import MCP, RouteGroup, RouteGroups
-from adapter.rules.metrics.tool_names import ToolNames
+from adapter.rules.metrics.labels import MCP, RouteGroup, RouteGroups, ToolNames
+from adapter.rules.metrics.metric import MetricSink
 from adapter.settings.root import Settings
 from adapter.settings.section import is_loopback
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.fallback import FallbackStore
-from adapter.telemetry.exposition import Scrape, scraped
-from adapter.telemetry.metric_registry import MetricRegistry
+from adapter.telemetry.metric_registry import MetricRegistry, Scrape, scraped
 from adapter.telemetry.worker_values import values_of_this_process
 from adapter.upstream.observed import ObservedUpstream, SentCounts
 from adapter.upstream.port import Upstream
@@ -71,7 +68,7 @@ from adapter.upstream.tracing import OutgoingSpans
 
 if TYPE_CHECKING:
     from adapter.app.core import Core
-    from adapter.telemetry.spans import RequestSpans
+    from adapter.telemetry.request_spans import RequestSpans
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 

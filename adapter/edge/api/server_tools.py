@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from adapter.edge.api.tool_api import ApiResult, Tell
-from adapter.edge.http.access import Guard
-from adapter.edge.http.bases import Bases
+from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.request import Request
 from adapter.edge.http.response import CallStream
 from adapter.errors import (

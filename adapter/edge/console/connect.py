@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adapter.edge.http.bases import Bases
+from adapter.edge.http.access import Bases
 from adapter.edge.http.request import Request
 from adapter.rules.clients.client_file import entry_text
 from adapter.rules.clients.mcp_clients import CLIENTS, McpClient, ServerAddress, placeholder

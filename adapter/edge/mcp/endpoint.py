@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from adapter.edge.http.access import MCP_METHODS, Guard
-from adapter.edge.http.bases import Bases
+from adapter.edge.http.access import MCP_METHODS, Bases, Guard
 from adapter.edge.http.bodies import Body, ClientGone
 from adapter.edge.http.request import Reply, Request
 from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of

@@ -7,7 +7,7 @@ import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-from adapter.edge.http.bases import Bases
+from adapter.edge.http.access import Bases
 from adapter.edge.http.bodies import SMALL, Body
 from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType

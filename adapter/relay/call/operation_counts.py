@@ -15,9 +15,8 @@ from adapter.rules.metrics.catalogue import (
     TOOL_CALL_DURATION,
     TOOL_CALLS,
 )
-from adapter.rules.metrics.operations import labels_of, method_name
-from adapter.rules.metrics.port import MetricSink
-from adapter.rules.metrics.tool_names import ToolNames
+from adapter.rules.metrics.labels import ToolNames, labels_of, method_name
+from adapter.rules.metrics.metric import MetricSink
 from adapter.rules.metrics.waiting_times import WaitingTimes
 
 CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "resources/read"

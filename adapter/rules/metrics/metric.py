@@ -1,9 +1,10 @@
-"""One metric: its name, kind, labels and meaning."""
+"""One metric, its name, kind, labels and meaning; and the port that counts them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Seconds, from one millisecond to five minutes."""
@@ -62,3 +63,29 @@ def histogram(
 ) -> Metric:
     """Values by their size; ``buckets`` are upper bounds."""
     return Metric(name, "histogram", labels, meaning, unit, buckets)
+
+
+class MetricSink(Protocol):
+    """Counts. A room holds one, or None where nothing is counted.
+
+    Labels are given in the order of ``metric.labels``. Each has few values: never an argument, token, session id,
+    principal or path, nor a name that a stranger may invent.
+    """
+
+    def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
+        """Add to a counter."""
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        """Add a value to a histogram."""
+
+    def observe_all(
+        self, metric: Metric, values: Sequence[float], *labels: str, traces: Sequence[str] = ()
+    ) -> None:
+        """Add values to a histogram, which costs little more than one.
+
+        ``traces`` are the ids of the traces that the values belong to, in hexadecimal digits: one for each,
+        "" outside of any; or nothing at all.
+        """
+
+    def put(self, metric: Metric, value: float, *labels: str) -> None:
+        """Set a gauge."""

@@ -14,7 +14,7 @@ from adapter.relay.call.observed import ObservedRelay
 from adapter.relay.call.operation_counts import OperationCounts, ServerOperations
 from adapter.rules.calls.request_outcomes import TOOL_ERROR
 from adapter.rules.metrics.catalogue import TOOL_CALLS
-from adapter.rules.metrics.tool_names import ToolNames
+from adapter.rules.metrics.labels import ToolNames
 from adapter.telemetry.metric_registry import MetricRegistry
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import Relaying, whole

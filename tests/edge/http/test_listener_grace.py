@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from adapter.edge.http.grace import Grace
+from adapter.edge.http.listener import Grace
 
 
 async def test_it_ends_with_the_tasks() -> None:

@@ -8,8 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from adapter.edge.http.access import Guard
-from adapter.edge.http.bases import Bases
+from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
 from adapter.settings.core import Core

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from adapter.workers.fleet import WorkerProcess
-from adapter.workers.rolling import MOST_FAILURES, Rolling
+from adapter.workers.fleet import MOST_FAILURES, Rolling, WorkerProcess
 from adapter.workers.serve_plan import ServePlan
 
 PLAN = ServePlan(2, "127.0.0.1", 80, 10, "info", False, "", "", b"")

@@ -6,8 +6,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
 from adapter.rules.metrics.metric import histogram
-from adapter.telemetry.exposition import scraped
-from adapter.telemetry.metric_registry import MetricRegistry
+from adapter.telemetry.metric_registry import MetricRegistry, scraped
 
 TIME = histogram("time_seconds", "tool", meaning="Time.")
 PROMETHEUS = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"

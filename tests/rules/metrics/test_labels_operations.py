@@ -18,15 +18,15 @@ from adapter.rules.calls.request_outcomes import (
     UNANSWERED,
     RequestOutcome,
 )
-from adapter.rules.metrics.operations import (
+from adapter.rules.metrics.labels import (
     LONGEST_KEPT,
+    LONGEST_NAME,
     known_version,
     labels_of,
     labels_upstream,
     method_name,
     named_in,
 )
-from adapter.rules.metrics.tool_names import LONGEST_NAME
 from adapter.wire.envelope import read_envelope
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.calls.request_outcomes import OK, TOOL_ERROR
-from adapter.rules.metrics.tool_names import (
+from adapter.rules.metrics.labels import (
     LONGEST_LIST,
     LONGEST_NAME,
     MOST_NAMES,

@@ -6,9 +6,8 @@ import pytest
 from opentelemetry.sdk.trace import sampling
 
 from adapter.rules.results.refusals import public_line
-from adapter.telemetry.request_spans import RequestSpan
+from adapter.telemetry.request_spans import RequestSpan, RequestSpans
 from adapter.telemetry.signals import AttributeRedaction
-from adapter.telemetry.spans import RequestSpans
 from tests.telemetry.recording import Recording
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

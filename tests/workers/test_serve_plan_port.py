@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from adapter.workers.port import open_sockets
+from adapter.workers.serve_plan import open_sockets
 
 
 def test_every_address_of_a_name_is_opened() -> None:

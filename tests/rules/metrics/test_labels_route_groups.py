@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.metrics.route_groups import (
+from adapter.rules.metrics.labels import (
     METHODS,
     RouteGroup,
     RouteGroups,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapter.workers.metric_files import BEGAN, MetricFiles
+from adapter.workers.fleet import BEGAN, MetricFiles
 
 
 def test_what_a_worker_counted_outlives_it_and_its_gauges_do_not() -> None:

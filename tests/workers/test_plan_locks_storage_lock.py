@@ -9,7 +9,7 @@ import pytest
 
 from adapter.errors import StorageFailed
 from adapter.files.shelf import Shelf
-from adapter.workers.storage_lock import RootTaken, StorageLock
+from adapter.workers.plan_locks import RootTaken, StorageLock
 
 
 async def test_it_keeps_others_out(tmp_path: Path) -> None:
