@@ -19,17 +19,17 @@ from adapter.relay.sessions.upstream_sessions import close_kept
 from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import CatalogueCache
+from adapter.relay.tools.catalogue_judge import JudgeRuntime
 from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, ToolDefinitions
 from adapter.relay.tools.catalogue_words import CatalogueListener, CatalogueTeller
 from adapter.relay.tools.pins import Pins
-from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
+from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.sessions import SessionRecord
 from adapter.rules.files.tool_definitions import Wrapped, once_pinned
 from adapter.rules.text.unicode import has_no_reading, reading
 from adapter.rules.tools.catalogue import Catalogue, Pinning, of_pinned
-from adapter.rules.tools.definitions import PinnedTool, read_tool
-from adapter.rules.tools.earlier_pins import EarlierForms, no_earlier_forms
+from adapter.rules.tools.definitions import EarlierForms, PinnedTool, no_earlier_forms, read_tool
 from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.tool_pages import Shaping
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
@@ -149,7 +149,7 @@ class ToolParts:
             hides(policies),
             self._of_server[entry.id],
             partial(self._revoke, entry.id),
-            GuardRuntime(time.monotonic, self._base.background, self._base.log),
+            JudgeRuntime(time.monotonic, self._base.background, self._base.log),
             by_content=policies.sanitization.mode == "block" or entry.access is not None,
             definitions=Definitions(DEFINITIONS_KEPT) if folds or planning is not None else None,
         )

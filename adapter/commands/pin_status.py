@@ -19,9 +19,8 @@ from adapter.errors import AdapterError
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.tools.pins import Pin, Pins
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned, read_as
-from adapter.rules.tools.definitions import PinnedTool
+from adapter.rules.tools.definitions import EarlierForms, PinnedTool
 from adapter.rules.tools.drift import RememberedDrift
-from adapter.rules.tools.earlier_pins import EarlierForms
 from adapter.rules.tools.lock_file import LockError, read_lock, write_lock
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings

@@ -19,8 +19,9 @@ from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import CatalogueCache
+from adapter.relay.tools.catalogue_judge import JudgeRuntime
 from adapter.relay.tools.pins import Pins
-from adapter.relay.tools.tool_guard import GuardRuntime, ToolGuard
+from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.principals import NOBODY, Caller, principal_scope
 from adapter.rules.tools.catalogue import Catalogue, Pinning
@@ -176,7 +177,7 @@ class Guarded:
             hides(self.policies),
             self.baselines,
             self._revoke,
-            GuardRuntime(self.steady, self.background, logger),
+            JudgeRuntime(self.steady, self.background, logger),
             by_content=self.policies.sanitization.mode == "block",
         )
         refuses = bool(self.policies.disabled.readings or self.policies.wrapped)

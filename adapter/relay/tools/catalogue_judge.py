@@ -1,15 +1,19 @@
-"""Verdicts on the catalogues that scopes are shown: found once for all scopes with equal baselines and catalogues."""
+"""Verdicts on the catalogues that scopes are shown: found once for all scopes with equal baselines and catalogues.
+
+Where calls wait for no verdict, ``DeferredPins`` has their scopes judged, and so pinned, beside them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import UpstreamBroken
-from adapter.relay.background import SingleFlight, in_turns
+from adapter.errors import AdapterError, UpstreamBroken
+from adapter.relay.background import BackgroundTasks, SingleFlight, in_turns
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import KEPT_BYTES, verdict_weight
@@ -31,6 +35,19 @@ LOGGED = 10_000
 
 MARK = "tools seen"
 """The note of a list's request: when it was sent."""
+
+
+PIN_AFTER = 0.25
+"""Seconds after which scopes are pinned that have not ended: most short sessions have by then."""
+
+MOST_WAITING = 4096
+"""Scopes that wait at once."""
+
+PINNED_AT_ONCE = 16
+"""Scopes that are pinned together, so that one commit has their rows."""
+
+RETRY = 30.0
+"""Seconds until tools that could not be read are read again, where no call depends on them."""
 
 
 class _Key(NamedTuple):
@@ -195,3 +212,86 @@ class CatalogueJudge:
             server, mode = self._baselines.server, self._baselines.pinning.mode
             self._log.warning("tools changed", server=server, mode=mode, drift=as_data(drift))
             self._on_drift()
+
+
+class JudgeRuntime(NamedTuple):
+    """The surroundings of a judge. ``now`` is a clock that never goes back."""
+
+    now: Callable[[], float]
+    background: BackgroundTasks
+    log: FilteringBoundLogger
+
+
+class DeferredPins:
+    """Has scopes be judged beside their calls, which wait for no verdict.
+
+    A scope whose pin could matter to nobody but its own later requests is pinned a moment later, to the tools that were
+    known at its first call. A stop of the adapter writes the pins that wait.
+    """
+
+    def __init__(self, judge: CatalogueJudge, baselines: Baselines, runtime: JudgeRuntime) -> None:
+        self._judge = judge
+        self._baselines = baselines
+        self._now, self._background, self._log = runtime
+        self._viewing: set[str] = set()
+        self._retry_at = float("-inf")
+        self._at_work = False
+        self._is_stopping = False
+        self.waiting: dict[str, tuple[Call, CatalogueSnapshot]] = {}
+        """Calls with what was offered then, by scope id."""
+
+    def __repr__(self) -> str:
+        return f"<DeferredPins: {len(self.waiting)} scopes>"
+
+    def note(self, call: Call) -> None:
+        """Have the scope of a call be pinned to the tools of now, which are to be read first if nobody knows them."""
+        scope_id = call.scope.id
+        if scope_id in self.waiting or scope_id in self._viewing or self._now() < self._retry_at:
+            return
+        snapshot = self._baselines.cache.fresh_snapshot()
+        may_wait = snapshot is not None and self._baselines.may_wait(call, snapshot.catalogue)
+        if snapshot is None or not may_wait or len(self.waiting) >= MOST_WAITING:
+            self._viewing.add(scope_id)
+            self._background.run(self._view(call.without_request()))
+            return
+        self.waiting[scope_id] = call.without_request(), snapshot
+        if not self._at_work:
+            self._at_work = True
+            self._background.run(self._settle_soon())
+
+    async def settle(self, scope_id: str) -> None:
+        """Pin a scope now, if it waits for that and has not ended."""
+        waiting = self.waiting.pop(scope_id, None)
+        if waiting is not None and not self._baselines.cache.has_ended(scope_id):
+            await self._view(*waiting)
+
+    async def _settle_soon(self) -> None:
+        try:
+            await asyncio.sleep(PIN_AFTER)
+        except asyncio.CancelledError:
+            # No question to an upstream may delay the stop.
+            self._is_stopping = True
+            raise
+        finally:
+            try:
+                # Most have ended by now, and none of them needs a task to find that out.
+                for scope_id in [each for each in self.waiting if self._baselines.cache.has_ended(each)]:
+                    del self.waiting[scope_id]
+                while self.waiting:
+                    await asyncio.gather(*map(self.settle, [*islice(self.waiting, PINNED_AT_ONCE)]))
+            finally:
+                self._at_work = False
+
+    async def _view(self, call: Call, first: CatalogueSnapshot | None = None) -> None:
+        """Judge what a scope is offered, which it is pinned to unless it was offered something else at ``first``."""
+        self._viewing.add(call.scope.id)
+        try:
+            if first is not None:
+                await self._judge.pin(call, first)
+            if not self._is_stopping:
+                await self._judge.verdict(call)
+        except AdapterError as error:
+            self._retry_at = self._now() + RETRY
+            self._log.info("tools could not be pinned yet", server=self._baselines.server, why=error.code)
+        finally:
+            self._viewing.discard(call.scope.id)

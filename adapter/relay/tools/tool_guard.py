@@ -8,31 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Set
 from functools import lru_cache, partial
-from typing import NamedTuple
-
-from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
-from adapter.relay.background import BackgroundTasks, in_turns, own_turn
+from adapter.relay.background import in_turns, own_turn
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_judge import CatalogueJudge
+from adapter.relay.tools.catalogue_judge import CatalogueJudge, DeferredPins, JudgeRuntime
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
-from adapter.relay.tools.deferred_pins import DeferredPins
 from adapter.relay.tools.tool_lists import Page, Pieces, ToolLists, Writing
 from adapter.rules.access.access_rules import unknown_tool
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME
-from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
+from adapter.rules.tools.catalogue import Verdict
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure, parse
 from adapter.wire.piecewise import Piecewise
 from adapter.wire.spans import MessagePieces
-
-RETRY = 30.0
-"""Seconds until tools that could not be read are read again, where no call depends on them."""
 
 _EACH = 256
 
@@ -44,14 +37,6 @@ Sees = Callable[[Call, str], bool]
 
 Revoke = Callable[[str, str], Awaitable[None]]
 """End the session of this key, with the reason that its client is told."""
-
-
-class GuardRuntime(NamedTuple):
-    """The surroundings of a guard. ``now`` is a clock that never goes back."""
-
-    now: Callable[[], float]
-    background: BackgroundTasks
-    log: FilteringBoundLogger
 
 
 class ToolGuard:
@@ -69,7 +54,7 @@ class ToolGuard:
         hidden: Callable[[str], bool],
         baselines: Baselines,
         revoke: Revoke,
-        runtime: GuardRuntime,
+        runtime: JudgeRuntime,
         *,
         by_content: bool = False,
         definitions: Definitions | None = None,
@@ -79,7 +64,7 @@ class ToolGuard:
         self._pinning = pinning = baselines.pinning
         self._baselines = baselines
         self._revoke = revoke
-        self._now, self._background, self._log = runtime
+        self._log = runtime.log
         self._definitions = definitions
         # Calls wait for the list where it may be the reason to refuse them.
         self._waits = pinning.mode == "block" or by_content
@@ -88,9 +73,7 @@ class ToolGuard:
         self._reader = CatalogueReader(lists, self._cache, runtime.background, definitions)
         self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log, self._found_drift)
         self._is_hidden = lru_cache(VARIANTS)(hidden)
-        self._viewing: set[str] = set()
-        self._deferred = DeferredPins(self._view_quietly, baselines, runtime.background)
-        self._retry_at = float("-inf")
+        self._deferred = DeferredPins(self._judge, baselines, runtime)
         self.sees: Sees | None = None
         self.on_drift: Callable[[str, str], None] | None = None
         """Is told of the mode of pinning and of what was done about drift; None where nobody counts."""
@@ -144,7 +127,7 @@ class ToolGuard:
             return
         if not self._waits:
             # Nothing will be refused, so no call waits until its tools are pinned.
-            self._pin_beside(call)
+            self._deferred.note(call)
             return
         verdict = await self._judge.verdict(call)
         if verdict.hides(name):
@@ -171,29 +154,6 @@ class ToolGuard:
         if drift is None or self.sees is None:
             return drift
         return drift.within(partial(self.sees, call))
-
-    def _pin_beside(self, call: Call) -> None:
-        """Have the scope of a call be pinned to the tools of now, which are to be read first if nobody knows them."""
-        scope_id = call.scope.id
-        if scope_id in self._deferred.waiting or scope_id in self._viewing or self._now() < self._retry_at:
-            return
-        if not self._deferred.add(call):
-            self._viewing.add(scope_id)
-            self._background.run(self._view_quietly(call.without_request()))
-
-    async def _view_quietly(self, call: Call, first: CatalogueSnapshot | None = None) -> None:
-        """Judge what a scope is offered, which it is pinned to unless it was offered something else at ``first``."""
-        self._viewing.add(call.scope.id)
-        try:
-            if first is not None:
-                await self._judge.pin(call, first)
-            if not self._deferred.stopping:
-                await self._judge.verdict(call)
-        except AdapterError as error:
-            self._retry_at = self._now() + RETRY
-            self._log.info("tools could not be pinned yet", server=self._baselines.server, why=error.code)
-        finally:
-            self._viewing.discard(call.scope.id)
 
     def _found_drift(self) -> None:
         if self.on_drift is not None:

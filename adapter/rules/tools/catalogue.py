@@ -17,9 +17,8 @@ from typing import Literal
 import orjson
 
 from adapter.rules.text.unicode import has_no_reading, reading
-from adapter.rules.tools.definitions import PinnedTool, Tool, pinned
+from adapter.rules.tools.definitions import EarlierForms, PinnedTool, Tool, no_earlier_forms, pinned, restated
 from adapter.rules.tools.drift import Drift, drift_piecewise
-from adapter.rules.tools.earlier_pins import EarlierForms, no_earlier_forms, restated
 from adapter.wire.piecewise import LARGE, Piecewise, at_once, one_piece
 
 EACH = 256

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -18,6 +19,7 @@ from adapter.rules.text.canonical_json import canonical
 from adapter.wire.ambiguity import stands_twice
 from adapter.wire.envelope import dump, parse
 from adapter.wire.names import TOOL
+from adapter.wire.piecewise import Piecewise, one_piece
 
 KNOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 """The members that a client's model acts on (MCP, "Tool"); all others, ``_meta`` among them, count apart."""
@@ -89,11 +91,6 @@ def pinned(tool: Tool) -> PinnedTool:
     return PinnedTool(tool.known, tool.unknown, tool.form)
 
 
-def is_of_one_entry(tool: PinnedTool) -> bool:
-    """Tell whether the definition is all that the fingerprint is of: a tool that a list names twice has two."""
-    return tool.known == _digest(tool.definition)
-
-
 def _has_duplicates(raw: bytes, value: dict[str, Any]) -> bool:
     # Most definitions are spelled as orjson spells them, and then no key stands twice.
     try:
@@ -125,6 +122,46 @@ def _digest(data: bytes) -> str:
 
 
 _DIGEST_OF_NO_OTHERS = _digest(b"{}")
+
+
+# --- pins of earlier versions ---------------------------------------------------------------------------------
+
+# They were of definitions with what the adapter adds to them: they are no drift.
+
+EarlierForms = Callable[[str, PinnedTool], Iterable[str]]
+"""Gives the digests (``known``) under which an earlier version pinned a tool of this name and definition."""
+
+_EACH = 256
+
+
+def no_earlier_forms(_name: str, _tool: PinnedTool) -> Iterable[str]:
+    """See EarlierForms, for a server to whose definitions the adapter adds nothing."""
+    return ()
+
+
+def restated(
+    tools: Mapping[str, PinnedTool], other: Mapping[str, PinnedTool], earlier: EarlierForms
+) -> Piecewise[Mapping[str, PinnedTool]]:
+    """The tools, with the definition that stands in ``other`` for each that is an earlier form of that.
+
+    What differs then is what the upstream changed. With the same words the adapter would add to both, so a client is
+    told the same.
+    """
+    found: dict[str, PinnedTool] = {}
+    for place, (name, tool) in enumerate(other.items()):
+        known = tools.get(name)
+        if known is not None and known.known != tool.known:
+            forms = yield from one_piece(partial(_forms, name, tool, earlier), len(tool.definition))
+            if known.known in forms:
+                found[name] = tool._replace(unknown=known.unknown)
+        elif place % _EACH == 0:
+            yield None
+    return {**tools, **found} if found else tools
+
+
+def _forms(name: str, tool: PinnedTool, earlier: EarlierForms) -> frozenset[str]:
+    # Of a tool that a list names twice only the second definition is kept, which says nothing of the first.
+    return frozenset(earlier(name, tool)) if tool.known == _digest(tool.definition) else frozenset()
 
 
 # --- prose ----------------------------------------------------------------------------------------------------
