@@ -76,10 +76,8 @@ def _is_meant(listed: ListedGrant, word: str) -> bool:
 async def _revoke(settings: Settings, grants: GrantStore, entry: ServerSettings, listed: ListedGrant) -> None:
     name = shown(listed.name or listed.id[:12], 200)
     terms = grant_terms(settings, entry)
-    http = grant_http(terms)
-    clients = ClientRegistry(grants.rows, http)
-    renewal = GrantRenewal(grants, clients, http, None, log.get_logger("adapter"))
-    told = await renewal.revoke(terms, listed)
+    clients = ClientRegistry(terms, grants.rows, grant_http(terms))
+    told = await GrantRenewal(grants, clients, None, log.get_logger("adapter")).revoke(listed)
     if listed.grant is None:
         print(f"{entry.id}: the grant {name} was forgotten; it cannot be opened, so its issuer was not told")
         return

@@ -68,18 +68,13 @@ class GrantParts:
 
     def _add(self, terms: GrantTerms) -> None:
         base = self._base
-        http = grant_http(terms)
-        clients = ClientRegistry(self.rows, http, base.clock)
-        finder = IssuerFinder(terms, http, base.log)
+        clients = ClientRegistry(terms, self.rows, grant_http(terms), base.clock)
+        finder = IssuerFinder(terms, clients.http, base.log)
         leases = (lambda name: Lease(self._store, name, LEASE_SECONDS)) if self._store.shared else None
-        renewal = GrantRenewal(self.grants, clients, http, leases, base.log, base.clock)
-        self.servers[terms.server] = GrantCredentials(
-            terms, self.grants, renewal, self.links, finder, base.clock
-        )
-        flow = GrantFlow(terms, self.links, self.grants, clients, finder, http, base.log)
-        flow.clock = base.clock
+        renewal = GrantRenewal(self.grants, clients, leases, base.log, base.clock)
+        self.servers[terms.server] = GrantCredentials(renewal, self.links, finder)
+        flow = self.flows[terms.server] = GrantFlow(renewal, self.links, finder)
         flow.on_granted = self._granted
-        self.flows[terms.server] = flow
 
     def authorized(self, server: str, upstream: Upstream) -> Upstream:
         """The upstream of a server with the grants of its callers."""

@@ -179,7 +179,7 @@ def _send(request: Request, status: int, body: bytes, extra: list[tuple[str, str
 
 def _send_document(request: Request, flow: GrantFlow, extra: list[tuple[str, str]]) -> None:
     """The client id metadata document, which authorization servers fetch."""
-    document = {"client_id": flow.terms.document, **flow.clients.metadata(flow.terms)}
+    document = {"client_id": flow.terms.document, **flow.clients.metadata()}
     fields = [("Content-Type", "application/json"), ("Cache-Control", "max-age=300"), NOSNIFF, *extra]
     request.reply.send(200, fields, dump(document))
 

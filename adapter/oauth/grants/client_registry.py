@@ -26,92 +26,93 @@ CLIENT_NAME = "mcp-file-adapter"
 
 
 class ClientRegistry:
-    """Knows the client id of each server at its issuer. ``clock`` gives Unix time in seconds."""
+    """Knows the client id of one server at its issuers. ``clock`` gives Unix time in seconds."""
 
-    def __init__(self, rows: SealedRows, http: IssuerHttp, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, terms: GrantTerms, rows: SealedRows, http: IssuerHttp, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.terms = terms
+        self.http = http
         self._rows = rows
-        self._http = http
         self._clock = clock
         self._registering = asyncio.Lock()
 
-    async def client_for(self, terms: GrantTerms, endpoints: ServerEndpoints) -> OAuthClient:
+    async def client_for(self, endpoints: ServerEndpoints) -> OAuthClient:
         """The client for new grants, in the order of MCP 2026-07-28, "Client Registration".
 
         Raises AuthorizationFailed where there is no way to be one, GrantRefused and ValueError for a registration that
         failed, StoreUnavailable, and what the network raises.
         """
-        if terms.auth.client_id is not None:
-            return _configured(terms, endpoints.methods)
+        if self.terms.auth.client_id is not None:
+            return self._configured(endpoints.methods)
         # A document counts by its https URL; elsewhere nobody can fetch it.
-        if endpoints.reads_documents and terms.document.startswith("https://"):
-            return OAuthClient(terms.document)
+        if endpoints.reads_documents and self.terms.document.startswith("https://"):
+            return OAuthClient(self.terms.document)
         # One at a time: each registration is a client that the server keeps for good.
         async with self._registering:
-            kept = await self._kept(terms, endpoints.issuer)
+            kept = await self._kept(endpoints.issuer)
             if kept is not None and not 0 < kept.expires <= self._clock():
                 return kept
             if endpoints.registration is None:
                 raise AuthorizationFailed(
-                    f"The authorization server of {terms.server} registers no clients by itself: "
+                    f"The authorization server of {self.terms.server} registers no clients by itself: "
                     "servers[].upstream.auth.client_id must be set."
                 )
-            return await self._registered(terms, endpoints.issuer, endpoints.registration)
+            return await self._registered(endpoints.issuer, endpoints.registration)
 
-    async def client_of(self, terms: GrantTerms, issuer: str, client_id: str) -> OAuthClient | None:
+    async def client_of(self, issuer: str, client_id: str) -> OAuthClient | None:
         """The client that a grant was issued to; None where its credentials are no longer known."""
-        if client_id == terms.auth.client_id:
-            return _configured(terms, ())
-        if client_id == terms.document:
+        if client_id == self.terms.auth.client_id:
+            return self._configured(())
+        if client_id == self.terms.document:
             return OAuthClient(client_id)
-        kept = await self._kept(terms, issuer)
+        kept = await self._kept(issuer)
         return kept if kept is not None and kept.id == client_id else None
 
-    async def forget(self, terms: GrantTerms, issuer: str, client_id: str) -> None:
+    async def forget(self, issuer: str, client_id: str) -> None:
         """Register anew next time: the issuer does not know this client any more. Raises StoreUnavailable."""
-        kept = await self._kept(terms, issuer)
+        kept = await self._kept(issuer)
         if kept is not None and kept.id == client_id:
-            await self._rows.delete(TABLE, _key(terms, issuer))
+            await self._rows.delete(TABLE, self._key(issuer))
 
-    async def _registered(self, terms: GrantTerms, issuer: str, endpoint: str) -> OAuthClient:
+    async def _registered(self, issuer: str, endpoint: str) -> OAuthClient:
         # Looked at first: a row that is written meanwhile is that of another replica, and counts.
-        found = await self._rows.store.get(TABLE, _key(terms, issuer))
-        body = orjson.dumps(self.metadata(terms))
-        client = read_registration(*await self._http.post(endpoint, body, "application/json"))
-        key, value = _key(terms, issuer), orjson.dumps(client._asdict())
+        found = await self._rows.store.get(TABLE, self._key(issuer))
+        body = orjson.dumps(self.metadata())
+        client = read_registration(*await self.http.post(endpoint, body, "application/json"))
+        key, value = self._key(issuer), orjson.dumps(client._asdict())
         try:
             await self._rows.put(TABLE, key, value, expected=ABSENT if found is None else found.version)
         except Conflict:
             # Another replica has registered at the same time; its client is the one that others will find.
-            return await self._kept(terms, issuer) or client
+            return await self._kept(issuer) or client
         return client
 
-    def metadata(self, terms: GrantTerms) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """The members by which the adapter describes itself to an issuer."""
-        base = urlsplit(terms.base)
+        base = urlsplit(self.terms.base)
         # OpenID Connect Registration §2: a native client's loopback URIs are http, so one of https is a web client's.
         local = base.scheme == "http" and is_loopback_host(base.hostname)
-        return client_metadata(CLIENT_NAME, terms.redirect, loopback=local)
+        return client_metadata(CLIENT_NAME, self.terms.redirect, loopback=local)
 
-    async def _kept(self, terms: GrantTerms, issuer: str) -> OAuthClient | None:
-        found = await self._rows.get(TABLE, _key(terms, issuer))
+    async def _kept(self, issuer: str) -> OAuthClient | None:
+        found = await self._rows.get(TABLE, self._key(issuer))
         try:
             return None if found is None else OAuthClient(**orjson.loads(found[1]))
         except (TypeError, orjson.JSONDecodeError):
             return None
 
+    def _configured(self, methods: tuple[str, ...]) -> OAuthClient:
+        auth = self.terms.auth
+        assert auth.client_id is not None
+        if auth.client_secret is None:
+            return OAuthClient(auth.client_id)
+        only_post = "client_secret_post" in methods and "client_secret_basic" not in methods
+        method = "client_secret_post" if only_post else "client_secret_basic"
+        secret = auth.client_secret.get_secret_value()
+        return OAuthClient(auth.client_id, secret, auth.client_authentication or method)
 
-def _configured(terms: GrantTerms, methods: tuple[str, ...]) -> OAuthClient:
-    auth = terms.auth
-    assert auth.client_id is not None
-    if auth.client_secret is None:
-        return OAuthClient(auth.client_id)
-    only_post = "client_secret_post" in methods and "client_secret_basic" not in methods
-    method = "client_secret_post" if only_post else "client_secret_basic"
-    secret = auth.client_secret.get_secret_value()
-    return OAuthClient(auth.client_id, secret, auth.client_authentication or method)
-
-
-def _key(terms: GrantTerms, issuer: str) -> str:
-    """A registration holds for one issuer and one redirect URI."""
-    digest = hashlib.sha256(f"{issuer}\0{terms.redirect}".encode()).hexdigest()
-    return f"{terms.server}/{digest}"
+    def _key(self, issuer: str) -> str:
+        """A registration holds for one issuer and one redirect URI."""
+        digest = hashlib.sha256(f"{issuer}\0{self.terms.redirect}".encode()).hexdigest()
+        return f"{self.terms.server}/{digest}"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import NamedTuple
 
 from adapter.errors import AuthorizationFailed, StoreUnavailable
 from adapter.oauth.grants.grant_requests import GrantLinks
-from adapter.oauth.grants.grant_store import TABLE, GrantStore, KeptGrant, ListedGrant, key_of
+from adapter.oauth.grants.grant_store import TABLE, KeptGrant, ListedGrant, key_of
 from adapter.oauth.grants.issuer_finder import IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.grants.terms import GrantTerms
 from adapter.rules.access.principals import Caller
+from adapter.rules.last_used import LastUsed
 from adapter.state.port import StoreListener
 
 MOST = 10_000
@@ -30,39 +27,25 @@ JUST_RENEWED = 5.0
 """Seconds in which a token that was refused is not renewed again."""
 
 
-class ReadGrant(NamedTuple):
-    """A grant and when it was read, by a clock that never goes back."""
-
-    kept: KeptGrant
-    at: float
-
-
 class GrantCredentials(StoreListener):
     """Implements UpstreamCredentials for one server, and StoreListener.
 
-    ``clock`` gives Unix seconds, ``now`` seconds that never go back. A grant serves its own principal and nobody else:
+    A grant serves its own principal and nobody else:
     it is kept and read under that one's name only.
     """
 
-    def __init__(
-        self,
-        terms: GrantTerms,
-        grants: GrantStore,
-        renewal: GrantRenewal,
-        links: GrantLinks,
-        finder: IssuerFinder,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.terms = terms
-        self.grants = grants
+    def __init__(self, renewal: GrantRenewal, links: GrantLinks, finder: IssuerFinder) -> None:
+        self.terms = renewal.terms
+        self.grants = renewal.grants
         self.renewal = renewal
         self.finder = finder
         self._links = links
-        self._clock = clock
+        self._clock = renewal.clock
         self._now = time.monotonic
         self.just_renewed = JUST_RENEWED
-        self._read: OrderedDict[str, ReadGrant] = OrderedDict()
-        grants.rows.store.listeners.append(self)
+        self._read = LastUsed[str, tuple[KeptGrant, float]](MOST)
+        """Grants and when each was read, by a clock that never goes back."""
+        self.grants.rows.store.listeners.append(self)
 
     def __repr__(self) -> str:
         return f"<GrantCredentials of {self.terms.server}: {len(self._read)} grants>"
@@ -82,7 +65,7 @@ class GrantCredentials(StoreListener):
             if abs(self._clock() - kept.grant.renewed) < self.just_renewed:
                 # A newer token would be refused as well, and an upstream must not make the adapter ask all day.
                 return False
-            kept = await self.renewal.renew(self.terms, kept)
+            kept = await self.renewal.renew(kept)
         self._keep(principal, kept)
         if kept is not None:
             return _field(kept) != value
@@ -98,7 +81,7 @@ class GrantCredentials(StoreListener):
 
     async def revoke(self, listed: ListedGrant) -> bool:
         """Forget a grant, and revoke it; False: its issuer did not say that it did. Raises StoreUnavailable."""
-        revoked = await self.renewal.revoke(self.terms, listed)
+        revoked = await self.renewal.revoke(listed)
         if listed.grant is not None:
             self._keep(listed.grant.principal, None)
         return revoked
@@ -111,11 +94,10 @@ class GrantCredentials(StoreListener):
     async def _current(self, principal: str) -> KeptGrant | None:
         key = key_of(self.terms.server, principal)
         found = self._read.get(key)
-        if found is None or self._now() - found.at >= FRESH:
+        kept = None if found is None or self._now() - found[1] >= FRESH else found[0]
+        if kept is None:
             kept = await self.grants.get(self.terms.server, principal)
             self._keep(principal, kept)
-        else:
-            kept = found.kept
         if kept is None or not kept.grant.due(self._clock()):
             return kept
         return await self._renewed(principal, kept)
@@ -124,7 +106,7 @@ class GrantCredentials(StoreListener):
         wait = None if kept.grant.over(self._clock()) else SOON
         try:
             async with asyncio.timeout(wait):
-                newer = await self.renewal.renew(self.terms, kept)
+                newer = await self.renewal.renew(kept)
         except (AuthorizationFailed, StoreUnavailable, TimeoutError):
             # The upstream decides about a token that is about to end; one that has ended is not sent.
             if kept.grant.over(self._clock()):
@@ -135,20 +117,16 @@ class GrantCredentials(StoreListener):
 
     def _keep(self, principal: str, kept: KeptGrant | None) -> None:
         key = key_of(self.terms.server, principal)
-        if kept is None:
-            self._read.pop(key, None)
-            return
-        self._read[key] = ReadGrant(kept, self._now())
-        self._read.move_to_end(key)
-        if len(self._read) > MOST:
-            self._read.popitem(last=False)
+        self._read.drop(key)
+        if kept is not None:
+            self._read.put(key, (kept, self._now()))
 
     # --- what other processes do ------------------------------------------------------------------------------
 
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener."""
         if table == TABLE:
-            self._read.pop(key, None)
+            self._read.drop(key)
 
     def rows_unknown(self) -> None:
         """See StoreListener."""

@@ -6,20 +6,15 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from structlog.typing import FilteringBoundLogger
-
 from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
 from adapter.oauth.client_authentication import proof_of, request_tokens
-from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_requests import VALID, BrowserState, GrantLink, GrantLinks
-from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import IssuerFinder
-from adapter.oauth.grants.terms import GrantSource, GrantTerms
-from adapter.oauth.http import IssuerHttp
+from adapter.oauth.grants.renewal import GrantRenewal
+from adapter.oauth.grants.terms import GrantSource
 from adapter.rules.access.grants import (
     LONGEST_TOKEN,
     Grant,
@@ -50,27 +45,17 @@ class Consent(NamedTuple):
 
 
 class GrantFlow:
-    """The flow of one server. ``clock`` gives Unix seconds; ``on_granted`` hears of each grant that was given."""
+    """The flow of one server. ``on_granted`` hears of each grant that was given."""
 
-    def __init__(
-        self,
-        terms: GrantTerms,
-        links: GrantLinks,
-        grants: GrantStore,
-        clients: ClientRegistry,
-        finder: IssuerFinder,
-        http: IssuerHttp,
-        log: FilteringBoundLogger,
-    ) -> None:
-        self.terms = terms
-        self.clients = clients
+    def __init__(self, renewal: GrantRenewal, links: GrantLinks, finder: IssuerFinder) -> None:
+        self.terms = renewal.terms
+        self.clients = renewal.clients
         self.on_granted: Granted | None = None
-        self.clock: Callable[[], float] = time.time
+        self._grants = renewal.grants
+        self.clock = renewal.clock
+        self._log = renewal.log
         self._links = links
-        self._grants = grants
         self._finder = finder
-        self._http = http
-        self._log = log
 
     async def consent(self, link_id: str) -> Consent:
         """Tell what the link asks for. Raises StoreUnavailable, and FlowFailed for a link that is no longer valid or
@@ -91,7 +76,7 @@ class GrantFlow:
         """
         endpoints, resource, scopes = consent.source
         try:
-            client = await self.clients.client_for(self.terms, endpoints)
+            client = await self.clients.client_for(endpoints)
         except (AdapterError, GrantRefused, ValueError) as error:
             self._log.warning(
                 "no client at an authorization server", server=self.terms.server, why=str(error)
@@ -178,16 +163,16 @@ class GrantFlow:
         return state
 
     async def _tokens(self, state: BrowserState, code: str) -> Tokens:
-        client = await self.clients.client_of(self.terms, state.issuer, state.client)
+        client = await self.clients.client_of(state.issuer, state.client)
         if client is None:
             raise FlowFailed("The adapter's client was registered anew meanwhile: open the link once more.")
         form = code_exchange(code, self.terms.redirect, state.verifier, state.resource)
         try:
-            return await request_tokens(self._http, state.token_endpoint, proof_of(client), form)
+            return await request_tokens(self.clients.http, state.token_endpoint, proof_of(client), form)
         except GrantRefused as refused:
             self._log.warning("a code was not exchanged", server=self.terms.server, error=refused.code)
             if refused.code == "invalid_client" and self.terms.auth.client_id is None:
-                await self.clients.forget(self.terms, state.issuer, state.client)
+                await self.clients.forget(state.issuer, state.client)
             raise FlowFailed(
                 "The authorization server did not accept its own answer: try again."
             ) from refused

@@ -13,8 +13,6 @@ from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
 from adapter.oauth.client_authentication import proof_of, request_revocation, request_tokens
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant, key_of
-from adapter.oauth.grants.terms import GrantTerms
-from adapter.oauth.http import IssuerHttp
 from adapter.oauth.port import Leases
 from adapter.rules.access.grants import Grant, GrantRefused, OAuthClient, Tokens
 from adapter.state.port import STORE_ONLY, Conflict
@@ -45,23 +43,22 @@ class _UnderWay(NamedTuple):
 
 
 class GrantRenewal:
-    """Renews and revokes grants. ``leases`` is None where no other process uses the store."""
+    """Renews and revokes the grants for one server. ``leases`` is None where no other process uses the store."""
 
     def __init__(
         self,
         grants: GrantStore,
         clients: ClientRegistry,
-        http: IssuerHttp,
         leases: Leases | None,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._grants = grants
-        self._clients = clients
-        self._http = http
+        self.terms = clients.terms
+        self.grants = grants
+        self.clients = clients
+        self.log = log
+        self.clock = clock
         self._leases = leases
-        self._log = log
-        self._clock = clock
         self.pause = PAUSE
         self._under_way: dict[str, _UnderWay] = {}
 
@@ -73,17 +70,17 @@ class GrantRenewal:
         """The renewals that wait for an answer, or for the store."""
         return [each.task for each in self._under_way.values()]
 
-    async def renew(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
+    async def renew(self, kept: KeptGrant) -> KeptGrant | None:
         """The grant with a newer access token than that of ``kept``; None where it is no longer valid.
 
         Raises AuthorizationFailed where the authorization server cannot be asked, and StoreUnavailable. It goes on when
         its caller leaves, and while the store does not take new tokens: a refresh token would be lost.
         """
-        key = key_of(terms.server, kept.grant.principal)
+        key = key_of(self.terms.server, kept.grant.principal)
         found = self._under_way.get(key)
         if found is None:
             loop = asyncio.get_running_loop()
-            task = loop.create_task(self._renewed(terms, kept, key))
+            task = loop.create_task(self._renewed(kept, key))
             found = self._under_way[key] = _UnderWay(task, loop.create_future())
             task.add_done_callback(lambda _: self._landed(key))
         return await asyncio.shield(found.told)
@@ -105,89 +102,85 @@ class GrantRenewal:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def _renewed(self, terms: GrantTerms, kept: KeptGrant, key: str) -> KeptGrant | None:
+    async def _renewed(self, kept: KeptGrant, key: str) -> KeptGrant | None:
         if self._leases is None:
-            return await self._asked(terms, kept)
+            return await self._asked(kept)
         # What a replica remembers of a store that fails tells nothing of the others: a lease would be everybody's.
         STORE_ONLY.set(True)
         lease = self._leases(f"grants/{key}")
         began = time.monotonic()
         while not await lease.take():
             await asyncio.sleep(LOOK)
-            if await self._grants.version_of(terms.server, kept.grant.principal) != kept.version:
-                return await self._grants.get(terms.server, kept.grant.principal)
+            if await self.grants.version_of(self.terms.server, kept.grant.principal) != kept.version:
+                return await self.grants.get(self.terms.server, kept.grant.principal)
             if time.monotonic() - began > WAIT:
                 raise AuthorizationFailed()
         try:
-            return await self._asked(terms, kept)
+            return await self._asked(kept)
         finally:
             try:
                 await lease.release()
             except StoreUnavailable:
-                self._log.info("a lease could not be released; it ends by itself")
+                self.log.info("a lease could not be released; it ends by itself")
 
-    async def _asked(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
+    async def _asked(self, kept: KeptGrant) -> KeptGrant | None:
         """Ask for new tokens, unless somebody has done so in the meantime."""
         grant = kept.grant
-        now = await self._grants.get(terms.server, grant.principal)
+        now = await self.grants.get(self.terms.server, grant.principal)
         if now is None or now.version != kept.version:
             return now
         if grant.refresh is None:
-            return await self._dropped(terms, kept)
-        client = await self._clients.client_of(terms, grant.issuer, grant.client)
+            return await self._dropped(kept)
+        client = await self.clients.client_of(grant.issuer, grant.client)
         if client is None:
-            return await self._dropped(terms, kept)
+            return await self._dropped(kept)
         try:
             tokens = await request_tokens(
-                self._http, grant.token_endpoint, proof_of(client), _form(grant, grant.refresh)
+                self.clients.http, grant.token_endpoint, proof_of(client), _form(grant, grant.refresh)
             )
         except GrantRefused as refused:
-            return await self._refused(terms, kept, refused)
+            return await self._refused(kept, refused)
         except (AdapterError, ValueError) as error:
-            self._log.warning("a grant could not be renewed", server=terms.server, why=str(error))
+            self.log.warning("a grant could not be renewed", server=self.terms.server, why=str(error))
             raise AuthorizationFailed() from error
-        return await self._written(terms, kept, renewed(grant, tokens, self._clock()), client)
+        return await self._written(kept, renewed(grant, tokens, self.clock()), client)
 
-    async def _refused(self, terms: GrantTerms, kept: KeptGrant, refused: GrantRefused) -> KeptGrant | None:
-        self._log.warning("a grant was not renewed", server=terms.server, error=refused.code)
+    async def _refused(self, kept: KeptGrant, refused: GrantRefused) -> KeptGrant | None:
+        self.log.warning("a grant was not renewed", server=self.terms.server, error=refused.code)
         if refused.code in _OVER:
-            return await self._dropped(terms, kept)
-        if refused.code in _FORGOTTEN and terms.auth.client_id is None:
-            await self._clients.forget(terms, kept.grant.issuer, kept.grant.client)
-            return await self._dropped(terms, kept)
+            return await self._dropped(kept)
+        if refused.code in _FORGOTTEN and self.terms.auth.client_id is None:
+            await self.clients.forget(kept.grant.issuer, kept.grant.client)
+            return await self._dropped(kept)
         raise AuthorizationFailed()
 
-    async def _dropped(self, terms: GrantTerms, kept: KeptGrant) -> KeptGrant | None:
+    async def _dropped(self, kept: KeptGrant) -> KeptGrant | None:
         """Forget a grant that is over; the one that somebody has put in its place meanwhile stays."""
         try:
-            await self._grants.delete(terms.server, kept.grant.principal, expected=kept.version)
+            await self.grants.delete(self.terms.server, kept.grant.principal, expected=kept.version)
         except Conflict:
-            return await self._grants.get(terms.server, kept.grant.principal)
+            return await self.grants.get(self.terms.server, kept.grant.principal)
         return None
 
-    async def _written(
-        self, terms: GrantTerms, kept: KeptGrant, grant: Grant, client: OAuthClient
-    ) -> KeptGrant | None:
+    async def _written(self, kept: KeptGrant, grant: Grant, client: OAuthClient) -> KeptGrant | None:
         """Write new tokens at once, and until it is done: the old refresh token may be worth nothing any more."""
         pause, attempts = self.pause, 0
         while True:
             try:
-                return await self._put(terms, kept, grant, client)
+                return await self._put(kept, grant, client)
             except StoreUnavailable as error:
                 attempts += 1
                 if attempts == WRITES:
-                    self._log.warning("a renewed grant is not written yet", server=terms.server)
-                    _fail(self._under_way[key_of(terms.server, grant.principal)].told, error)
+                    self.log.warning("a renewed grant is not written yet", server=self.terms.server)
+                    _fail(self._under_way[key_of(self.terms.server, grant.principal)].told, error)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _put(
-        self, terms: GrantTerms, kept: KeptGrant, grant: Grant, client: OAuthClient
-    ) -> KeptGrant | None:
+    async def _put(self, kept: KeptGrant, grant: Grant, client: OAuthClient) -> KeptGrant | None:
         try:
-            return await self._grants.put(terms.server, grant, expected=kept.version)
+            return await self.grants.put(self.terms.server, grant, expected=kept.version)
         except Conflict:
-            now = await self._grants.get(terms.server, grant.principal)
+            now = await self.grants.get(self.terms.server, grant.principal)
             # Equal where an attempt that seemed to fail has written it.
             if now is None or now.grant != grant:
                 # Revoked, or granted anew, while this was asked for: what came is nobody's.
@@ -196,16 +189,16 @@ class GrantRenewal:
 
     # --- revoking ---------------------------------------------------------------------------------------------
 
-    async def revoke(self, terms: GrantTerms, listed: ListedGrant) -> bool:
+    async def revoke(self, listed: ListedGrant) -> bool:
         """Forget a grant, and revoke it at its authorization server. False: the server does not say that it did.
 
         Raises StoreUnavailable.
         """
         grant = listed.grant
-        await self._grants.delete_listed(listed)
+        await self.grants.delete_listed(listed)
         if grant is None:
             return False
-        client = await self._clients.client_of(terms, grant.issuer, grant.client)
+        client = await self.clients.client_of(grant.issuer, grant.client)
         return client is not None and await self._revoked(grant, client)
 
     async def _revoked(self, grant: Grant, client: OAuthClient) -> bool:
@@ -213,10 +206,10 @@ class GrantRenewal:
             return False
         try:
             return await request_revocation(
-                self._http, grant.revocation_endpoint, proof_of(client), grant.refresh or grant.access
+                self.clients.http, grant.revocation_endpoint, proof_of(client), grant.refresh or grant.access
             )
         except (AdapterError, ValueError) as error:
-            self._log.warning("a grant could not be revoked at its issuer", why=str(error))
+            self.log.warning("a grant could not be revoked at its issuer", why=str(error))
             return False
 
 

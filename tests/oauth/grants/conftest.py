@@ -53,18 +53,13 @@ class Replica:
         self.terms = GrantTerms("notes", "http://127.0.0.1:9/mcp", "http://127.0.0.1:8932", auth)
         self.rows = SealedRows(store, key)
         self.grants = GrantStore(self.rows)
-        http = token_http()
-        clients = ClientRegistry(self.rows, http, clock)
-        finder = IssuerFinder(self.terms, http, log)
-        links = GrantLinks(self.rows, clock)
-        self.renewal = GrantRenewal(
-            self.grants, clients, http, lambda name: Lease(store, name, 30.0), log, clock
-        )
-        self.credentials = GrantCredentials(self.terms, self.grants, self.renewal, links, finder, clock)
+        clients = ClientRegistry(self.terms, self.rows, token_http(), clock)
+        finder = IssuerFinder(self.terms, clients.http, log)
+        self.links = GrantLinks(self.rows, clock)
+        self.renewal = GrantRenewal(self.grants, clients, lambda name: Lease(store, name, 30.0), log, clock)
+        self.credentials = GrantCredentials(self.renewal, self.links, finder)
         self.credentials.just_renewed = 0.0
-        self.flow = GrantFlow(self.terms, links, self.grants, clients, finder, http, log)
-        self.flow.clock = clock
-        self.links = links
+        self.flow = GrantFlow(self.renewal, self.links, finder)
 
     async def give(self, issuer: ScriptedIssuer, caller: Caller = ALICE, person: str = "alice") -> None:
         """Go the whole way of a browser for ``caller``."""

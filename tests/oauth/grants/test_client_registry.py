@@ -20,8 +20,8 @@ AUTH = UpstreamAuth(type="authorization_code")
 TERMS = GrantTerms("notes", "https://notes.example/mcp", "https://tools.example", AUTH)
 
 
-def registry(it: Cluster) -> ClientRegistry:
-    return ClientRegistry(it.replica().rows, token_http(), it.clock)
+def registry(it: Cluster, terms: GrantTerms = TERMS) -> ClientRegistry:
+    return ClientRegistry(terms, it.replica().rows, token_http(), it.clock)
 
 
 def endpoints(it: Cluster, *, registers: bool = True, documents: bool = False) -> ServerEndpoints:
@@ -33,15 +33,15 @@ def endpoints(it: Cluster, *, registers: bool = True, documents: bool = False) -
 async def test_a_configured_client_comes_first(cluster: StartCluster) -> None:
     """Its secret is sent as the settings say, or as the server can take it."""
     async with cluster() as it:
-        public = await registry(it).client_for(
-            TERMS._replace(auth=UpstreamAuth(client_id="x")), endpoints(it)
+        public = await registry(it, TERMS._replace(auth=UpstreamAuth(client_id="x"))).client_for(
+            endpoints(it)
         )
         assert public == OAuthClient("x")
         secret = TERMS._replace(auth=UpstreamAuth(client_id="x", client_secret=SecretStr("y")))
-        basic = await registry(it).client_for(secret, endpoints(it, documents=True))
+        basic = await registry(it, secret).client_for(endpoints(it, documents=True))
         assert basic.method == "client_secret_basic"
         only_post = endpoints(it)._replace(methods=("client_secret_post",))
-        assert (await registry(it).client_for(secret, only_post)).method == "client_secret_post"
+        assert (await registry(it, secret).client_for(only_post)).method == "client_secret_post"
         assert it.issuer.registered == []
 
 
@@ -58,7 +58,7 @@ async def test_a_configured_client_comes_first(cluster: StartCluster) -> None:
 async def test_the_type_of_application(base: str, kind: str, cluster: StartCluster) -> None:
     """Native is who is sent an answer by http on its own machine."""
     async with cluster() as it:
-        told = registry(it).metadata(TERMS._replace(base=base))
+        told = registry(it, TERMS._replace(base=base)).metadata()
         assert told["application_type"] == kind
         assert told["redirect_uris"] == [f"{base}/authorize/notes/callback"]
 
@@ -66,17 +66,17 @@ async def test_the_type_of_application(base: str, kind: str, cluster: StartClust
 async def test_a_document_comes_second(cluster: StartCluster) -> None:
     """Where the server reads documents, and the adapter's can be fetched."""
     async with cluster() as it:
-        client = await registry(it).client_for(TERMS, endpoints(it, documents=True))
+        client = await registry(it).client_for(endpoints(it, documents=True))
         assert client == OAuthClient("https://tools.example/authorize/notes/client.json")
         local = TERMS._replace(base="http://127.0.0.1:8932")
-        assert (await registry(it).client_for(local, endpoints(it, documents=True))).id == "registered-1"
+        assert (await registry(it, local).client_for(endpoints(it, documents=True))).id == "registered-1"
 
 
 async def test_many_browsers_at_once_register_once(cluster: StartCluster) -> None:
     """A person who opens the page again and again leaves no crowd of clients at the server."""
     async with cluster() as it:
         one = registry(it)
-        found = await asyncio.gather(*(one.client_for(TERMS, endpoints(it)) for _ in range(10)))
+        found = await asyncio.gather(*(one.client_for(endpoints(it)) for _ in range(10)))
         assert {client.id for client in found} == {"registered-1"}
         assert len(it.issuer.registered) == 1
 
@@ -84,33 +84,33 @@ async def test_many_browsers_at_once_register_once(cluster: StartCluster) -> Non
 async def test_a_registration_is_kept(cluster: StartCluster) -> None:
     """Other replicas and later processes are the same client; another issuer gets another one."""
     async with cluster() as it:
-        first = await registry(it).client_for(TERMS, endpoints(it))
-        assert await registry(it).client_for(TERMS, endpoints(it)) == first
-        assert await registry(it).client_of(TERMS, it.issuer.issuer, first.id) == first
-        assert await registry(it).client_of(TERMS, "https://other.example", first.id) is None
-        assert await registry(it).client_of(TERMS, it.issuer.issuer, "other") is None
+        first = await registry(it).client_for(endpoints(it))
+        assert await registry(it).client_for(endpoints(it)) == first
+        assert await registry(it).client_of(it.issuer.issuer, first.id) == first
+        assert await registry(it).client_of("https://other.example", first.id) is None
+        assert await registry(it).client_of(it.issuer.issuer, "other") is None
         assert len(it.issuer.registered) == 1
 
 
 async def test_replicas_that_register_at_once_agree(cluster: StartCluster) -> None:
     """All of them go on as the client that was written first."""
     async with cluster() as it:
-        found = await asyncio.gather(*(registry(it).client_for(TERMS, endpoints(it)) for _ in range(4)))
+        found = await asyncio.gather(*(registry(it).client_for(endpoints(it)) for _ in range(4)))
         assert len({client.id for client in found}) == 1
 
 
 async def test_a_forgotten_registration_is_made_anew(cluster: StartCluster) -> None:
     """As when the issuer knows the client no more, or its secret has expired."""
     async with cluster() as it:
-        first = await registry(it).client_for(TERMS, endpoints(it))
-        await registry(it).forget(TERMS, it.issuer.issuer, "other")
-        assert await registry(it).client_for(TERMS, endpoints(it)) == first
-        await registry(it).forget(TERMS, it.issuer.issuer, first.id)
-        assert (await registry(it).client_for(TERMS, endpoints(it))).id == "registered-2"
+        first = await registry(it).client_for(endpoints(it))
+        await registry(it).forget(it.issuer.issuer, "other")
+        assert await registry(it).client_for(endpoints(it)) == first
+        await registry(it).forget(it.issuer.issuer, first.id)
+        assert (await registry(it).client_for(endpoints(it))).id == "registered-2"
 
 
 async def test_no_way_to_be_a_client(cluster: StartCluster) -> None:
     """The sentence names the setting."""
     async with cluster() as it:
         with pytest.raises(AuthorizationFailed, match="client_id"):
-            await registry(it).client_for(TERMS, endpoints(it, registers=False))
+            await registry(it).client_for(endpoints(it, registers=False))

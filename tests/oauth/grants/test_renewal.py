@@ -324,7 +324,7 @@ async def test_revoking_tells_the_server(cluster: StartCluster) -> None:
         kept = await one.grants.get("notes", ALICE.principal)
         assert kept is not None
         (listed,) = [each async for each in one.grants.all("notes")]
-        assert await one.renewal.revoke(one.terms, listed)
+        assert await one.renewal.revoke(listed)
         assert it.issuer.revoked == [kept.grant.refresh]
         assert await one.grants.get("notes", ALICE.principal) is None
 
