@@ -32,7 +32,7 @@ from adapter.pipeline.cache_stage import (
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.code_stages import Gathering, InputMapping, Middleware, OutputMapping
 from adapter.pipeline.failures import ErrorStyle
-from adapter.pipeline.limits_stage import Concurrency, Rate, Serial, SharedRate, rate_key
+from adapter.pipeline.limits_stage import Concurrency, Rate, SharedRate, rate_key
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Kind, Listed, Resolving, Step, ToolPlan
 from adapter.pipeline.presenter_stage import Presenting, definition_with_select
@@ -230,7 +230,9 @@ class Steps:
                 counted = Rate(self._tool, rate.max, rate.window, key_of, time.monotonic)
             yield Step(Slot.LIMITS, f"{rate.max} calls in {rate.window:g} s for each {rate.key}", counted)
         if serial:
-            yield Step(Slot.LIMITS, "one call at a time, as it is destructive", Serial(self._tool))
+            yield Step(
+                Slot.LIMITS, "one call at a time, as it is destructive", Concurrency(self._tool, 1, None)
+            )
         if concurrency is not None:
             most, queue = concurrency.max_active, concurrency.max_queue
             run = Concurrency(self._tool, most, queue)

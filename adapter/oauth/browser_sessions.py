@@ -7,6 +7,7 @@ import binascii
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -29,6 +30,7 @@ _NONCE = 12
 Fields = list[tuple[str, str]]
 
 
+@dataclass(eq=False)
 class BrowserSessions:
     """Reads and writes the cookies of the adapter at ``paths``, the public paths of its pages.
 
@@ -37,21 +39,16 @@ class BrowserSessions:
     Nothing is kept here: a cookie that was copied before its person signed out is good until it expires.
     """
 
-    def __init__(
-        self,
-        secret: Callable[[bytes | None], Awaitable[bytes]],
-        paths: Sequence[str],
-        *,
-        secure: bool,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._secret = secret
-        self.paths = tuple(paths)
-        self._secure = secure
-        self._prefix = "__Secure-" if secure else ""
-        self._clock = clock
-        self._held: bytes | None = None
-        self._cipher: AESGCM | None = None
+    secret: Callable[[bytes | None], Awaitable[bytes]]
+    paths: Sequence[str]
+    secure: bool = field(kw_only=True)
+    clock: Callable[[], float] = field(default=time.time, kw_only=True)
+    _held: bytes | None = field(default=None, init=False)
+    _cipher: AESGCM | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.paths = tuple(self.paths)
+        self._prefix = "__Secure-" if self.secure else ""
 
     def __repr__(self) -> str:
         return f"<BrowserSessions at {', '.join(self.paths)}>"
@@ -63,7 +60,7 @@ class BrowserSessions:
 
     async def read_key(self) -> None:
         """Read the key, also again: the store may be another one. Raises StoreUnavailable."""
-        self._held = await self._secret(self._held)
+        self._held = await self.secret(self._held)
         self._cipher = AESGCM(self._held)
 
     def of(self, headers: Mapping[str, str]) -> BrowserSession | None:
@@ -74,14 +71,14 @@ class BrowserSessions:
         """
         value = cookie_of(headers.get("Cookie"), self._prefix + SESSION)
         data = None if value is None else self._unsealed(SESSION, value)
-        return None if data is None else decode_session(data, self._clock())
+        return None if data is None else decode_session(data, self.clock())
 
     def begun(self, session: BrowserSession) -> Fields:
         """The fields of an answer that sign a person in. Raises Unauthorized where too much is to be kept."""
         value = self._sealed(SESSION, encode_session(session))
         if len(value) > LARGEST_COOKIE:
             raise Unauthorized("The claims that the settings ask for are too large for a cookie.")
-        return self._set(SESSION, value, self.paths, int(session.expires - self._clock()))
+        return self._set(SESSION, value, self.paths, int(session.expires - self.clock()))
 
     def ended(self) -> Fields:
         """The fields of an answer that sign the person out."""
@@ -106,7 +103,7 @@ class BrowserSessions:
 
     def _set(self, name: str, value: str, paths: Sequence[str], seconds: int) -> Fields:
         return [
-            ("Set-Cookie", set_cookie(self._prefix + name, value, path, seconds=seconds, secure=self._secure))
+            ("Set-Cookie", set_cookie(self._prefix + name, value, path, seconds=seconds, secure=self.secure))
             for path in paths
         ]
 

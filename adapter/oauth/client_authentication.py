@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
@@ -60,45 +61,40 @@ def proof_of(client: OAuthClient) -> ClientProof:
     return make(client.id, client.secret)
 
 
+@dataclass(eq=False)
 class SignedProof:
     """Proves by assertions that ``key`` signs. ``clock`` gives Unix time in seconds.
 
     ``audience`` is that of the assertions, None means the token endpoint.
     """
 
-    def __init__(
-        self,
-        client_id: str,
-        key: PrivateKey,
-        clock: Callable[[], float],
-        *,
-        key_id: str | None = None,
-        audience: str | None = None,
-    ) -> None:
-        self._client_id = client_id
-        self._key = key
-        self._algorithm = algorithm_of(key)
-        self._clock = clock
-        self._headers = None if key_id is None else {"kid": key_id}
-        self._audience = audience
+    client_id: str
+    key: PrivateKey
+    clock: Callable[[], float]
+    key_id: str | None = field(default=None, kw_only=True)
+    audience: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._algorithm = algorithm_of(self.key)
+        self._headers = None if self.key_id is None else {"kid": self.key_id}
 
     def __repr__(self) -> str:
-        return f"<SignedProof of {self._client_id!r} by {self._algorithm}>"
+        return f"<SignedProof of {self.client_id!r} by {self._algorithm}>"
 
     def __call__(self, endpoint: str) -> Proof:
         """See ClientProof."""
-        now = int(self._clock())
+        now = int(self.clock())
         claims = {
-            "iss": self._client_id,
-            "sub": self._client_id,
-            "aud": self._audience or endpoint,
+            "iss": self.client_id,
+            "sub": self.client_id,
+            "aud": self.audience or endpoint,
             "jti": secrets.token_urlsafe(24),
             "iat": now,
             "exp": now + ASSERTION_LIFE,
         }
-        assertion = jwt.encode(claims, self._key, self._algorithm, self._headers)
+        assertion = jwt.encode(claims, self.key, self._algorithm, self._headers)
         form = {
-            "client_id": self._client_id,
+            "client_id": self.client_id,
             "client_assertion_type": ASSERTION_TYPE,
             "client_assertion": assertion,
         }

@@ -7,6 +7,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.oauth.http import IssuerHttp
@@ -107,6 +108,7 @@ DOCUMENT_PAUSE = 5.0
 """Seconds after a failure in which the upstream is not asked again."""
 
 
+@dataclass(eq=False)
 class UpstreamMetadata:
     """The metadata of the upstream at ``url`` as those of ``resource``. ``clock`` gives seconds that never go back.
 
@@ -114,32 +116,26 @@ class UpstreamMetadata:
     Only the well-known places of the upstream's own host are asked: what a challenge names may be anybody's.
     """
 
-    def __init__(
-        self,
-        url: str,
-        resource: str,
-        http: IssuerHttp,
-        clock: Callable[[], float],
-        told: Sequence[str] = (),
-    ) -> None:
-        self._url = url
-        self._resource = resource
-        self._told = told
-        self._http = http
-        self._clock = clock
+    url: str
+    resource: str
+    http: IssuerHttp
+    clock: Callable[[], float]
+    told: Sequence[str] = ()
+    _found: bytes | None = field(default=None, init=False)
+    _failure: UpstreamBroken | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self._lock = asyncio.Lock()
         self._until = float("-inf")
-        self._found: bytes | None = None
-        self._failure: UpstreamBroken | None = None
 
     def __repr__(self) -> str:
-        return f"<UpstreamMetadata of {self._resource!r}>"
+        return f"<UpstreamMetadata of {self.resource!r}>"
 
     async def document(self) -> bytes:
         """The document; of an upstream that fails now the last one. Raises UpstreamBroken where there never was one."""
-        if self._clock() >= self._until:
+        if self.clock() >= self._until:
             async with self._lock:
-                if self._clock() >= self._until:
+                if self.clock() >= self._until:
                     await self._fetch()
         if self._found is None:
             assert self._failure is not None, "the first fetch finds one of both"
@@ -150,23 +146,23 @@ class UpstreamMetadata:
         try:
             self._found = await self._ask()
         except (AdapterError, ValueError) as error:
-            self._until = self._clock() + DOCUMENT_PAUSE
+            self._until = self.clock() + DOCUMENT_PAUSE
             why = str(error).rstrip(".")
             self._failure = UpstreamBroken(
                 f"The upstream server's protected-resource metadata are missing: {why}."
             )
         else:
-            self._until = self._clock() + DOCUMENT_FRESH
+            self._until = self.clock() + DOCUMENT_FRESH
 
     async def _ask(self) -> bytes:
         reasons: list[str] = []
-        for place in resource_metadata_urls(self._url, self._resource, *self._told):
-            status, document = await self._http.get(place)
+        for place in resource_metadata_urls(self.url, self.resource, *self.told):
+            status, document = await self.http.get(place)
             if status != 200:
                 reasons.append(f"HTTP status {status}")
                 continue
             try:
-                return republished(document, self._url, self._resource, *self._told)
+                return republished(document, self.url, self.resource, *self.told)
             except ValueError as error:
                 reasons.append(str(error))
         raise ValueError(reasons[0])

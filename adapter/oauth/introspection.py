@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
@@ -17,6 +18,7 @@ from adapter.oauth.issuer import refused
 from adapter.oauth.verified_tokens import Verification
 from adapter.rules.access.token_claims import read_object
 from adapter.rules.access.verified_tokens import IssuerTrust, digest_of
+from adapter.rules.last_used import LastUsed
 from adapter.settings.oauth import Introspection
 
 AT_ONCE = 16
@@ -73,32 +75,27 @@ async def introspected(http: IssuerHttp, endpoint: Introspection, token: str) ->
         raise UnusableAnswer(str(why)) from None
 
 
+@dataclass(eq=False)
 class OpaqueTokens:
     """Checks tokens by asking the endpoint of their issuer. ``clock`` gives Unix seconds.
 
     All callers of one token wait for one request, and it goes on when they leave.
     """
 
-    def __init__(
-        self,
-        endpoint: Introspection,
-        trust: IssuerTrust,
-        http: IssuerHttp,
-        log: FilteringBoundLogger,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._endpoint = endpoint
-        self._trust = trust
-        self._http = http
-        self._log = log
-        self._clock = clock
-        self._asking: dict[bytes, asyncio.Future[Verification]] = {}
+    endpoint: Introspection
+    trust: IssuerTrust
+    http: IssuerHttp
+    log: FilteringBoundLogger
+    clock: Callable[[], float] = time.time
+    _asking: dict[bytes, asyncio.Future[Verification]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._refusals = Refusals()
         self._failed = self._warned = 0.0
 
     def __repr__(self) -> str:
-        return f"<OpaqueTokens of {self._trust.issuer!r}: {len(self._asking)} asked about>"
+        return f"<OpaqueTokens of {self.trust.issuer!r}: {len(self._asking)} asked about>"
 
     async def check(self, token: str) -> Verification:
         """See TokenCheck."""
@@ -122,7 +119,7 @@ class OpaqueTokens:
         """Raises IssuerUnavailable where the endpoint must not be asked now, and Unauthorized for a token that was
         refused a moment ago.
         """
-        now = self._clock()
+        now = self.clock()
         if (why := self._refusals.reason(digest, now)) is not None:
             raise refused(ValueError(why))
         wait = max(self._refusals.pause(digest, now), self._pause(now))
@@ -144,44 +141,44 @@ class OpaqueTokens:
         if failure is None:
             self._refusals.remember_good(digest)
         elif isinstance(failure, ValueError):
-            self._refusals.add(digest, str(failure), self._clock())
+            self._refusals.add(digest, str(failure), self.clock())
 
     async def _ask(self, token: str) -> Verification:
         async with self._slots:
             # While it waited for its turn, others may have found that nobody answers.
-            if (wait := self._pause(self._clock())) > 0:
+            if (wait := self._pause(self.clock())) > 0:
                 raise IssuerUnavailable(retry_after=wait)
             answer, size = await self._answer(token)
-        now, longest = self._clock(), self._endpoint.cache_seconds
-        verified = self._trust.introspected(answer, now, longest)
+        now, longest = self.clock(), self.endpoint.cache_seconds
+        verified = self.trust.introspected(answer, now, longest)
         return Verification(verified, min(verified.expires, now + longest), size)
 
     async def _answer(self, token: str) -> tuple[dict[str, Any], int]:
         try:
-            return await introspected(self._http, self._endpoint, token)
+            return await introspected(self.http, self.endpoint, token)
         except UnusableAnswer as error:
             # Whoever makes up such tokens must not keep others out, so all the rest is asked about as before.
-            self._refusals.count(self._clock())
+            self._refusals.count(self.clock())
             self._warn(error)
         except (AdapterError, ValueError) as error:
-            self._failed = self._clock()
+            self._failed = self.clock()
             self._warn(error)
         raise IssuerUnavailable(retry_after=PAUSE)
 
     def _warn(self, error: Exception) -> None:
         """Write what went wrong into the log, but not for each of many tokens."""
-        now = self._clock()
+        now = self.clock()
         if not 0 <= now - self._warned < PAUSE:
             self._warned = now
-            self._log.warning("a token could not be introspected", why=str(error))
+            self.log.warning("a token could not be introspected", why=str(error))
 
 
 class Refusals:
     """Remembers refused tokens for a while, and notices when there are more of them than people mistype."""
 
     def __init__(self) -> None:
-        self._reasons: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
-        self._good: OrderedDict[bytes, None] = OrderedDict()
+        self._reasons = LastUsed[bytes, tuple[str, float]](MOST_REFUSED)
+        self._good = LastUsed[bytes, bytes](MOST_REFUSED)
         self._moments: deque[float] = deque(maxlen=MOST_REFUSALS)
 
     def __repr__(self) -> str:
@@ -189,12 +186,12 @@ class Refusals:
 
     def reason(self, digest: bytes, now: float) -> str | None:
         """Why this token was refused a moment ago; None: it was not."""
-        why, moment = self._reasons.get(digest, (None, 0.0))
+        why, moment = self._reasons.get(digest) or (None, 0.0)
         return why if 0 <= now - moment < REFUSAL_SECONDS else None
 
     def pause(self, digest: bytes, now: float) -> float:
         """Seconds until this token may be asked about; 0 for one that was good."""
-        if len(self._moments) < MOST_REFUSALS or digest in self._good:
+        if len(self._moments) < MOST_REFUSALS or digest in self._good.values:
             return 0.0
         passed = now - self._moments[0]
         return REFUSAL_WINDOW - passed if 0 <= passed < REFUSAL_WINDOW else 0.0
@@ -205,16 +202,10 @@ class Refusals:
 
     def add(self, digest: bytes, why: str, now: float) -> None:
         """Remember a refusal."""
-        self._good.pop(digest, None)
+        self._good.drop(digest)
         self.count(now)
-        self._reasons[digest] = why, now
-        self._reasons.move_to_end(digest)
-        if len(self._reasons) > MOST_REFUSED:
-            self._reasons.popitem(last=False)
+        self._reasons.put(digest, (why, now))
 
     def remember_good(self, digest: bytes) -> None:
         """Remember that a token was good."""
-        self._good[digest] = None
-        self._good.move_to_end(digest)
-        if len(self._good) > MOST_REFUSED:
-            self._good.popitem(last=False)
+        self._good.put(digest, digest)

@@ -7,6 +7,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
@@ -83,24 +84,16 @@ class PendingSignIn(NamedTuple):
     due: float
 
 
+@dataclass(eq=False)
 class SignIn:
     """Sends browsers to the issuer, and takes their answers. ``clock`` gives Unix seconds."""
 
-    def __init__(
-        self,
-        terms: SignInTerms,
-        directory: Discovery,
-        http: IssuerHttp,
-        tokens: TokenVerifier,
-        store: Store,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.terms = terms
-        self._directory = directory
-        self._http = http
-        self._tokens = tokens
-        self._store = store
-        self._clock = clock
+    terms: SignInTerms
+    directory: Discovery
+    http: IssuerHttp
+    tokens: TokenVerifier
+    store: Store
+    clock: Callable[[], float] = time.time
 
     def __repr__(self) -> str:
         return f"<SignIn at {self.terms.issuer.issuer}>"
@@ -112,7 +105,7 @@ class SignIn:
         """
         terms, endpoint = self.terms, await self._endpoint("authorization_endpoint")
         state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
-        pending = PendingSignIn(state, verifier, place, self._clock() + VALID)
+        pending = PendingSignIn(state, verifier, place, self.clock() + VALID)
         asked = code_request(
             terms.client.id, terms.redirect, state, verifier, terms.resource.scopes, terms.named_resource
         )
@@ -136,7 +129,7 @@ class SignIn:
 
     async def tidy(self) -> None:
         """Forget sign-ins whose answer would be too late anyway. Raises StoreUnavailable."""
-        await delete_overdue(self._store, USED, self._clock())
+        await delete_overdue(self.store, USED, self.clock())
 
     # --- the answer -------------------------------------------------------------------------------------------
 
@@ -149,14 +142,14 @@ class SignIn:
         state = parameters.get("state", "").encode("utf-8", "replace")
         if not hmac.compare_digest(state, pending.state.encode()):
             raise SignInFailed("The answer belongs to another sign-in.")
-        if pending.due <= self._clock():
+        if pending.due <= self.clock():
             raise SignInFailed("The sign-in took too long.")
         return pending
 
     async def _use(self, pending: PendingSignIn) -> None:
         key = hashlib.sha256(pending.state.encode()).hexdigest()
         try:
-            await self._store.put(USED, key, b"", expected=ABSENT, due=pending.due)
+            await self.store.put(USED, key, b"", expected=ABSENT, due=pending.due)
         except Conflict:
             raise SignInFailed("This sign-in was finished before.") from None
 
@@ -164,11 +157,11 @@ class SignIn:
         form = code_exchange(code, self.terms.redirect, pending.verifier, self.terms.named_resource)
         try:
             endpoint = await self._endpoint("token_endpoint")
-            tokens = await request_tokens(self._http, endpoint, proof_of(self.terms.client), form)
+            tokens = await request_tokens(self.http, endpoint, proof_of(self.terms.client), form)
         except (AdapterError, GrantRefused, ValueError) as error:
             raise SignInFailed("The authorization server gave no token for this sign-in.") from error
         try:
-            token = await self._tokens.verify(tokens.access)
+            token = await self.tokens.verify(tokens.access)
         except AdapterError as error:
             raise SignInFailed(f"The authorization server's token is not accepted: {error}") from error
         refused = refusal_of(token, self.terms.resource)
@@ -179,14 +172,14 @@ class SignIn:
         names = (name for name in self.terms.kept_claims if claim_of(token.claims, name) is not None)
         claims = {name: claim_of(token.claims, name) for name in names}
         return BrowserSession(
-            token.principal, token.scopes, claims, self._clock() + self.terms.console.session_seconds
+            token.principal, token.scopes, claims, self.clock() + self.terms.console.session_seconds
         )
 
     # --- the issuer -------------------------------------------------------------------------------------------
 
     async def _metadata(self) -> IssuerMetadata:
         try:
-            return await self._directory.metadata(self.terms.issuer.issuer)
+            return await self.directory.metadata(self.terms.issuer.issuer)
         except AdapterError as error:
             raise SignInFailed("The authorization server cannot be reached now.") from error
 

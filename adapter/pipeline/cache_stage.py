@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from adapter.errors import BadJson
@@ -66,6 +67,7 @@ class ResultFinder(Protocol):
         """See ResultCache."""
 
 
+@dataclass(eq=False)
 class Caching:
     """Caches the successful answers of one tool of an upstream for ``ttl`` seconds, if its definition says that it
     only reads: ``read_only`` looks at the definition that holds for the call.
@@ -73,34 +75,25 @@ class Caching:
     ``call.notes["cache"]`` is ``"hit"`` or ``"miss"`` for calls that may be answered from the cache.
     """
 
-    def __init__(
-        self,
-        tool: str,
-        cache: ResultFinder,
-        ttl: float,
-        vary: Vary,
-        read_only: Callable[[PlannedCall], Awaitable[bool]],
-        digest: str,
-    ) -> None:
-        self._tool = tool
-        self._cache = cache
-        self._ttl = ttl
-        self._vary = vary
-        self._read_only = read_only
-        self._digest = digest
+    tool: str
+    cache: ResultFinder
+    ttl: float
+    vary: Vary
+    read_only: Callable[[PlannedCall], Awaitable[bool]]
+    digest: str
 
     def __repr__(self) -> str:
-        return f"<Caching of {self._tool!r} for {self._ttl:g} s>"
+        return f"<Caching of {self.tool!r} for {self.ttl:g} s>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What the rest of the plan raises is passed on, and nothing is kept."""
         # What a question was answered with, or a task, is not in the arguments that the key is made of.
-        key = None if call.continues or not await self._read_only(call) else self._key(call)
+        key = None if call.continues or not await self.read_only(call) else self._key(call)
         if key is None:
             return await forward(call)
         call.notes["cache"] = "miss"
         # The request goes out within the exchange of its own client and ends with that, hence not ``find``.
-        found = await self._cache.find_or_lead(key, self._tool, self._ttl, lambda: forward(call), _succeeded)
+        found = await self.cache.find_or_lead(key, self.tool, self.ttl, lambda: forward(call), _succeeded)
         if found.hit:
             call.notes["cache"] = "hit"
         outcome: Outcome = found.value
@@ -108,7 +101,7 @@ class Caching:
 
     def _key(self, call: PlannedCall) -> str | None:
         try:
-            return cache_key(self._digest, self._tool, dict(call.arguments), self._vary(call))
+            return cache_key(self.digest, self.tool, dict(call.arguments), self.vary(call))
         except (TypeError, ValueError, RecursionError):
             # Somebody's mapper made arguments of it that are no JSON; whoever sends them says so.
             return None

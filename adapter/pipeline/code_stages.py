@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +42,7 @@ class InputMapping:
         return await forward(call)
 
 
+@dataclass(eq=False)
 class OutputMapping:
     """A PlanStage: the mapper's result replaces the tool's result.
 
@@ -48,24 +50,18 @@ class OutputMapping:
     return is structuredContent too. With ``rows`` the returned value becomes a list of objects.
     """
 
-    def __init__(
-        self,
-        tool: str,
-        code: Code,
-        expose: Expose,
-        log: FilteringBoundLogger,
-        *,
-        rows: bool = False,
-        whole: bool = False,
-    ) -> None:
-        self._tool = tool
-        self._code = code
-        self._rows = rows
-        self._whole = whole
-        self._failures = CodeFailures("output_transform", tool, expose, log)
+    tool: str
+    code: Code
+    expose: Expose
+    log: FilteringBoundLogger
+    rows: bool = field(default=False, kw_only=True)
+    whole: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._failures = CodeFailures("output_transform", self.tool, self.expose, self.log)
 
     def __repr__(self) -> str:
-        return f"<OutputMapping of {self._tool!r} by {self._code.reference}>"
+        return f"<OutputMapping of {self.tool!r} by {self.code.reference}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Failures, and answers that are not the tool's own, pass unchanged."""
@@ -75,21 +71,21 @@ class OutputMapping:
         call.time.at = "output_transform"
         try:
             payload = self._payload(outcome)
-            returned = await self._code.call(payload, call.context, None, call.client.progress)
+            returned = await self.code.call(payload, call.context, None, call.client.progress)
             return outcome.written(self._result(returned))
         except Exception as error:
             raise self._failures.of(call, error) from None
 
     def _payload(self, outcome: Outcome) -> dict[str, Any]:
-        payload = {"results": shown(outcome.payload), "tool": self._tool}
-        if self._whole:
+        payload = {"results": shown(outcome.payload), "tool": self.tool}
+        if self.whole:
             payload["result"] = shown(outcome.result)
         return payload
 
     def _result(self, returned: Any) -> Result:
-        if self._rows and not isinstance(returned, Result | Response):
+        if self.rows and not isinstance(returned, Result | Response):
             returned = as_rows(returned)
-        return as_result(returned, structured=self._whole)
+        return as_result(returned, structured=self.whole)
 
 
 RESERVED = frozenset(("request", "signal", "deadline"))
@@ -195,6 +191,7 @@ class Next:
         return self.given
 
 
+@dataclass(eq=False)
 class Middleware:
     """A PlanStage that runs a function of the user. ``structured``: objects that it answers are structuredContent
     too.
@@ -204,33 +201,29 @@ class Middleware:
     parameters, ``(ctx)`` or ``(ctx, args)``, its return value is merged into the context.
     """
 
-    def __init__(
-        self,
-        tool: str,
-        function: Function,
-        expose: Expose,
-        log: FilteringBoundLogger,
-        *,
-        structured: bool = False,
-    ) -> None:
+    tool: str
+    function: Function
+    expose: Expose
+    log: FilteringBoundLogger
+    structured: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
         """Raises ValueError for a raw function that is not async, as ``next`` has to be awaited."""
-        if function.parameters >= RAW and not _is_async(function.plain):
-            raise ValueError(f"{function.reference!r} takes next, so it must be async and await it.")
-        self._function = function
-        self._structured = structured
-        self._failures = CodeFailures("middleware", tool, expose, log)
+        if self.function.parameters >= RAW and not _is_async(self.function.plain):
+            raise ValueError(f"{self.function.reference!r} takes next, so it must be async and await it.")
+        self._failures = CodeFailures("middleware", self.tool, self.expose, self.log)
 
     def __repr__(self) -> str:
-        return f"<Middleware {self._function.reference}>"
+        return f"<Middleware {self.function.reference}>"
 
     @property
     def part(self) -> Part:
         """When it works: only one that calls ``next`` sees what the tool answers."""
-        return "around" if self._function.parameters >= RAW else "before"
+        return "around" if self.function.parameters >= RAW else "before"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What is raised behind it and not caught by it passes as it is."""
-        if self._function.parameters >= RAW:
+        if self.function.parameters >= RAW:
             return await self._around(call, Next(call, forward))
         try:
             call.context = extended(call.context, await self._derived(call))
@@ -240,7 +233,7 @@ class Middleware:
 
     async def _derived(self, call: PlannedCall) -> Mapping[str, Any]:
         given = (call.context, shown(call.arguments))
-        members = await self._function(*given[: self._function.parameters])
+        members = await self.function(*given[: self.function.parameters])
         if members is None:
             return {}
         if not isinstance(members, Mapping):
@@ -251,7 +244,7 @@ class Middleware:
 
     async def _around(self, call: PlannedCall, behind: Next) -> Outcome:
         try:
-            returned = await self._function(call.context, shown(call.arguments), behind)
+            returned = await self.function(call.context, shown(call.arguments), behind)
             # ``return next()`` is what those write who come from other languages.
             value = await returned if inspect.isawaitable(returned) else returned
             return self._outcome(value, behind)
@@ -270,7 +263,7 @@ class Middleware:
             )
         if isinstance(value, Given):
             raise CodeMistake("the middleware returned the result of next from another call")
-        result = as_result(value, structured=self._structured)
+        result = as_result(value, structured=self.structured)
         if outcome is not None and outcome.shapable:
             return outcome.written(result)
         answered = Outcome.of(result)

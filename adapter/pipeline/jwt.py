@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from adapter.pipeline.call import AuthRequest
 from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
-from adapter.pipeline.signed_tokens import BadToken, Signatures
+from adapter.pipeline.signed_tokens import BadToken, Signatures, TokenHeader
 from adapter.rules.access.auth_policies import LEEWAY, AuthPolicy, ClaimRules
 from adapter.rules.access.principals import bearer
+from adapter.rules.access.verified_tokens import digest_of
+from adapter.rules.last_used import LastUsed
 
 MOST_REMEMBERED = 10_000
 """Checked tokens that are remembered, so that a session's calls do not each pay for a signature."""
@@ -29,12 +30,12 @@ _MEMBERS = (*_KEYS, "issuer", "audience", "scopes", "leeway", "required_claims",
 class _Checked(NamedTuple):
     """A token whose signature was good: by which key, and what it says."""
 
-    kid: str | None
-    algorithm: str
+    header: TokenHeader
     key: SigningKey
     claims: dict[str, Any]
 
 
+@dataclass(eq=False)
 class Jwt:
     """Lets a caller in that sends a token which one of ``keys`` has signed by one of ``algorithms``, and whose claims
     pass ``rules``. ``clock`` gives Unix seconds. The identity is the mapping of the claims; nobody may change it.
@@ -42,22 +43,17 @@ class Jwt:
 
     name = "jwt"
 
-    def __init__(
-        self,
-        keys: Keys,
-        rules: ClaimRules,
-        algorithms: frozenset[str],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._keys = keys
-        self._rules = rules
-        self._algorithms = algorithms
-        self._clock = clock
-        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
-        self._signatures = Signatures(algorithms)
+    keys: Keys
+    rules: ClaimRules
+    algorithms: frozenset[str]
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._checked = LastUsed[bytes, _Checked](MOST_REMEMBERED)
+        self._signatures = Signatures(self.algorithms)
 
     def __repr__(self) -> str:
-        return f"<Jwt by {', '.join(sorted(self._algorithms))}: {len(self._checked)} tokens remembered>"
+        return f"<Jwt by {', '.join(sorted(self.algorithms))}: {len(self._checked)} tokens remembered>"
 
     @classmethod
     def of(
@@ -93,41 +89,31 @@ class Jwt:
         token = bearer(request["headers"].get("authorization"))
         if token is None:
             raise AuthRefused("unauthorized: a Bearer token is required")
-        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        checked = await self._check(token, self._checked.get(digest))
-        if (refusal := self._rules.refusal(checked.claims, self._clock())) is not None:
-            self._checked.pop(digest, None)
+        digest = digest_of(token)
+        known = self._checked.get(digest)
+        try:
+            checked = await self._check(token, known)
+        except BadToken as why:
+            raise AuthRefused(f"unauthorized: {why}") from None
+        if (refusal := self.rules.refusal(checked.claims, self.clock())) is not None:
+            self._checked.drop(digest)
             raise AuthRefused(refusal)
-        if len(token) <= LONGEST_REMEMBERED:
-            self._checked[digest] = checked
-            self._checked.move_to_end(digest)
-            if len(self._checked) > MOST_REMEMBERED:
-                self._checked.popitem(last=False)
+        if checked is not known and len(token) <= LONGEST_REMEMBERED:
+            self._checked.put(digest, checked)
         return checked.claims
 
     async def _check(self, token: str, known: _Checked | None) -> _Checked:
-        """Return the token with its checked signature. A good signature is remembered as long as its key stays."""
-        kid, algorithm = self._header(token) if known is None else (known.kid, known.algorithm)
-        key = await self._keys.find(kid, algorithm)
+        """Return the token with its checked signature. A good signature is remembered as long as its key stays.
+
+        Raises BadToken, and AuthRefused where there are no keys to be had.
+        """
+        header = self._signatures.header(token) if known is None else known.header
+        key = await self.keys.find(header.kid, header.algorithm)
         if key is None:
-            raise AuthRefused("unauthorized: the token is signed with an unknown key")
+            raise BadToken("the token is signed with an unknown key")
         if known is not None and known.key is key:
             return known
-        try:
-            return _Checked(kid, algorithm, key, self._signatures.claims(token, algorithm, key))
-        except BadToken as why:
-            raise AuthRefused(f"unauthorized: {why}") from None
-
-    def _header(self, token: str) -> tuple[str | None, str]:
-        """Read the key and the algorithm that a token names.
-
-        Raises AuthRefused for any that is not allowed.
-        """
-        try:
-            header = self._signatures.header(token)
-        except BadToken as why:
-            raise AuthRefused(f"unauthorized: {why}") from None
-        return header.kid, header.algorithm
+        return _Checked(header, key, self._signatures.claims(token, header.algorithm, key))
 
 
 def _keys_of(read: AuthPolicy, key_set: Callable[[str], Keys]) -> tuple[Keys, frozenset[str]]:

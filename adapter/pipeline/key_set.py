@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import jwt
@@ -172,6 +172,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 """Gets the document at a URL, or raises whatever tells why it cannot."""
 
 
+@dataclass(eq=False)
 class KeySet:
     """Keys at ``url``. ``clock`` gives seconds that never go back. ``withdrawn`` is told of keys that are no longer
     there.
@@ -180,25 +181,18 @@ class KeySet:
     they leave: more callers do not make more fetches.
     """
 
-    def __init__(
-        self,
-        url: str,
-        fetch: Fetch,
-        log: FilteringBoundLogger,
-        clock: Callable[[], float] = time.monotonic,
-        life: KeyLife = USUAL_LIFE,
-        withdrawn: Callable[[Collection[SigningKey]], None] | None = None,
-    ) -> None:
-        self._url = url
-        self._fetch = fetch
-        self._log = log
-        self._clock = clock
-        self._life = life
-        self._withdrawn = withdrawn
-        self._keys: dict[bytes, SigningKey] = {}
-        """By how the document spells them."""
+    url: str
+    fetch: Fetch
+    log: FilteringBoundLogger
+    clock: Callable[[], float] = time.monotonic
+    life: KeyLife = USUAL_LIFE
+    withdrawn: Callable[[Collection[SigningKey]], None] | None = None
+    _keys: dict[bytes, SigningKey] = field(default_factory=dict, init=False)
+    """By how the document spells them."""
+    _renewal: asyncio.Future[None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self._fetched = self._next = -math.inf
-        self._renewal: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
         # Not the URL, whose query may hold a key of another kind.
@@ -208,15 +202,15 @@ class KeySet:
         """See Keys. Raises AuthRefused where there are no keys to be had."""
         # Where somebody asks for newer ones already, those that are there will do: an issuer that does not answer
         # holds one call up, not all.
-        if self._age() >= (self._life.fresh if self._renewal is None else self._life.lasting):
-            await self._renew(self._life.patience if self._age() < self._life.lasting else None)
-        if self._age() >= self._life.lasting:
+        if self._age() >= (self.life.fresh if self._renewal is None else self.life.lasting):
+            await self._renew(self.life.patience if self._age() < self.life.lasting else None)
+        if self._age() >= self.life.lasting:
             raise AuthRefused(
                 "unauthorized: the keys for checking tokens cannot be fetched now",
-                retry_after=self._life.pause_without_keys,
+                retry_after=self.life.pause_without_keys,
             )
         key = self._known(kid, algorithm)
-        if key is None and (self._renewal is not None or self._clock() >= self._next):
+        if key is None and (self._renewal is not None or self.clock() >= self._next):
             await self._renew()
             key = self._known(kid, algorithm)
         return key
@@ -226,7 +220,7 @@ class KeySet:
 
         The keys are fetched anew for it, as for an unknown id and not more often.
         """
-        if self._renewal is not None or self._clock() >= self._next:
+        if self._renewal is not None or self.clock() >= self._next:
             await self._renew()
         found = self._known(kid, algorithm)
         return None if found is key else found
@@ -235,10 +229,10 @@ class KeySet:
         """Seconds for which nobody needs to ask again for a key that was just found: they are not fetched anew before,
         unless for an unknown one, of which ``withdrawn`` tells. At least one.
         """
-        return max(max(self._fetched + self._life.fresh, self._next) - self._clock(), 1.0)
+        return max(max(self._fetched + self.life.fresh, self._next) - self.clock(), 1.0)
 
     def _age(self) -> float:
-        return self._clock() - self._fetched
+        return self.clock() - self._fetched
 
     def _known(self, kid: str | None, algorithm: str) -> SigningKey | None:
         fitting = [
@@ -252,7 +246,7 @@ class KeySet:
     async def _renew(self, patience: float | None = None) -> None:
         """Wait until the keys have been fetched, or for so many seconds, unless that was tried a moment ago."""
         if self._renewal is None:
-            if self._clock() < self._next:
+            if self.clock() < self._next:
                 return
             self._renewal = asyncio.ensure_future(self._fetched_anew())
         # It goes on when the caller leaves.
@@ -261,23 +255,23 @@ class KeySet:
     async def _fetched_anew(self) -> None:
         try:
             # In a thread, for a document may hold more than the loop has time for.
-            members, disclosed = await asyncio.to_thread(read_key_set, await self._fetch(self._url))
+            members, disclosed = await asyncio.to_thread(read_key_set, await self.fetch(self.url))
         except Exception as error:
             # Whatever the network or the document are at fault for; the keys that are there have to do.
-            self._log.warning("the keys of an issuer could not be fetched", why=exposed(error))
+            self.log.warning("the keys of an issuer could not be fetched", why=exposed(error))
         else:
             if disclosed:
-                self._log.warning("an issuer publishes private keys, which are not used", keys=disclosed)
+                self.log.warning("an issuer publishes private keys, which are not used", keys=disclosed)
             # A key that is still there stays the same object, and what was checked with it stays checked.
             before = self._keys
             self._keys = {text: before.get(text) or key for text, key in members.items()}
-            self._fetched = self._clock()
+            self._fetched = self.clock()
             gone = [key for text, key in before.items() if text not in members]
-            if gone and self._withdrawn is not None:
-                self._withdrawn(gone)
+            if gone and self.withdrawn is not None:
+                self.withdrawn(gone)
         finally:
-            life = self._life
-            self._next = self._clock() + (
+            life = self.life
+            self._next = self.clock() + (
                 life.pause if self._age() < life.lasting else life.pause_without_keys
             )
             self._renewal = None

@@ -110,7 +110,8 @@ class SharedRate:
 
 
 class Concurrency:
-    """At most ``max_active`` calls at once; ``max_queue`` more wait in the order they came, None: any number.
+    """At most ``max_active`` calls at once; ``max_queue`` more wait in the order they came, None: any number, as for
+    destructive tools, of which there is one call at a time.
 
     A call that is cancelled while it waits leaves the queue. If its turn had just come, the next call gets it.
     """
@@ -177,13 +178,6 @@ class Concurrency:
                 turn.set_result(None)
                 return
         self.active -= 1
-
-
-class Serial(Concurrency):
-    """One call at a time in the order they came, with a queue of any length: for destructive tools."""
-
-    def __init__(self, tool: str) -> None:
-        super().__init__(tool, max_active=1, max_queue=None)
 
 
 def _principal(call: PlannedCall) -> Hashable:

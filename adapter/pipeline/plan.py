@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Literal
@@ -117,6 +117,7 @@ class Step:
         return self.part != "before"
 
 
+@dataclass(eq=False)
 class ToolPlan:
     """The plan of one tool. ``egress`` is the most bytes of one result, None: any number.
 
@@ -125,32 +126,26 @@ class ToolPlan:
     result is larger than allowed.
     """
 
-    def __init__(
-        self,
-        tool: str,
-        kind: Kind,
-        steps: Sequence[Step],
-        errors: ErrorStyle,
-        *,
-        egress: int | None = None,
-        observing: Observing | None = None,
-        log: FilteringBoundLogger | None = None,
-    ) -> None:
-        self.tool = tool
-        self.kind = kind
-        self.steps = tuple(sorted(steps, key=lambda step: step.slot.depth))
-        self.errors = errors
-        self.egress = egress
+    tool: str
+    kind: Kind
+    steps: Sequence[Step]
+    errors: ErrorStyle
+    egress: int | None = field(default=None, kw_only=True)
+    observing: Observing | None = field(default=None, kw_only=True)
+    log: FilteringBoundLogger | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.steps = tuple(sorted(self.steps, key=lambda step: step.slot.depth))
         self.left_over = 0
-        self._observing = observing
-        self._log = log
-        self.reshapes = egress is not None or any(step.reshapes for step in self.steps)
-        """Whether the caller may not see the tool's own answer."""
-        self.is_empty = not self.steps and egress is None and observing is None
+        self.reshapes = self.egress is not None or any(step.reshapes for step in self.steps)
+        """Whether the caller may not see the self.tool's own answer."""
+        self.is_empty = not self.steps and self.egress is None and self.observing is None
         """Whether a call passes it as if there were no plan."""
-        self._walk = _composed(self.steps, "connector" if kind == "statement" else "handler", observing)
-        if observing is not None:
-            self._walk = observing.whole(kind, self._walk)
+        self._walk = _composed(
+            self.steps, "connector" if self.kind == "statement" else "handler", self.observing
+        )
+        if self.observing is not None:
+            self._walk = self.observing.whole(self.kind, self._walk)
 
     def __repr__(self) -> str:
         return (
@@ -200,10 +195,10 @@ class ToolPlan:
         failed = time.overdue = overdue(time.at, self.tool, time.seconds)
         self.left_over += time.walking
         call.signal.abort()
-        if self._log is not None:
-            self._log.warning("a call took longer than it may", tool=self.tool, stage=failed.stage)
-        if self._observing is not None:
-            self._observing.overdue(call, failed)
+        if self.log is not None:
+            self.log.warning("a call took longer than it may", tool=self.tool, stage=failed.stage)
+        if self.observing is not None:
+            self.observing.overdue(call, failed)
         outcome = self.errors.outcome(failed)
         return _traceable(outcome, call) if call.client.caller.entrance == "http" else outcome
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,7 @@ SchemaOf = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 """The JSON Schema of the called tool's arguments, None where it is not known."""
 
 
+@dataclass(eq=False)
 class Coercing:
     """A PlanStage: arguments become the values of the declared inputs.
 
@@ -40,54 +42,46 @@ class Coercing:
     ``in_thread`` runs long checks, in at most ``max_steps``.
     """
 
-    def __init__(
-        self,
-        tool: str,
-        inputs: DeclaredInputs,
-        *,
-        selects: bool = False,
-        max_steps: int = STEPS,
-        in_thread: InThread = asyncio.to_thread,
-    ) -> None:
-        self._tool = tool
-        self._inputs = inputs
-        self._selects = selects
-        self._max_steps = max_steps
-        self._in_thread = in_thread
+    tool: str
+    inputs: DeclaredInputs
+    selects: bool = field(default=False, kw_only=True)
+    max_steps: int = field(default=STEPS, kw_only=True)
+    in_thread: InThread = field(default=asyncio.to_thread, kw_only=True)
 
     def __repr__(self) -> str:
-        return f"<Coercing of {self._tool!r}: {', '.join(self._inputs.each) or 'no inputs'}>"
+        return f"<Coercing of {self.tool!r}: {', '.join(self.inputs.each) or 'no inputs'}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""
-        arguments, misselected = _select_taken(call) if self._selects else (call.arguments, None)
+        arguments, misselected = _select_taken(call) if self.selects else (call.arguments, None)
         try:
-            if self._inputs.checker is None:
-                values = self._inputs.fitted(arguments)
+            if self.inputs.checker is None:
+                values = self.inputs.fitted(arguments)
             else:
                 values = await self._checked(arguments)
         except InputsRefused as refused:
-            issues = [*_issues(self._inputs.each, refused), *([misselected] if misselected else [])]
-            raise _unfit(self._tool, str(refused), issues) from None
+            issues = [*_issues(self.inputs.each, refused), *([misselected] if misselected else [])]
+            raise _unfit(self.tool, str(refused), issues) from None
         if misselected is not None:
-            raise _unfit(self._tool, _sentence(misselected), [misselected])
+            raise _unfit(self.tool, _sentence(misselected), [misselected])
         call.arguments = values
         return await forward(call)
 
     async def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if self._inputs.weight(arguments) > MOST_VALUES:
+        if self.inputs.weight(arguments) > MOST_VALUES:
             raise too_many()
         with contextlib.suppress(OutOfSteps):
-            return self._inputs.fitted(arguments, steps=STEPS_AT_ONCE)
+            return self.inputs.fitted(arguments, steps=STEPS_AT_ONCE)
         # Others' calls shall not wait for so much.
-        check = partial(self._inputs.fitted, arguments, steps=self._max_steps)
+        check = partial(self.inputs.fitted, arguments, steps=self.max_steps)
         try:
-            values: dict[str, Any] = await self._in_thread(check)
+            values: dict[str, Any] = await self.in_thread(check)
         except OutOfSteps:
-            raise too_long(self._max_steps) from None
+            raise too_long(self.max_steps) from None
         return values
 
 
+@dataclass(eq=False)
 class Validating:
     """A PlanStage: arguments that are not what the tool's schema says end the call; all others pass as they are.
 
@@ -95,31 +89,24 @@ class Validating:
     everything passes. ``selects`` as for Coercing. ``compilations`` is how many schemas were compiled until now.
     """
 
-    def __init__(
-        self,
-        tool: str,
-        schema_of: SchemaOf,
-        checks: SchemaChecks,
-        *,
-        strict: bool = True,
-        selects: bool = False,
-    ) -> None:
-        self._tool = tool
-        self._schema_of = schema_of
-        self._made = checks
-        self._strict = strict
-        self._selects = selects
-        self._latest: SchemaCheck | None = None
-        self._kept: LastUsed[str, SchemaCheck] = LastUsed(SCHEMAS_KEPT)
+    tool: str
+    schema_of: SchemaOf
+    checks: SchemaChecks
+    strict: bool = field(default=True, kw_only=True)
+    selects: bool = field(default=False, kw_only=True)
+    _latest: SchemaCheck | None = field(default=None, init=False)
+    _kept: LastUsed[str, SchemaCheck] = field(default_factory=lambda: LastUsed(SCHEMAS_KEPT), init=False)
+
+    def __post_init__(self) -> None:
         self.compilations = 0
 
     def __repr__(self) -> str:
-        return f"<Validating of {self._tool!r}: {len(self._kept)} schemas>"
+        return f"<Validating of {self.tool!r}: {len(self._kept)} schemas>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. A schema that nothing can be checked by ends the call too."""
-        schema = await self._schema_of(call)
-        arguments, misselected = _select_taken(call) if self._selects else (call.arguments, None)
+        schema = await self.schema_of(call)
+        arguments, misselected = _select_taken(call) if self.selects else (call.arguments, None)
         try:
             faults: Sequence[Fault] = ()
             if schema is not None:
@@ -134,7 +121,7 @@ class Validating:
         issues = [*(fault.issue for fault in faults), *([misselected] if misselected else [])]
         if issues:
             sentence = faults[0].sentence if faults else _sentence(issues[0])
-            raise _unfit(self._tool, sentence, issues)
+            raise _unfit(self.tool, sentence, issues)
         call.arguments = arguments
         return await forward(call)
 
@@ -145,7 +132,7 @@ class Validating:
         digest = _digest(schema)
         check = self._kept.get(digest)
         if check is None:
-            check = self._made.of(schema, server, strict=self._strict)
+            check = self.checks.of(schema, server, strict=self.strict)
             self._kept.put(digest, check)
             self.compilations += 1
         check.schema = schema

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+import structlog
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
-from adapter.errors import UpstreamBroken
+from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.oauth.http import LARGEST, IssuerHttp
+from adapter.pipeline.failures import AuthRefused
+from adapter.pipeline.jwt import Jwt
+from adapter.pipeline.key_set import KeySet
 from tests.oauth.authorization_server import INTROSPECTION, KEYS, AuthorizationServer
+from tests.pipeline.issuer import Clock, bearing, document, jwk, rsa_key, token
+from tests.upstream.raw_peer import PATIENCE, Site
+from tests.upstream.raw_peer import site as serving
 
 
 async def test_a_form_is_posted(server: AuthorizationServer) -> None:
@@ -44,3 +55,130 @@ def test_the_library_is_loaded_with_the_first_request() -> None:
     """An adapter that starts does not wait for it."""
     code = "import sys, adapter.oauth.http; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- documents that issuers publish, over real sockets: all of one, or the reason why not ----------------------
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with serving() as served:
+        yield served
+
+
+async def fetched(site: Site, *answer: bytes, timeout: float = PATIENCE, limit: int = 1 << 20) -> bytes:
+    """What comes of a document of which the server says ``answer``."""
+    fetching = asyncio.ensure_future(IssuerHttp(timeout=timeout, limit=limit).document(site.url("/keys?a=b")))
+    peer = await site.accept()
+    request = await peer.request()
+    assert request.startswith(b"GET /keys?a=b HTTP/1.1\r\n")
+    await peer.says(*answer)
+    try:
+        return await fetching
+    finally:
+        await peer.left()
+
+
+async def test_a_document_comes_whole(site: Site) -> None:
+    """However it is cut up; its connection is closed then."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert await fetched(site, head, b"5\r\n{'key\r\n", b"5\r\ns':1}\r\n0\r\n\r\n") == b"{'keys':1}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure", "sentence"),
+    [
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+            UpstreamBroken,
+            "The answer has status 302 instead of the document.",
+        ),
+        (
+            b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone",
+            UpstreamBroken,
+            "The answer has status 404 instead of the document.",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n0123456789a",
+            UpstreamBroken,
+            "The document is larger than 10 bytes.",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789a\r\n",
+            UpstreamBroken,
+            "The document is larger than 10 bytes.",
+        ),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", UpstreamBroken, "The upstream server's answer is not valid HTTP."),
+    ],
+)
+async def test_any_other_answer_is_none(
+    site: Site, answer: bytes, failure: type[AdapterError], sentence: str
+) -> None:
+    """A redirect is not followed, and what is too large is not read to its end."""
+    with pytest.raises(failure) as raised:
+        await fetched(site, answer, limit=10)
+    assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+async def test_a_document_has_its_time(site: Site, answer: bytes) -> None:
+    """All of it: one that begins and then hangs is late too."""
+    with pytest.raises(UpstreamSilent):
+        await fetched(site, answer, timeout=0.05)
+
+
+async def test_where_nobody_listens_there_is_no_document(site: Site) -> None:
+    """The sentence does not say where that is."""
+    listener = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    listener.close()
+    await listener.wait_closed()
+    with pytest.raises(UpstreamUnreachable) as raised:
+        await IssuerHttp().document(f"http://127.0.0.1:{port}/keys")
+    assert str(port) not in str(raised.value)
+    with pytest.raises(ValueError, match="URL"):
+        await IssuerHttp().document("ftp://127.0.0.1/keys")
+
+
+async def test_v22_a_jwks_is_fetched_and_tokens_are_checked_with_it() -> None:
+    """From an HTTP server that nobody here wrote, through a rotation of its keys."""
+    published = [jwk(rsa_key("first"), "k1")]
+    asked = []
+
+    async def keys(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(body=document(*published), content_type="application/jwk-set+json")
+
+    application = web.Application()
+    application.router.add_get("/.well-known/jwks.json", keys)
+    async with TestServer(application, host="127.0.0.1") as server:
+        url = str(server.make_url("/.well-known/jwks.json"))
+        seconds = Clock(0.0)
+        jwt = Jwt.of(
+            {"jwks_url": url, "issuer": "https://id.example", "audience": "adapter"},
+            lambda url: KeySet(url, IssuerHttp().document, structlog.get_logger(), seconds),
+            Clock(),
+        )
+        old, new = token(rsa_key("first"), "RS256", kid="k1"), token(rsa_key("second"), "RS256", kid="k2")
+        assert (await jwt(bearing(old)))["sub"] == "ann"
+        published[:] = [jwk(rsa_key("second"), "k2")]
+        seconds.now = 30
+        assert (await jwt(bearing(new)))["sub"] == "ann"
+        with pytest.raises(AuthRefused, match="signed with an unknown key"):
+            await jwt(bearing(old))
+        assert asked == ["/.well-known/jwks.json"] * 2
+
+
+def test_an_adapter_without_an_issuer_does_without_the_library() -> None:
+    """Only the first document that is fetched loads aiohttp."""
+    code = "import sys, adapter.app, adapter.oauth.http; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_no_proxy_of_the_environment_is_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys come from where the settings say, whatever the shell says."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert await fetched(site, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") == b"{}"

@@ -11,7 +11,7 @@ import pytest
 
 from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
-from adapter.pipeline.limits_stage import Concurrency, Counting, Rate, RateKey, Serial, SharedRate, rate_key
+from adapter.pipeline.limits_stage import Concurrency, Counting, Rate, RateKey, SharedRate, rate_key
 from adapter.rules.access.principals import Caller
 from adapter.rules.results.outcomes import text_block
 from adapter.state.memory import MemoryStore
@@ -308,7 +308,7 @@ async def test_v21_whatever_comes_and_goes_no_place_is_lost(seed: int) -> None:
 
 async def test_v21_destructive_calls_run_one_after_the_other() -> None:
     """However many wait, none is refused and none overtakes."""
-    limit, work = Serial("bz"), Work()
+    limit, work = Concurrency("bz", 1, None), Work()
     names = [str(number) for number in range(50)]
     calls = started(limit, work, *names)
     for name in names:

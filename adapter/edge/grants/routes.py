@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ LARGEST_FORM = 16 << 10
 """Bytes of a form: two short fields."""
 
 
+@dataclass(eq=False, repr=False)
 class GrantRoutes:
     """Serves the pages of all servers.
 
@@ -36,15 +38,9 @@ class GrantRoutes:
     where callers are not told apart, so that a grant is everybody's.
     """
 
-    def __init__(
-        self,
-        flows: Mapping[str, GrantFlow],
-        browsers: SignInRoutes | None = None,
-        tokens: Guard | None = None,
-    ) -> None:
-        self._flows = flows
-        self._browsers = browsers
-        self._tokens = tokens
+    flows: Mapping[str, GrantFlow]
+    browsers: SignInRoutes | None = None
+    tokens: Guard | None = None
 
     def branch(self) -> Branch:
         """The branch of all pages. Only the Host is checked: a browser comes from another origin, and says so."""
@@ -52,7 +48,7 @@ class GrantRoutes:
 
     async def _serve(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, page = names
-        flow = self._flows.get(server)
+        flow = self.flows.get(server)
         if flow is None:
             raise NotFound()
         if page == "client.json":
@@ -75,10 +71,10 @@ class GrantRoutes:
     async def _show(self, request: Request, flow: GrantFlow, link: str, extra: list[tuple[str, str]]) -> None:
         consent = await flow.consent(link)
         signs_in = self._signs_in(consent)
-        if signs_in and self._browsers is not None:
-            signed_in = await self._browsers.principal(request)
+        if signs_in and self.browsers is not None:
+            signed_in = await self.browsers.principal(request)
             if signed_in is None:
-                target = self._browsers.sign_in(f"{PREFIX}/{flow.terms.server}/{link}")
+                target = self.browsers.sign_in(f"{PREFIX}/{flow.terms.server}/{link}")
                 _send(request, 303, b"", [*extra, ("Location", target)])
                 return
             _require_same(signed_in, consent)
@@ -89,7 +85,7 @@ class GrantRoutes:
             _host(consent.source.endpoints.authorization),
             consent.source.scopes,
             _confirmation(browser, link),
-            asks_token=not signs_in and self._tokens is not None,
+            asks_token=not signs_in and self.tokens is not None,
         )
         _send(request, 200, body, [*extra, ("Set-Cookie", _set_cookie(flow, link, browser))])
 
@@ -117,17 +113,17 @@ class GrantRoutes:
 
         MCP 2025-11-25, "Elicitation", "Phishing": else one could have another one's account.
         """
-        if self._browsers is not None and self._signs_in(consent):
-            _require_same(await self._browsers.principal(request), consent)
-        elif self._tokens is not None:
-            _require_same(await _principal_of(form.get("token", ""), self._tokens), consent)
+        if self.browsers is not None and self._signs_in(consent):
+            _require_same(await self.browsers.principal(request), consent)
+        elif self.tokens is not None:
+            _require_same(await _principal_of(form.get("token", ""), self.tokens), consent)
 
     def _signs_in(self, consent: Consent) -> bool:
         """Tell whether the person can show by signing in that the grant is theirs.
 
         Those with a static token cannot: theirs is no name of an issuer, which stands behind an ``@``.
         """
-        return self._browsers is not None and "@http" in name_of(consent.link.principal)
+        return self.browsers is not None and "@http" in name_of(consent.link.principal)
 
     # --- the way back -----------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from structlog.typing import FilteringBoundLogger
@@ -34,29 +35,25 @@ OFFLINE = "offline_access"
 """The scope that some servers demand for a refresh token (OpenID Connect Core §11)."""
 
 
+@dataclass(eq=False)
 class IssuerFinder:
     """Finds the authorization server of one upstream. ``clock`` gives seconds that never go back."""
 
-    def __init__(
-        self,
-        terms: GrantTerms,
-        http: IssuerHttp,
-        log: FilteringBoundLogger,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._terms = terms
-        self._http = http
-        self._log = log
-        self._clock = clock
-        self._found: GrantSource | None = None
-        self._failed: AuthorizationFailed | None = None
+    terms: GrantTerms
+    http: IssuerHttp
+    log: FilteringBoundLogger
+    clock: Callable[[], float] = time.monotonic
+    _found: GrantSource | None = field(default=None, init=False)
+    _failed: AuthorizationFailed | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self._until = 0.0
         self._lock = asyncio.Lock()
         self.challenge = Challenge(None)
         """The last one of the upstream that this process has seen."""
 
     def __repr__(self) -> str:
-        return f"<IssuerFinder of {self._terms.server}>"
+        return f"<IssuerFinder of {self.terms.server}>"
 
     def heard(self, value: str | None) -> None:
         """Take note of the upstream's WWW-Authenticate. The first that says something counts at once."""
@@ -70,7 +67,7 @@ class IssuerFinder:
     async def find(self) -> GrantSource:
         """The authorization server, asked for at most every FRESH seconds. Raises AuthorizationFailed."""
         async with self._lock:
-            if self._clock() >= self._until:
+            if self.clock() >= self._until:
                 await self._find_anew()
         if self._found is None:
             raise self._failed or AuthorizationFailed()
@@ -79,19 +76,19 @@ class IssuerFinder:
     async def _find_anew(self) -> None:
         try:
             self._found, self._failed = await self._discovered(), None
-            self._until = self._clock() + FRESH
+            self._until = self.clock() + FRESH
         except (AdapterError, ValueError) as error:
-            self._log.warning(
+            self.log.warning(
                 "the authorization server of an upstream was not found",
-                server=self._terms.server,
+                server=self.terms.server,
                 why=str(error),
             )
             self._failed = AuthorizationFailed()
             self._failed.reason = str(error)
-            self._until = self._clock() + PAUSE
+            self._until = self.clock() + PAUSE
 
     async def _discovered(self) -> GrantSource:
-        url, auth = self._terms.url, self._terms.auth
+        url, auth = self.terms.url, self.terms.auth
         resource: UpstreamResource | None = None
         if auth.authorization_endpoint and auth.token_endpoint:
             endpoints = ServerEndpoints(
@@ -110,34 +107,34 @@ class IssuerFinder:
         return GrantSource(endpoints, self._resource_name(resource), self._scopes(resource, endpoints))
 
     def _resource_name(self, found: UpstreamResource | None) -> str:
-        if self._terms.auth.resource:
-            return self._terms.auth.resource
-        if self._terms.auth.authorization_endpoint is not None:
+        if self.terms.auth.resource:
+            return self.terms.auth.resource
+        if self.terms.auth.authorization_endpoint is not None:
             # Its own endpoints are set: a server that knows nothing of MCP, and may refuse the parameter.
             return ""
-        return found.resource if found else self._terms.url.partition("#")[0]
+        return found.resource if found else self.terms.url.partition("#")[0]
 
     def _scopes(self, resource: UpstreamResource | None, endpoints: ServerEndpoints) -> tuple[str, ...]:
         """The scopes to ask for, as MCP 2026-07-28 has clients choose them ("Scope Selection Strategy")."""
-        if self._terms.auth.scopes:
-            return tuple(self._terms.auth.scopes)
+        if self.terms.auth.scopes:
+            return tuple(self.terms.auth.scopes)
         scopes = self.challenge.scopes or (resource.scopes if resource else ())
         if scopes and OFFLINE in endpoints.scopes and OFFLINE not in scopes:
             scopes = (*scopes, OFFLINE)
         return scopes
 
     async def _resource(self) -> UpstreamResource | None:
-        url, named = self._terms.url, self.challenge.metadata
-        told = [self._terms.auth.resource] if self._terms.auth.resource else []
+        url, named = self.terms.url, self.challenge.metadata
+        told = [self.terms.auth.resource] if self.terms.auth.resource else []
         places = list(resource_metadata_urls(url, *told))
         # A challenge may name any place; only the upstream's own host is asked.
         if named is not None and same_origin(named, url) and is_usable_url(named, url):
             places.insert(0, named)
         for place in dict.fromkeys(places):
-            status, document = await self._http.get(place)
+            status, document = await self.http.get(place)
             if status == 200:
                 return read_resource_metadata(document, url, *told)
         return None
 
     async def _endpoints(self, issuer: str, *, near: str) -> ServerEndpoints:
-        return server_endpoints(await find_metadata(self._http, issuer, forgiving=True), near)
+        return server_endpoints(await find_metadata(self.http, issuer, forgiving=True), near)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -42,25 +43,20 @@ class _UnderWay(NamedTuple):
     told: asyncio.Future[KeptGrant | None]
 
 
+@dataclass(eq=False)
 class GrantRenewal:
     """Renews and revokes the grants for one server. ``leases`` is None where no other process uses the store."""
 
-    def __init__(
-        self,
-        grants: GrantStore,
-        clients: ClientRegistry,
-        leases: Leases | None,
-        log: FilteringBoundLogger,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.terms = clients.terms
-        self.grants = grants
-        self.clients = clients
-        self.log = log
-        self.clock = clock
-        self._leases = leases
+    grants: GrantStore
+    clients: ClientRegistry
+    leases: Leases | None
+    log: FilteringBoundLogger
+    clock: Callable[[], float] = time.time
+    _under_way: dict[str, _UnderWay] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.terms = self.clients.terms
         self.pause = PAUSE
-        self._under_way: dict[str, _UnderWay] = {}
 
     def __repr__(self) -> str:
         return f"<GrantRenewal: {len(self._under_way)} under way>"
@@ -103,11 +99,11 @@ class GrantRenewal:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _renewed(self, kept: KeptGrant, key: str) -> KeptGrant | None:
-        if self._leases is None:
+        if self.leases is None:
             return await self._asked(kept)
         # What a replica remembers of a store that fails tells nothing of the others: a lease would be everybody's.
         STORE_ONLY.set(True)
-        lease = self._leases(f"grants/{key}")
+        lease = self.leases(f"grants/{key}")
         began = time.monotonic()
         while not await lease.take():
             await asyncio.sleep(LOOK)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 import orjson
 
@@ -69,17 +69,7 @@ _TEXTS = ("address", "version", "incarnation", "challenge", "settings")
 
 def encode_replica(record: ReplicaRecord) -> bytes:
     """The record as one JSON object."""
-    fields: dict[str, Any] = {
-        "format": _FORMAT,
-        "address": record.address,
-        "version": record.version,
-        "started": record.started,
-        "incarnation": record.incarnation,
-        "challenge": record.challenge,
-        "leaving": record.leaving,
-        "settings": record.settings,
-    }
-    return orjson.dumps(fields)
+    return orjson.dumps({"format": _FORMAT, **asdict(record)})
 
 
 def decode_replica(data: bytes) -> ReplicaRecord:

@@ -46,28 +46,28 @@ def advance(state: BreakerState, event: BreakerEvent) -> BreakerState:
     return TRANSITIONS[state, event]
 
 
+@dataclass(eq=False)
 class Breaker:
     """Counts the failures of one upstream. ``now`` is any clock that never goes back, in seconds.
 
     ``start_cooldown`` holds until the first success: an upstream that was never there is probably starting.
     """
 
-    def __init__(
-        self,
-        *,
-        failure_threshold: int,
-        open_cooldown: float,
-        half_open_probes: int,
-        start_cooldown: float | None = None,
-    ) -> None:
-        if failure_threshold < 1 or half_open_probes < 1 or open_cooldown < 0:
+    failure_threshold: int = field(kw_only=True)
+    open_cooldown: float = field(kw_only=True)
+    half_open_probes: int = field(kw_only=True)
+    start_cooldown: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.failure_threshold < 1 or self.half_open_probes < 1 or self.open_cooldown < 0:
             raise ValueError(
                 "a breaker needs a threshold and probes of at least 1, and no negative cool-down"
             )
-        self._threshold = failure_threshold
-        self._cooldown = open_cooldown if start_cooldown is None else min(start_cooldown, open_cooldown)
-        self._later_cooldown = open_cooldown
-        self._probes_allowed = half_open_probes
+        self._cooldown = (
+            self.open_cooldown
+            if self.start_cooldown is None
+            else min(self.start_cooldown, self.open_cooldown)
+        )
         self._probes_under_way = 0
         self._opened = 0.0
         self._state = BreakerState.CLOSED
@@ -100,7 +100,7 @@ class Breaker:
         if self._state is BreakerState.OPEN and now - self._opened >= self._cooldown:
             self._enter(BreakerEvent.COOLED_DOWN, now)
         if self._state is BreakerState.HALF_OPEN:
-            return self._probes_under_way < self._probes_allowed
+            return self._probes_under_way < self.half_open_probes
         return self._state is BreakerState.CLOSED
 
     def probe_started(self) -> None:
@@ -116,11 +116,11 @@ class Breaker:
         self._enter(BreakerEvent.SUCCEEDED, now)
         if self._state is BreakerState.CLOSED:
             self._failures = 0
-            self._cooldown = self._later_cooldown
+            self._cooldown = self.open_cooldown
 
     def failed(self, now: float) -> None:
         self._failures += 1
-        too_often = self._state is BreakerState.CLOSED and self._failures >= self._threshold
+        too_often = self._state is BreakerState.CLOSED and self._failures >= self.failure_threshold
         self._enter(BreakerEvent.FAILED_TOO_OFTEN if too_often else BreakerEvent.FAILED, now)
 
     def _enter(self, event: BreakerEvent, now: float) -> None:

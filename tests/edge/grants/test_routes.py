@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
-from tests.edge.granting import BASE, TOKENS, Browser, StartScene, confirmation
+from adapter.app.access.grants import GrantParts
+from adapter.edge.grants.pages import consent_page, failed_page, granted_page, leaving_page
+from tests.edge.conftest import Adapter, StartUpstream
+from tests.edge.granting import BASE, TOKENS, Browser, Scene, StartScene, confirmation, first, protected
+from tests.edge.raw import INITIALIZE, RawClient, accepted, call_body, read_chunk
+from tests.edge.replicating import PATIENCE, Replica, site
+from tests.oauth.grants.scripted_issuer import issuing
 
 
 async def test_a_call_goes_on_with_the_grant_of_its_own_caller(scene: StartScene) -> None:
@@ -190,3 +199,289 @@ async def test_the_client_has_a_document_of_its_own(scene: StartScene) -> None:
         assert head.status == 200
         assert f'"client_id":"{BASE}/authorize/raw/client.json"' in text
         assert (await it.browser().get("/authorize/other/client.json"))[0].status == 404
+
+
+# --- the link in the answer, as each client can take it, and the clients that wait for the person --------------
+
+
+URLS: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+FORMS: dict[str, Any] = {"elicitation": {}}
+ALICE = f"Bearer {TOKENS['alice']}"
+
+
+def initialize(capabilities: dict[str, Any]) -> bytes:
+    message = orjson.loads(INITIALIZE)
+    message["params"]["capabilities"] = capabilities
+    return orjson.dumps(message)
+
+
+async def opened(client: RawClient, capabilities: dict[str, Any]) -> None:
+    head, body = await client.request("POST", initialize(capabilities), authorization=ALICE)
+    assert head.status == 200, body
+    client.session = head["mcp-session-id"]
+
+
+async def legacy_call(client: RawClient) -> dict[str, Any]:
+    head, body = await client.request("POST", call_body(), authorization=ALICE)
+    assert head.status == 200
+    found: dict[str, Any] = orjson.loads(body)
+    return found
+
+
+async def give(it: Scene, link: str) -> None:
+    browser = it.browser()
+    head, _ = await browser.get(it.issuer.consent(await browser.start(link), "alice"))
+    assert head.status == 200
+
+
+async def test_a_modern_client_that_opens_links_is_asked_for_input(scene: StartScene) -> None:
+    """InputRequiredResult with one elicitation in URL mode, and nothing that the client did not declare."""
+    async with scene() as it:
+        result = (await it.modern("alice", URLS))["result"]
+        assert result["resultType"] == "input_required"
+        ((key, request),) = result["inputRequests"].items()
+        assert key == "mcp-file-adapter/grant"
+        assert request["method"] == "elicitation/create"
+        assert request["params"]["mode"] == "url"
+        assert request["params"]["url"].startswith("http://127.0.0.1:8932/authorize/raw/")
+
+
+async def test_a_modern_client_without_links_gets_a_failed_tool(scene: StartScene) -> None:
+    """The link stands in the text, which the model shows."""
+    async with scene() as it:
+        result = (await it.modern("alice", FORMS))["result"]
+        assert result["isError"]
+        assert "/authorize/raw/" in result["content"][0]["text"]
+
+
+async def test_a_retry_waits_for_the_person(scene: StartScene) -> None:
+    """A client that says "accept" at once is answered when the grant is there, and the upstream sees no word of it."""
+    async with scene() as it:
+        request = (await it.modern("alice", URLS))["result"]["inputRequests"]["mcp-file-adapter/grant"]
+        said = {
+            "inputResponses": {"mcp-file-adapter/grant": {"action": "accept"}, "theirs": {"action": "accept"}}
+        }
+        waiting = asyncio.ensure_future(it.modern("alice", URLS, said))
+        await give(it, request["params"]["url"])
+        assert (await waiting)["result"]["content"][0]["text"] == "alice"
+        params: Any = it.upstream.calls("tools/call")[0].message["params"]
+        assert params["inputResponses"] == {"theirs": {"action": "accept"}}
+
+
+async def test_a_person_who_declines_is_not_asked_again(scene: StartScene) -> None:
+    """The call fails, and says how it would work."""
+    async with scene() as it:
+        said = {"inputResponses": {"mcp-file-adapter/grant": {"action": "decline"}}}
+        result = (await it.modern("alice", URLS, said))["result"]
+        assert result["isError"]
+
+
+async def test_a_legacy_client_that_opens_links_gets_their_error(scene: StartScene) -> None:
+    """-32042 with its elicitations; the client hears when the person is done, and its call goes on."""
+    async with scene(opens=True) as it, it.front.client() as client, it.front.client() as stream:
+        await opened(client, URLS)
+        error = (await legacy_call(client))["error"]
+        assert error["code"] == -32042
+        (elicitation,) = error["data"]["elicitations"]
+        assert elicitation.keys() == {"mode", "elicitationId", "url", "message"}
+        assert elicitation["mode"] == "url"
+        stream.session = client.session
+        await stream.send("GET", accept="text/event-stream", authorization=ALICE)
+        assert (await stream.head()).status == 200
+        await give(it, elicitation["url"])
+        async with asyncio.timeout(5):
+            event = b""
+            while b"notifications/elicitation/complete" not in event:
+                event = await read_chunk(stream.reader)
+        assert elicitation["elicitationId"].encode() in event
+        assert (await legacy_call(client))["result"]["content"][0]["text"] == "alice"
+
+
+async def test_a_legacy_client_without_links_gets_a_failed_tool(scene: StartScene) -> None:
+    """Form mode alone shows no links, so the text has it."""
+    async with scene(opens=True) as it, it.front.client() as client:
+        await opened(client, FORMS)
+        result = (await legacy_call(client))["result"]
+        assert result["isError"]
+        assert "resultType" not in result
+
+
+async def test_a_session_that_cannot_be_opened_says_why(scene: StartScene) -> None:
+    """The upstream refuses even initialize: the error has the link, and after it the session opens."""
+    async with scene() as it, it.front.client() as client:
+        _, body = await client.request("POST", initialize({}), authorization=ALICE)
+        error = orjson.loads(body)["error"]
+        assert error["code"] == -32017
+        assert error["data"]["url"] in error["message"]
+        _, body = await client.request("POST", initialize(URLS), authorization=ALICE)
+        assert orjson.loads(body)["error"]["code"] == -32042
+        await give(it, error["data"]["url"])
+        await opened(client, URLS)
+        assert (await legacy_call(client))["result"]["content"][0]["text"] == "alice"
+
+
+async def test_a_list_without_a_grant_is_an_error(scene: StartScene) -> None:
+    """Never an empty list, which would look as if there were no tools."""
+    async with scene() as it, it.front.client() as client:
+        body = orjson.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": 5,
+                "method": "tools/list",
+                "params": {
+                    "_meta": {
+                        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+                        "io.modelcontextprotocol/clientCapabilities": URLS,
+                    }
+                },
+            }
+        )
+        fields = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/list"}
+        head, answer = await client.request("POST", body, authorization=ALICE, **fields)
+        assert head.get("www-authenticate") is None
+        assert orjson.loads(answer)["error"]["data"]["url"] in orjson.loads(answer)["error"]["message"]
+
+
+async def test_an_ended_token_is_renewed_within_the_call(scene: StartScene) -> None:
+    """The upstream's 401 costs one renewal, and the client sees nothing of it."""
+    async with scene() as it:
+        await it.grant()
+        assert (await it.call())["result"]["content"][0]["text"] == "alice"
+        grants = it.front.app.grants
+        assert grants is not None
+        grants.servers["raw"].just_renewed = 0.0
+        it.issuer.expire(it.seen_tokens()[-1])
+        assert (await it.call())["result"]["content"][0]["text"] == "alice"
+        assert [each["grant_type"] for each in it.issuer.requests] == ["authorization_code", "refresh_token"]
+
+
+async def test_an_ended_grant_is_asked_for_again(scene: StartScene) -> None:
+    """When the server takes the refresh token no more, the person gets a new link."""
+    async with scene() as it:
+        await it.grant()
+        assert (await it.call())["result"]["content"][0]["text"] == "alice"
+        grants = it.front.app.grants
+        assert grants is not None
+        grants.servers["raw"].just_renewed = 0.0
+        it.issuer.expire(it.seen_tokens()[-1])
+        it.issuer.end_refresh()
+        assert (await it.call())["result"]["isError"]
+        await it.grant()
+        assert (await it.call())["result"]["content"][0]["text"] == "alice"
+
+
+async def test_the_http_api_says_where_to_go(scene: StartScene) -> None:
+    """A tool that is called over HTTP is refused with the link."""
+    console = {"enabled": True, "path": "/explorer", "allow_execute": True}
+    async with scene(console=console) as it, it.front.client() as client:
+        head, body = await client.request("POST", b"{}", "/explorer/raw/tools/tool/call", authorization=ALICE)
+        assert head.status == 403
+        assert b"/authorize/raw/" in body
+
+
+# --- grants over three whole adapters with one store: each request of a person or a client meets an
+
+
+CORE = {
+    "public_base_url": BASE,
+    "auth": {"enabled": True, "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()]},
+}
+
+
+def parts(replica: Replica) -> GrantParts:
+    assert replica.app.grants is not None
+    return replica.app.grants
+
+
+def front(replica: Replica) -> Adapter:
+    return Adapter(replica.app, replica.port)
+
+
+async def asked(replica: Replica, session: str, body: bytes) -> Any:
+    async with replica.client(session) as client:
+        _, answer = await client.request("POST", body, authorization=ALICE)
+    return orjson.loads(answer)
+
+
+async def test_a_grant_on_three_replicas(tmp_path: Path, upstream: StartUpstream) -> None:
+    """The link comes from the first, the page from the second, the redirect goes to the third; a client that listens at
+    the second hears of it, and ten calls at all of them renew the grant once.
+    """
+    async with issuing() as issuer:
+        script, _ = protected(issuer)
+        async with upstream(script, hearing=accepted) as up:
+            auth = {"upstream": {"url": up.url, "auth": {"type": "authorization_code"}}}
+            async with site(tmp_path, auth, core=CORE) as place:
+                replicas = [await place.start(name) for name in ("one", "two", "three")]
+                one, two, three = replicas
+                message = orjson.loads(INITIALIZE)
+                message["params"]["capabilities"] = {"elicitation": {"url": {}}}
+                async with one.client() as client:
+                    head, _ = await client.request("POST", orjson.dumps(message), authorization=ALICE)
+                session = head["mcp-session-id"]
+                error = (await asked(one, session, call_body()))["error"]
+                assert error["code"] == -32042
+                (elicitation,) = error["data"]["elicitations"]
+
+                async with two.client(session) as stream:
+                    await stream.send("GET", accept="text/event-stream", authorization=ALICE)
+                    assert (await stream.head()).status == 200
+                    # The first chunk says that the stream is open.
+                    await read_chunk(stream.reader)
+                    browser = Browser(front(two), TOKENS["alice"])
+                    redirect = issuer.consent(await browser.start(elicitation["url"]), "alice")
+                    browser.front = front(three)
+                    assert (await browser.get(redirect))[0].status == 200
+                    async with asyncio.timeout(PATIENCE):
+                        heard = await read_chunk(stream.reader)
+                    assert elicitation["elicitationId"] == first(r'"elicitationId":"([^"]+)"', heard.decode())
+
+                for replica in replicas:
+                    answer = await asked(replica, session, call_body())
+                    assert answer["result"]["content"][0]["text"] == "alice"
+                    parts(replica).servers["raw"].just_renewed = 0.0
+                issuer.expire(next(iter(issuer.tokens)))
+                answers = await asyncio.gather(
+                    *(asked(replicas[number % 3], session, call_body(number=number)) for number in range(10))
+                )
+                assert {each["result"]["content"][0]["text"] for each in answers} == {"alice"}
+                assert len(issuer.requests) == 2
+                assert issuer.reuses == 0
+
+
+# --- the pages of grants: nothing that comes from elsewhere is more than text in them --------------------------
+
+
+EVIL = '"><script>alert(1)</script>\u202e'
+
+
+def test_texts_of_strangers_are_text() -> None:
+    """Names, hosts, scopes and URLs can break out of no element and no attribute, and turn no line around."""
+    pages = (
+        consent_page(EVIL, EVIL, EVIL, [EVIL], EVIL, asks_token=True),
+        granted_page(EVIL, EVIL),
+        failed_page(EVIL),
+        leaving_page(f"https://login.example/?x={EVIL}", EVIL),
+    )
+    for page in pages:
+        text = page.decode()
+        assert "<script" not in text
+        assert EVIL not in text
+        assert "&lt;script&gt;" in text
+
+
+def test_long_texts_are_shortened() -> None:
+    """A page stays a page, however long a name is, and however many scopes there are."""
+    page = consent_page("a" * 9999, "b" * 9999, "c" * 9999, ["d" * 9999] * 999, "e", asks_token=False)
+    assert len(page) < 20_000
+    assert b"949 more" in page
+    assert b"password" not in page
+
+
+def test_a_grant_that_is_everybody_s() -> None:
+    """Where callers are not told apart the page says that all of them will use the account."""
+    page = consent_page("notes", None, "login.example", [], "e", asks_token=False).decode()
+    assert "everybody who can use this adapter" in page
+    assert "those it gives by itself" in page
+    assert "everybody" in granted_page("notes", None).decode()

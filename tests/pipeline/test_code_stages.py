@@ -1,4 +1,4 @@
-"""What mappers get, what becomes of what they return, and how they fail."""
+"""The user's code around a tool: mappers, and the context factory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.code_stages import InputMapping, OutputMapping
+from adapter.pipeline.call import Context, Signal
+from adapter.pipeline.code_stages import Gathering, InputMapping, OutputMapping
 from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import ToolUserError, error, response, tool_error
 from adapter.rules.results.refusals import Expose
 from adapter.rules.text.json_values import NotJson
-from tests.pipeline.walking import LOG, Behind, Scripted, a_call, answered, raising, refused
+from tests.pipeline.walking import LOG, Behind, Scripted, Written, a_call, answered, raising, refused
 
 Work = Callable[[Any, Any], Any]
 
@@ -264,3 +265,63 @@ async def test_h7_what_no_json_can_say_is_a_failure_of_the_mapper() -> None:
     assert str(failed) == (
         "output transform failed for tool get-user: The value has more than 250000 values, or contains itself."
     )
+
+
+# --- what a context factory adds to a call, and what it cannot -------------------------------------------------
+
+
+def gathering(function: Callable[..., Any]) -> Gathering:
+    return Gathering("get-user", Written(function), "message", LOG)
+
+
+async def test_v3_the_factorys_members_join_the_context() -> None:
+    """It is told of the request; sync or async, for each call anew."""
+
+    async def build(request: Context) -> dict[str, object]:
+        return {"db": f"for {request.tool}", "trace_id": "t-1"}
+
+    behind = Behind()
+    await gathering(build)(a_call(), behind)
+    await gathering(lambda request: {"db": object()})(a_call(), behind)
+    first, second = behind.contexts
+    assert (first.db, first["trace_id"]) == ("for get-user", "t-1")
+    assert second.trace_id is None
+    assert second.db is not first.db
+
+
+async def test_v3_what_is_the_adapters_to_say_stays() -> None:
+    """Neither the request, the signal and the deadline, nor what means something to other languages' objects."""
+    behind, call = Behind(), a_call()
+    before = call.context
+    members = {
+        "request": 1,
+        "signal": 2,
+        "deadline": 3,
+        "__proto__": 4,
+        "constructor": 5,
+        6: 7,
+        "user": "ada",
+    }
+    await gathering(lambda request: members)(call, behind)
+    (context,) = behind.contexts
+    assert context == {**before, "user": "ada"}
+    assert isinstance(context.signal, Signal)
+    assert context.given_up is before.given_up
+    assert "user" not in before
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (raising(ValueError("no database at db.internal")), "context unavailable"),
+        (raising(TimeoutError("db.internal did not answer")), "context unavailable"),
+        (lambda request: None, "context unavailable"),
+        (raising(ToolUserError("Come back tomorrow.")), "Come back tomorrow."),
+    ],
+)
+async def test_v3_without_a_context_there_is_no_call(function: Callable[..., Any], said: str) -> None:
+    """The design's sentence, at the stage ``context``; why it is so is for the log, unless it was said for callers."""
+    behind = Behind()
+    failed = await refused(gathering(function), a_call(), behind)
+    assert (failed.stage, str(failed)) == ("context", said)
+    assert not behind.reached
