@@ -130,7 +130,7 @@ class Correlation:
         """End every request that is under way with this failure, under its own id."""
         for request in self.requests:
             self.requests.take(request.number)
-            request.fail(error)
+            request.break_off(error)
 
     def close(self) -> None:
         """Forget the streams that are watched: the server says nothing more."""
@@ -153,12 +153,14 @@ class Correlation:
 
     def give_up(self, request: RequestUnderWay) -> None:
         """A client has gone or waits no longer. In the legacy era that cancels nothing (MCP 2025-11-25)."""
-        reply = request.reply
-        if request.era is Era.LEGACY and not (reply.withdrawn or reply.overdue):
+        if request.method == "initialize" and request.session is not None:
+            # It ends with its opening.
+            request.session.end()
+        elif request.era is Era.LEGACY and not (request.withdrawn or request.overdue):
             self._abandon(request)
         elif self.requests.take(request.number) is not None:
             # The client's own notification follows, where the server knows the request under the same id.
-            self._drop(request, tells=request.renumbered or not reply.withdrawn)
+            self._drop(request, tells=request.renumbered or not request.withdrawn)
 
     def _abandon(self, request: RequestUnderWay) -> None:
         self._abandoned.append(request)
@@ -172,8 +174,7 @@ class Correlation:
     def _drop(self, request: RequestUnderWay, *, tells: bool) -> None:
         if tells:
             self._line.cancel(request)
-        request.close()
-        request.reply.end()
+        request.end()
 
     # --- from the server ----------------------------------------------------------------------------------------
 
@@ -188,8 +189,7 @@ class Correlation:
         elif message.method == CANCELLED:
             # The server ends a subscription (MCP 2026-07-28, "Subscriptions").
             self.requests.take(request.number)
-            request.close()
-            request.reply.end()
+            request.end()
         else:
             self.pass_on(request, message)
         return None
@@ -205,20 +205,20 @@ class Correlation:
         if request.taker is not None:
             request.taker(request, message)
         else:
-            request.answer(message)
+            request.respond(message)
         return request
 
     def pass_on(self, request: RequestUnderWay, message: LineMessage) -> None:
         """Send a message ahead of the answer of a request. A client that leaves too much unread loses its answer."""
-        if request.reply.offer(request.as_sent(message), BOUNDS):
-            self._congestion.watch(request.reply.stream, partial(self._break, request), OF_CALLS)
+        if request.offer(request.as_sent(message), BOUNDS):
+            self._congestion.watch(request.stream, partial(self._break, request), OF_CALLS)
         else:
             self._break(request)
 
     def _break(self, request: RequestUnderWay) -> None:
         if self.requests.take(request.number) is not None:
             self._line.cancel(request)
-            request.fail(UpstreamBroken(UNREAD))
+            request.break_off(UpstreamBroken(UNREAD))
 
     def tell(self, session: LocalSession, data: bytes) -> None:
         """Send a session a message that belongs to none of its requests.

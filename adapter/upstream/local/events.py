@@ -42,6 +42,18 @@ class SentEvents:
         self._sent: deque[_SentEvent] = deque()
         self._size = 0
         self._count = 0
+        self._opened = 0
+        self.calls: dict[int, CallEvents] = {}
+        """Those whose streams can be resumed, by the numbers of these."""
+
+    def opened(self, call: CallEvents | None = None) -> int:
+        """The number of a new stream, which is that of a ``call``. Those of the oldest calls can be resumed no more."""
+        self._opened += 1
+        if call is not None:
+            self.calls[self._opened] = call
+            if len(self.calls) > self._bounds.messages:
+                del self.calls[next(iter(self.calls))]
+        return self._opened
 
     def encoded(self, stream: int, message: bytes) -> bytes:
         """The event of a message on that stream, which is kept."""
@@ -181,3 +193,39 @@ class EventStream:
         self._filled.set()
         self._has_emptied()
         self._left()
+
+
+class CallEvents:
+    """The numbered events of one call, which its client may resume (MCP 2025-11-25, "Resumability").
+
+    It encodes what is sent on the call's own stream, and sends the same where the client has come back.
+    """
+
+    def __init__(self, sent: SentEvents) -> None:
+        self._sent = sent
+        self._number: int | None = None
+        self._resumed: EventStream | None = None
+        self._over = False
+
+    def __call__(self, message: bytes) -> bytes:
+        """The event of a message."""
+        if self._number is None:
+            self._number = self._sent.opened(self)
+        event = self._sent.encoded(self._number, message)
+        if self._resumed is not None and not self._resumed.offer(event):
+            self._resumed.end()
+        return event
+
+    def resume(self, stream: EventStream) -> None:
+        """Go on at ``stream``, until the call is over."""
+        if self._resumed is not None:
+            self._resumed.end()
+        self._resumed = stream
+        if self._over:
+            stream.end()
+
+    def close(self) -> None:
+        """Note that the answer was sent."""
+        self._over = True
+        if self._resumed is not None:
+            self._resumed.end()

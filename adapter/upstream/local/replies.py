@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.upstream.local.events import BOUNDS, EventStream, StreamBounds
+from adapter.upstream.local.events import BOUNDS, CallEvents, EventStream, StreamBounds
 from adapter.upstream.local.messages import JSON, LocalAnswer
 from adapter.upstream.port import Headers, UpstreamReply, WholeReply, silent
 from adapter.upstream.reply import again
@@ -68,29 +68,28 @@ class Deadlines:
             self._ring_at(max(min(self._waits.values()), now + _APART))
 
 
+def _nothing() -> None:
+    """Nobody is to be told."""
+
+
 class PendingReply:
     """The reply to a request whose answer is not known yet: an event stream from its first message on, else JSON.
 
     ``give_up`` is called when nobody waits for the answer any more; it may be called again. ``withdrawn`` says that
     the client cancelled the request, ``overdue`` that the time for its answer has passed. ``limit`` is the time in
-    seconds after which the server answers by itself. ``events`` encodes what is sent as events.
+    seconds after which the server answers by itself. ``kept`` are the events that a client can come back for.
     The server ends every reply, with ``answer``, ``fail`` or ``end``; only the first of them counts.
     """
 
     __slots__ = (
-        "_answer", "_events", "_failure", "_give_up", "_limit", "_settled", "forget", "over", "overdue", "stream",
+        "_answer", "_failure", "_give_up", "_limit", "_settled", "forget", "kept", "over", "overdue", "stream",
         "withdrawn",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        give_up: Callable[[], None],
-        limit: float | None = None,
-        events: Callable[[bytes], bytes] = encode,
-    ) -> None:
+    def __init__(self, give_up: Callable[[], None] = _nothing, limit: float | None = None) -> None:
         self._give_up = give_up
         self._limit = limit
-        self._events = events
+        self.kept: CallEvents | None = None
         # There is one while somebody waits.
         self._settled: asyncio.Future[None] | None = None
         self.stream: EventStream | None = None
@@ -103,6 +102,10 @@ class PendingReply:
 
     # --- the server -------------------------------------------------------------------------------------------
 
+    def event(self, message: bytes) -> bytes:
+        """A message as an event of its stream."""
+        return encode(message)
+
     async def send(self, message: bytes) -> None:
         """Send the client a notification or request ahead of the answer, when there is room for it."""
         if not self.over:
@@ -110,7 +113,7 @@ class PendingReply:
 
     def offer(self, message: bytes, bounds: StreamBounds) -> bool:
         """Do the same at once; False where more is unread than ``bounds`` allow, and the message is lost."""
-        return self.over or self.streamed(bounds).offer(self._events(message))
+        return self.over or self.streamed(bounds).offer(self.event(message))
 
     def streamed(self, bounds: StreamBounds = BOUNDS) -> EventStream:
         """The stream of the reply, which is one from now on."""
@@ -190,7 +193,9 @@ class PendingReply:
         # It knows this reply.
         self._give_up = _nothing
         if self.stream is not None:
-            self.stream.end(None if last is None else self._events(last))
+            self.stream.end(None if last is None else self.event(last))
+        if self.kept is not None:
+            self.kept.close()
         if self._settled is not None and not self._settled.done():
             self._settled.set_result(None)
         if self.forget is not None:
@@ -200,10 +205,6 @@ class PendingReply:
     def _settle(self) -> None:
         if self._settled is not None and not self._settled.done():
             self._settled.set_result(None)
-
-
-def _nothing() -> None:
-    """Nobody is left to be told."""
 
 
 def whole(answer: LocalAnswer) -> WholeReply:

@@ -44,12 +44,10 @@ class LocalSession:
         self.bounds = bounds
         self._pending: dict[RequestId, PendingReply] = {}
         self._streams: list[EventStream] = []
-        self._streams_opened = 0
         self._last_stream = 0
-        self._sent = SentEvents(bounds, place)
+        self.sent = SentEvents(bounds, place)
         self._waiting: deque[bytes] = deque()
         self._waiting_size = 0
-        self._calls: dict[int, CallEvents] = {}
 
     @property
     def idle(self) -> bool:
@@ -97,13 +95,13 @@ class LocalSession:
         stream = self.listener
         if stream is None:
             self._send_later(message)
-        elif not stream.offer(self._sent.encoded(stream.number, message)):
+        elif not stream.offer(self.sent.encoded(stream.number, message)):
             self._streams.pop().end()
 
     def _send_later(self, message: bytes) -> None:
         if not self.bounds.waiting:
             if self._last_stream:
-                self._sent.encoded(self._last_stream, message)
+                self.sent.encoded(self._last_stream, message)
             return
         self._waiting.append(message)
         self._waiting_size += len(message)
@@ -115,85 +113,25 @@ class LocalSession:
 
         With the id of an event that is still kept, it goes on where that event's stream broke off.
         """
-        resumed = self._sent.stream_of(last_event_id)
-        if resumed is not None and (call := self._calls.get(resumed)) is not None:
-            return self._resume_call(resumed, call, last_event_id)
-        if len(self._streams) >= _STREAMS_AT_MOST:
+        number = self.sent.stream_of(last_event_id)
+        call = None if number is None else self.sent.calls.get(number)
+        if call is None and len(self._streams) >= _STREAMS_AT_MOST:
             self._streams.pop(0).end()
-        if resumed is None:
-            resumed = self._opened_stream()
-            self._last_stream = resumed
+        if number is None:
+            number = self._last_stream = self.sent.opened()
         stream = EventStream(
-            lambda: self._streams.remove(stream) if stream in self._streams else None, resumed, self.bounds
+            lambda: self._streams.remove(stream) if stream in self._streams else None, number, self.bounds
         )
-        for event in self._sent.after(last_event_id):
+        for event in self.sent.after(last_event_id):
             stream.offer(event)
+        if call is not None:
+            call.resume(stream)
+            return stream
         self._streams.append(stream)
         waiting, self._waiting, self._waiting_size = self._waiting, deque(), 0
         for message in waiting:
             self.send(message)
         return stream
-
-    def _opened_stream(self) -> int:
-        self._streams_opened += 1
-        return self._streams_opened
-
-    # --- streams of calls -------------------------------------------------------------------------------------
-
-    def open_call(self, events: CallEvents) -> int:
-        """The number of the stream of a call's answer. Those of the oldest calls can be resumed no more."""
-        number = self._opened_stream()
-        self._calls[number] = events
-        if len(self._calls) > self.bounds.messages:
-            del self._calls[next(iter(self._calls))]
-        return number
-
-    def encoded(self, number: int, message: bytes) -> bytes:
-        """The event of a message on that stream, which is kept."""
-        return self._sent.encoded(number, message)
-
-    def _resume_call(self, number: int, events: CallEvents, last_event_id: str | None) -> EventStream:
-        stream = EventStream(lambda: None, number, self.bounds)
-        for event in self._sent.after(last_event_id):
-            stream.offer(event)
-        events.resume(stream)
-        return stream
-
-
-class CallEvents:
-    """The numbered events of one call, which its client may resume (MCP 2025-11-25, "Resumability").
-
-    It encodes what is sent on the call's own stream, and sends the same where the client has come back.
-    """
-
-    def __init__(self, session: LocalSession) -> None:
-        self._session = session
-        self._number: int | None = None
-        self._resumed: EventStream | None = None
-        self._over = False
-
-    def __call__(self, message: bytes) -> bytes:
-        """The event of a message."""
-        if self._number is None:
-            self._number = self._session.open_call(self)
-        event = self._session.encoded(self._number, message)
-        if self._resumed is not None and not self._resumed.offer(event):
-            self._resumed.end()
-        return event
-
-    def resume(self, stream: EventStream) -> None:
-        """Go on at ``stream``, until the call is over."""
-        if self._resumed is not None:
-            self._resumed.end()
-        self._resumed = stream
-        if self._over:
-            stream.end()
-
-    def close(self) -> None:
-        """Note that the answer was sent."""
-        self._over = True
-        if self._resumed is not None:
-            self._resumed.end()
 
 
 class LocalSessions:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from adapter.errors import AdapterError
+from adapter.upstream.local.events import CallEvents
 from adapter.upstream.local.messages import LocalAnswer, status_of
+from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
-from adapter.upstream.local.sessions import CallEvents, LocalSession
+from adapter.upstream.local.sessions import LocalSession
 from adapter.wire.envelope import Kind
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, RpcId, answered, with_subscription
@@ -18,8 +20,8 @@ from adapter.wire.sse import encode
 Taker: TypeAlias = Callable[["RequestUnderWay", LineMessage], None]
 
 
-class RequestUnderWay:
-    """One request of ``method``, whose id the client spelled as ``id_bytes``.
+class RequestUnderWay(PendingReply):
+    """The reply to one request, which ``given_up`` is told of when nobody waits for it any more.
 
     ``number`` and ``token`` are its ids at the server, where ``renumbered`` says that the adapter chose them; then
     ``token_bytes`` is the client's token. ``streams``: its answer may be an event stream, whose events are those of
@@ -27,39 +29,42 @@ class RequestUnderWay:
     """
 
     __slots__ = (
-        "_events", "era", "id_bytes", "method", "number", "renumbered", "reply", "session", "streams", "taker",
-        "token", "token_bytes",
+        "_given_up", "era", "id_bytes", "method", "number", "renumbered", "session", "streams", "taker", "token",
+        "token_bytes",
     )  # fmt: skip
 
     def __init__(
         self,
-        method: str,
-        id_bytes: bytes,
-        era: Era,
+        request: LocalRequest,
         session: LocalSession | None,
-        streams: bool,
-        taker: Taker | None,
+        given_up: Callable[[RequestUnderWay], None],
+        taker: Taker | None = None,
     ) -> None:
-        self.method = method
-        self.id_bytes = id_bytes
-        self.era = era
+        super().__init__()
+        self.method = request.envelope.method
+        self.id_bytes = request.id_bytes
+        self.era = request.head.era
         self.session = session
-        self.streams = streams
+        self.streams = request.head.streams
         self.taker = taker
-        self.reply: PendingReply
         self.number: RpcId = 0
         self.token: RpcId | None = None
         self.token_bytes: bytes | None = None
         self.renumbered = False
-        self._events: CallEvents | None = None
+        self._given_up = given_up
+
+    def give_up(self) -> None:
+        """See PendingReply."""
+        if not self.over:
+            self._given_up(self)
 
     def event(self, message: bytes) -> bytes:
         """A message as an event of its stream, which a session keeps for a client that comes back."""
         if self.session is None:
             return encode(message)
-        if self._events is None:
-            self._events = CallEvents(self.session)
-        return self._events(message)
+        if self.kept is None:
+            self.kept = CallEvents(self.session.sent)
+        return self.kept(message)
 
     def as_sent(self, message: LineMessage) -> bytes:
         """A message of the server's under the ids that the client knows."""
@@ -72,22 +77,14 @@ class RequestUnderWay:
             return about(message.data, "progressToken", self.token_bytes)
         return with_subscription(message, self.id_bytes)
 
-    def answer(self, message: LineMessage) -> None:
+    def respond(self, message: LineMessage) -> None:
         """Give the client its response."""
         status = 200 if self.era is Era.LEGACY else status_of(message.code, self.era)
-        self.reply.answer(LocalAnswer(self.as_sent(message) if self.renumbered else message.data, status))
-        if self._events is not None:
-            self._events.close()
+        self.answer(LocalAnswer(self.as_sent(message) if self.renumbered else message.data, status))
 
-    def fail(self, error: AdapterError) -> None:
+    def break_off(self, error: AdapterError) -> None:
         """Give the client a failure."""
-        self.reply.fail(error, self.id_bytes)
-        self.close()
-
-    def close(self) -> None:
-        """Note that nothing more comes for it."""
-        if self._events is not None:
-            self._events.close()
+        self.fail(error, self.id_bytes)
 
 
 class RequestsUnderWay:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
@@ -24,7 +23,7 @@ from adapter.upstream.local.messages import LocalAnswer, notification
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
-from adapter.upstream.local.under_way import RequestUnderWay, Taker
+from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import UpstreamRequest, dropped
 from adapter.upstream.sse.line import SseLine
 from adapter.upstream.sse.stream import Asked, SseAddress, SseTerms, StreamRefusedError, post
@@ -63,38 +62,26 @@ class SseSession:
 
     def open(self, request: LocalRequest) -> PendingReply:
         """Open the stream, and send the ``initialize`` that this is."""
-        way = self._under_way(request, self._agreed)
-        reply = way.reply = PendingReply(self._local.end)
-        self._unsent[way] = None
-        self._start(way, self._opened(way, request))
-        return reply
+        way = RequestUnderWay(request, self._local, self._give_up, self._agreed)
+        return self._start(way, self._opened(way, request))
 
     def call(self, request: LocalRequest) -> PendingReply:
         """Send a request. While the stream is opened again it waits; a session that is lost answers it with 404."""
         self._line.headers = request.head.request.headers
-        way = self._under_way(request, self._answered)
-        reply = way.reply = PendingReply(partial(self._give_up, way), events=way.event)
-        self._unsent[way] = None
-        self._start(way, self._sent(way, request))
-        return reply
-
-    def _under_way(self, request: LocalRequest, taker: Taker) -> RequestUnderWay:
-        head = request.head
-        return RequestUnderWay(
-            request.envelope.method, request.id_bytes, head.era, self._local, head.streams, taker
-        )
+        way = RequestUnderWay(request, self._local, self._give_up, self._answered)
+        return self._start(way, self._sent(way, request))
 
     async def _opened(self, way: RequestUnderWay, request: LocalRequest) -> None:
         try:
             await self._line.open(Asked(request.head.request.headers, request.head.request.query))
         except StreamRefusedError as refused:
-            way.reply.answer(refused.answer)
+            way.answer(refused.answer)
             self.end()
         except AdapterError as error:
             self.lost(error)
         else:
             await self._sent(way, request)
-            if way.reply.over and not self._local.version:
+            if way.over and not self._local.version:
                 self.end()
 
     async def _sent(self, way: RequestUnderWay, request: LocalRequest) -> None:
@@ -109,35 +96,37 @@ class SseSession:
                 self._refused(way, refusal)
         except AdapterError as error:
             self._forget(way)
-            way.fail(error)
+            way.break_off(error)
 
     def _refused(self, way: RequestUnderWay, refusal: LocalAnswer) -> None:
         self._forget(way)
-        if way.reply.stream is not None:
-            way.fail(
+        if way.stream is not None:
+            way.break_off(
                 UpstreamBroken(f"The upstream server refused the call with HTTP status {refusal.status}.")
             )
         else:
-            way.reply.answer(refusal)
+            way.answer(refusal)
         if refusal.status == _NOT_FOUND:
             self.lost(UpstreamBroken())
 
     async def _post(self, endpoint: HttpUpstream, body: bytes, asked: UpstreamRequest) -> LocalAnswer | None:
         return await post(endpoint, body, asked, self._terms.answer_limit, self.receive)
 
-    def _start(self, way: RequestUnderWay, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, way: RequestUnderWay, work: Coroutine[Any, Any, None]) -> RequestUnderWay:
+        self._unsent[way] = None
         task = self._posts[way] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._posts.pop(way, None))
+        return way
 
     def _give_up(self, way: RequestUnderWay) -> None:
         """Nobody waits for a request. One that was not sent never will be; another one runs on at the server."""
-        if way in self._unsent:
+        if way in self._unsent and way.method != "initialize":
             del self._unsent[way]
             self._posts[way].cancel()
-            way.reply.end()
+            way.end()
         else:
             self._correlation.give_up(way)
-            if way.reply.over:
+            if way.over:
                 self._limit_post(way)
 
     def _forget(self, way: RequestUnderWay) -> None:
@@ -202,15 +191,15 @@ class SseSession:
         """Take the response to ``initialize``: the client's session begins, where the server agrees."""
         version = agreed_version(message)
         if version is None:
-            opening.answer(message)
+            opening.respond(message)
             self.end()
             return
         self._local.version = version
-        opening.reply.answer(LocalAnswer(message.data, session_id=self._local.id))
+        opening.answer(LocalAnswer(message.data, session_id=self._local.id))
         self._limit_post(opening)
 
     def _answered(self, way: RequestUnderWay, message: LineMessage) -> None:
-        way.answer(message)
+        way.respond(message)
         self._limit_post(way)
 
     def _limit_post(self, way: RequestUnderWay) -> None:
@@ -240,7 +229,7 @@ class SseSession:
         """See LineOwner. Every request that was sent is told, and POSTs which are not accepted yet are dropped."""
         self._correlation.fail(error)
         for way, task in self._posts.items():
-            if way.reply.over and task is not asyncio.current_task():
+            if way.over and task is not asyncio.current_task():
                 task.cancel()
 
     def end(self) -> None:
@@ -253,7 +242,7 @@ class SseSession:
             return
         self._over = True
         for way in self._unsent:
-            way.fail(SessionUnknown() if self._local.version else error)
+            way.break_off(SessionUnknown() if self._local.version else error)
         self._correlation.close()
         self._correlation.fail(error)
         self._line.close()

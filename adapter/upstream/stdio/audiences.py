@@ -114,7 +114,7 @@ class NoSession:
 
     def _take_discovery(self, way: RequestUnderWay, message: LineMessage) -> None:
         self._refused = message.code is not None
-        way.answer(message)
+        way.respond(message)
 
     def _take_tools(self, way: RequestUnderWay, message: LineMessage) -> None:
         if len(message.data) <= LONGEST_LIST and ANNOTATION in message.data:
@@ -125,7 +125,7 @@ class NoSession:
                     self._mirrored[name] = dict(annotated(tool.get("inputSchema")))
             while len(self._mirrored) > MOST_TOOLS:
                 del self._mirrored[next(iter(self._mirrored))]
-        way.answer(message)
+        way.respond(message)
 
     def take(self, message: LineMessage) -> None:
         """See Audience. A log message names no request, so it is passed on only if it can be of one alone.

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -163,20 +162,17 @@ class ChildConversation:
 
     def ask(
         self, request: LocalRequest, session: LocalSession | None, taker: Taker | None = None
-    ) -> PendingReply:
+    ) -> RequestUnderWay:
         """Send a client's request and give the reply that will be filled.
 
         ``taker`` gets the response in place of the client. Raises LimitReached for a child that does not read.
         """
         if self.failure is not None:
             raise self.failure
-        envelope, head = request.envelope, request.head
-        way = RequestUnderWay(envelope.method, request.id_bytes, head.era, session, head.streams, taker)
-        reply = way.reply = PendingReply(partial(self._give_up, way), events=way.event)
-        data = self.correlation.numbered(way, envelope)
-        self.write(data)
+        way = RequestUnderWay(request, session, self.correlation.give_up, taker)
+        self.write(self.correlation.numbered(way, request.envelope))
         self.correlation.requests.add(way)
-        return reply
+        return way
 
     def write(self, message: bytes) -> None:
         """Send the child a message. Raises LimitReached where it does not read."""
@@ -186,13 +182,6 @@ class ChildConversation:
         """Send the child a message that nobody waits for; one that does not read does not get it."""
         with contextlib.suppress(LimitReached):
             self.write(message)
-
-    def _give_up(self, way: RequestUnderWay) -> None:
-        """End the session whose opening nobody waits for; for any other request see Correlation."""
-        if way.method == "initialize" and way.session is not None:
-            way.session.end()
-        else:
-            self.correlation.give_up(way)
 
     def cancel(self, request: RequestUnderWay) -> None:
         """See ServerLine."""
@@ -235,4 +224,4 @@ class ChildConversation:
         self._drops.note(logging.WARNING, "dropped a line that is too long", line.size)
         way = self.correlation.requests.take(number_of_long_line(line.head, line.tail))
         if way is not None:
-            way.fail(AnswerTooLarge())
+            way.break_off(AnswerTooLarge())

@@ -100,7 +100,7 @@ class SharedHandshake:
         self.conversation.try_write(INITIALIZED)
         for request, reply in self._taken():
             reply.answer(self._opened(request, self._agreement))
-        way.reply.end()
+        way.end()
 
     def _opened(self, request: LocalRequest, agreement: _Agreement) -> LocalAnswer:
         session = self._join(self.conversation, agreement.version, request)

@@ -133,12 +133,11 @@ class StdioServer:
     def _opened(self, session: LocalSession, way: RequestUnderWay, message: LineMessage) -> None:
         version = agreed_version(message)
         if version is None:
-            way.answer(message)
+            way.respond(message)
             session.end()
             return
         session.version = version
-        way.reply.answer(LocalAnswer(message.data, session_id=session.id))
-        way.close()
+        way.answer(LocalAnswer(message.data, session_id=session.id))
 
     def _handshake(self, key: str) -> SharedHandshake:
         """The opening of the process that sessions share, begun if there is none."""

@@ -9,11 +9,13 @@ import orjson
 import pytest
 
 from adapter.errors import UpstreamBroken
+from adapter.rules.access.principals import NOBODY
 from adapter.upstream.local.correlation import BOUNDS, CROWDED, MOST_ABANDONED, UNREAD, Correlation
+from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import Deadlines, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.under_way import RequestUnderWay
-from adapter.upstream.port import UpstreamReply
+from adapter.upstream.port import UpstreamReply, UpstreamRequest
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, messages_of
@@ -49,11 +51,12 @@ class Line:
         body = orjson.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
         envelope = read_envelope(body)
         assert isinstance(envelope, Envelope)
-        way = RequestUnderWay("tools/call", orjson.dumps(number), Era.LEGACY, self.session, streams, None)
-        way.reply = PendingReply(lambda: self.correlation.give_up(way))
+        head = LocalHead(Era.LEGACY, {}, NOBODY, streams, UpstreamRequest("POST", []))
+        way = RequestUnderWay(LocalRequest(envelope, params, head), None, self.correlation.give_up)
+        way.session = self.session
         self.sent.append(self.correlation.numbered(way, envelope))
         self.correlation.requests.add(way)
-        return way.reply
+        return way
 
     def says(self, *messages: bytes) -> list[bool]:
         """The server sends messages; tells of each whether it answered a request."""
@@ -100,9 +103,9 @@ async def test_progress_meets_its_request_by_the_token() -> None:
     listening = line.session.listen()
     one, two = line.asks(1, "a"), line.asks(2, 7)
     line.says(progress("7"), progress('"a"'), LOG)
-    assert await read(one) == b"data: " + progress('"a"') + b"\n\n"
-    assert await read(two) == b"data: " + progress("7") + b"\n\n"
-    assert await read(listening) == b"id: 1-1\ndata: " + LOG + b"\n\n"
+    assert await read(one) == b"id: 3-2\ndata: " + progress('"a"') + b"\n\n"
+    assert await read(two) == b"id: 2-1\ndata: " + progress("7") + b"\n\n"
+    assert await read(listening) == b"id: 1-3\ndata: " + LOG + b"\n\n"
 
 
 async def test_a_token_of_nobody_goes_to_the_get_stream() -> None:
@@ -122,7 +125,7 @@ async def test_a_client_that_does_not_listen_hears_on_its_request() -> None:
     line.asks(3, streams=False)
     line.says(LOG, b'{"id":1,"result":{}}')
     assert await read(old) == b'{"id":1,"result":{}}'
-    assert await read(new) == b"data: " + LOG + b"\n\n"
+    assert await read(new) == b"id: 1-1\ndata: " + LOG + b"\n\n"
 
 
 async def test_what_comes_early_waits_for_the_first_get_stream() -> None:
@@ -168,7 +171,7 @@ async def test_a_server_that_is_lost_fails_what_is_under_way() -> None:
         await plain.head(PATIENCE, Deadlines())
     stream = await streaming.head(PATIENCE, Deadlines())
     event = (await stream.read(PATIENCE)).split(b"\n\n")[1]
-    assert orjson.loads(event.removeprefix(b"data: ")) == {
+    assert orjson.loads(event.partition(b"data: ")[2]) == {
         "jsonrpc": "2.0", "id": "two", "error": {"code": -32011, "message": "The server ended."},
     }  # fmt: skip
     assert await stream.read(PATIENCE) == b""

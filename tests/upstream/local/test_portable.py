@@ -9,6 +9,7 @@ import pytest
 
 from adapter.errors import SessionUnknown
 from adapter.upstream.local import portable
+from adapter.upstream.local.events import CallEvents
 from adapter.upstream.local.portable import (
     LONGEST_CAPABILITIES,
     PortableId,
@@ -17,7 +18,6 @@ from adapter.upstream.local.portable import (
     encode_portable,
 )
 from adapter.upstream.local.replies import PendingReply
-from adapter.upstream.local.sessions import CallEvents
 
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}
 
@@ -204,7 +204,7 @@ async def test_a_call_that_is_resumed_is_no_stream_for_messages() -> None:
     """Others keep what they have for the session's own stream."""
     sessions, words = replica()
     session = opened(sessions)
-    events = CallEvents(session)
+    events = CallEvents(session.sent)
     events(b"{}")
     stream = session.listen("here.1-1")
     assert session.listener is not stream and words.said_words == []
