@@ -1,8 +1,8 @@
 """Upstreams that are processes of this machine.
 
 server.py answers requests by processes, of which processes.py keeps the number and the pauses. conversation.py passes
-messages between one process and its clients: audiences.py takes what belongs to no request, subscriptions.py knows who
-wants to hear of which resource, and handshake.py opens sessions.
+messages between one process and its clients: audiences.py takes what belongs to no request, and shared.py opens and
+tells sessions that share a process.
 
 child.py is one process with its environment and its three pipes, pipes.py reads and writes them, error_lines.py treats
 standard error, and failures.py says what went wrong. supervisor.py speaks with one small process

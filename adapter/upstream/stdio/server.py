@@ -19,14 +19,14 @@ from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import ProcessUse
-from adapter.upstream.stdio.audiences import DISCOVER, ManySessions, NoSession, OneSession
+from adapter.upstream.stdio.audiences import DISCOVER, NoSession, OneSession
 from adapter.upstream.stdio.conversation import (
     Audience,
     ChildConversation,
     StartChild,
 )
-from adapter.upstream.stdio.handshake import SharedHandshake
 from adapter.upstream.stdio.processes import SPARE, Processes
+from adapter.upstream.stdio.shared import ManySessions
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, agreed_version
@@ -59,7 +59,7 @@ class StdioServer:
         self._of_session: dict[LocalSession, ChildConversation] = {}
         # Both by principal; where all share a process there is one.
         self._modern: dict[str, NoSession] = {}
-        self._handshakes: dict[str, SharedHandshake] = {}
+        self._shared: dict[str, ManySessions] = {}
 
     def __repr__(self) -> str:
         return f"<StdioServer {self._name!r}: {len(self.sessions)} sessions, {self.use.running} processes>"
@@ -83,7 +83,7 @@ class StdioServer:
             return self._modern_audience(self._key(request), request.envelope.method).ask(request)
         if self._mode == "per_session":
             return self._open(request)
-        return self._handshake(self._key(request)).open(request)
+        return self._sharing(self._key(request)).open(request)
 
     async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:  # noqa: ARG002 (pipes have no heads)
         """See LocalServer."""
@@ -139,30 +139,28 @@ class StdioServer:
         session.version = version
         way.answer(LocalAnswer(message.data, session_id=session.id))
 
-    def _handshake(self, key: str) -> SharedHandshake:
-        """The opening of the process that sessions share, begun if there is none."""
-        handshake = self._handshakes.get(key)
-        if handshake is None:
+    def _sharing(self, key: str) -> ManySessions:
+        """The sessions that share a process, which is started if there is none."""
+        sharing = self._shared.get(key)
+        if sharing is None:
             modern = self._modern.get(key)
             if modern is not None and modern.is_left:
                 conversation = modern.conversation
                 conversation.start_again()
             else:
                 conversation = self._begun("legacy", key)
-            strangers = self._mode == "shared"
-            audience = conversation.audience = ManySessions(conversation, strangers=strangers)
             refused = partial(self._legacy_refused, key)
-            handshake = SharedHandshake(conversation, audience, self._join, refused, strangers=strangers)
-            self._handshakes[key] = handshake
-        return handshake
+            sharing = ManySessions(conversation, self._join, refused, strangers=self._mode == "shared")
+            self._shared[key] = conversation.audience = sharing
+        return sharing
 
     def _legacy_refused(self, key: str) -> None:
         """Stop a process that opens no sessions, unless clients of the modern era use it."""
-        handshake, modern = self._handshakes.pop(key), self._modern.get(key)
-        if modern is not None and modern.conversation is handshake.conversation and not modern.is_left:
-            handshake.conversation.audience = modern
+        conversation, modern = self._shared.pop(key).conversation, self._modern.get(key)
+        if modern is not None and modern.conversation is conversation and not modern.is_left:
+            conversation.audience = modern
         else:
-            handshake.conversation.leave()
+            conversation.leave()
 
     def _begun(self, era: str, key: str) -> ChildConversation:
         """A process for several clients. One that does not survive the question for the era may open sessions."""
@@ -174,17 +172,15 @@ class StdioServer:
         return session
 
     def _modern_audience(self, key: str, method: str) -> NoSession:
-        audience, handshake = self._modern.get(key), self._handshakes.get(key)
-        shares = (
-            handshake is not None and audience is not None and audience.conversation is handshake.conversation
-        )
+        audience, legacy = self._modern.get(key), self._shared.get(key)
+        shares = legacy is not None and audience is not None and audience.conversation is legacy.conversation
         if audience is not None and audience.is_left and shares and method != DISCOVER:
             # Who asks this all the same knows that the program speaks both eras: not both to one process, it seems.
             audience = None
         if audience is None:
             # Where sessions share a process, that one is asked which eras it speaks.
-            asks = handshake is not None and handshake.is_open and method == DISCOVER
-            conversation = handshake.conversation if handshake and asks else self._begun("modern", key)
+            asks = legacy is not None and legacy.is_open and method == DISCOVER
+            conversation = legacy.conversation if legacy and asks else self._begun("modern", key)
             audience = NoSession(conversation, strangers=self._mode == "shared")
             conversation.audience = conversation.audience or audience
             self._modern[key] = audience
@@ -212,8 +208,8 @@ class StdioServer:
         """Forget a process that has ended, and end its sessions: the relay opens them again where they are used."""
         for key in [key for key, each in self._modern.items() if each.conversation is conversation]:
             del self._modern[key]
-        for key in [key for key, each in self._handshakes.items() if each.conversation is conversation]:
-            self._handshakes.pop(key).fail()
+        for key in [key for key, each in self._shared.items() if each.conversation is conversation]:
+            self._shared.pop(key).fail()
         for session in conversation.audience.sessions if conversation.audience is not None else ():
             if self._of_session.pop(session, None) is not None:
                 session.end()

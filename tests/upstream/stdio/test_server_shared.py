@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached, UpstreamUnanswered
-from adapter.upstream.stdio.subscriptions import LONGEST_URI, MOST_OF_A_SESSION
+from adapter.upstream.stdio.shared import LONGEST_URI, MOST_OF_A_SESSION
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import vanished
 from tests.upstream.stdio.scripted import (
