@@ -62,6 +62,26 @@ async def edited(data: bytes, work: Callable[[], bytes]) -> bytes:
     return work() if len(data) <= LARGE else await in_turns(one_piece(work, len(data)))
 
 
+async def edited_events(
+    reader: SseReader, chunk: bytes, edit: Callable[[bytes], Awaitable[bytes | None]]
+) -> bytes:
+    """The events that end in a chunk, with their data as ``edit`` wants it; without those for which that is None.
+
+    Raises MessageTooLong, and what ``edit`` raises.
+    """
+    leaving: list[bytes] = []
+    for part in slices(chunk):
+        events = reader.feed(part)
+        for event in events:
+            data = await edit(event.data) if event.data else event.data
+            if data is event.data:
+                leaving.append(event.raw)
+            elif data is not None:
+                leaving.append(replace_data(event, data))
+        await breathe(len(events))
+    return b"".join(leaving)
+
+
 ANSWER_LIMIT = 48 << 20
 """Bytes of an answer that are read unless ``core.upstream.max_answer_bytes`` says otherwise. Piped answers have no
 limit: they are never held. To copy as many takes some thirty milliseconds, which is the longest turn of the loop.

@@ -14,14 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.errors import AdapterError, BadJson, MessageTooLong, SessionUnknown, UpstreamBroken
-from adapter.relay.background import breathe, slices
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.passthrough import piped_answer
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.flow import RETRY, GetStream
 from adapter.relay.notifications import Inbox, Notifications
-from adapter.relay.replies import media_type, require_plain
+from adapter.relay.replies import edited_events, media_type, require_plain
 from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
@@ -31,7 +30,7 @@ from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import parse
 from adapter.wire.spans import Insert, edit
-from adapter.wire.sse import SseReader, encode, replace_data
+from adapter.wire.sse import SseReader, encode
 
 if TYPE_CHECKING:
     # Only an adapter with files has any.
@@ -53,17 +52,8 @@ async def listening(
         while chunk := await reply.read(None):
             if observe is not None:
                 observe(chunk)
-            for part in slices(chunk):
-                events = reader.feed(part)
-                leaving: list[bytes] = []
-                for event in events:
-                    data = await rewrite(event.data) if event.data else event.data
-                    leaving.append(
-                        event.raw if data is event.data or data is None else replace_data(event, data)
-                    )
-                if leaving:
-                    yield b"".join(leaving)
-                await breathe(len(events))
+            if leaving := await edited_events(reader, chunk, rewrite):
+                yield leaving
     except (UpstreamBroken, MessageTooLong):
         return
     finally:
@@ -134,7 +124,6 @@ class GetStreams:
         rewrite = None
         if stream and needed:
             require_plain(reply)
-        if stream and needed:
             rewrite = partial(self._heard, session, stages, ask.sender.caller)
         if reply.whole is not None and rewrite is None:
             if observe is not None:

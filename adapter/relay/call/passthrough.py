@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import MessageTooLong, UpstreamSilent
-from adapter.relay.background import BackgroundTasks, breathe, slices
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamTerms
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, silence_of
 from adapter.relay.flow import piped
-from adapter.relay.replies import is_encoded, media_type, require_plain, too_large
+from adapter.relay.replies import edited_events, is_encoded, media_type, require_plain, too_large
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.rules.access.headers import of_changed_body
 from adapter.upstream.port import Headers, UpstreamReply, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
-from adapter.wire.sse import SseEvent, SseReader, replace_data
+from adapter.wire.sse import SseReader
 
 HELD_JSON = 64 << 10
 """Bytes of a JSON answer that are held until it is whole, so that one which breaks off can still be replaced."""
@@ -88,25 +88,20 @@ async def reduced(
     bytes.
     """
     reader = SseReader(limit)
+
+    async def reduce(data: bytes) -> bytes:
+        return aside(data)
+
     try:
         async for piece in pieces:
-            for part in slices(piece):
-                events = reader.feed(part)
-                leaving = [_reduced(event, aside) for event in events]
-                if leaving:
-                    yield b"".join(leaving)
-                await breathe(len(events))
+            if leaving := await edited_events(reader, piece, reduce):
+                yield leaving
         if reader.rest:
             yield reader.rest
     except MessageTooLong:
         raise too_large(limit) from None
     finally:
         await pieces.aclose()
-
-
-def _reduced(event: SseEvent, aside: Callable[[bytes], bytes]) -> bytes:
-    left = aside(event.data) if event.data else event.data
-    return event.raw if left is None or left is event.data else replace_data(event, left)
 
 
 async def piped_answer(reply: UpstreamReply, headers: Headers, read_timeout: float | None) -> ClientResponse:

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from adapter.errors import AdapterError, LimitReached, MessageTooLong
-from adapter.relay.background import breathe, slices
-from adapter.relay.replies import kept_fields, media_type, require_plain, too_large
+from adapter.relay.background import slices
+from adapter.relay.replies import edited_events, kept_fields, media_type, require_plain, too_large
 from adapter.rules.access.shared_sessions import MANY, EventHistory, SentEvent
 from adapter.upstream.port import Headers, UpstreamReply, silent
 from adapter.wire.shared_ids import Addressed
@@ -79,23 +79,13 @@ class EditedStream:
                 return piece
 
     async def _edited(self, chunk: bytes) -> bytes:
-        leaving: list[bytes] = []
         try:
-            for part in slices(chunk):
-                events = self._reader.feed(part)
-                for event in events:
-                    data = await self._edit(event.data) if event.data else event.data
-                    if data is event.data:
-                        leaving.append(event.raw)
-                    elif data is not None:
-                        leaving.append(replace_data(event, data))
-                await breathe(len(events))
+            return await edited_events(self._reader, chunk, self._edit)
         except BaseException as error:
             self.abort()
             if isinstance(error, MessageTooLong):
                 raise too_large(self._reader.limit) from None
             raise
-        return b"".join(leaving)
 
     def abort(self) -> None:
         """See UpstreamReply."""

@@ -207,8 +207,7 @@ class SharedSessions(StoreListener):
                 record = shared_record(row.value)
         known = self._shared.get(key)
         if known is not None and known.record != record:
-            del self._shared[key]
-            known.listeners.end()
+            self._forget(key)
             if len(self._missed) < MOST_MISSED:
                 self._missed.append(known)
         return None if record is None else self._adopt(key, record)
@@ -220,6 +219,9 @@ class SharedSessions(StoreListener):
             shared = SharedSession(self._upstream, record, self._limits, gone, self._clock)
             self._shared[key] = shared
         return shared
+
+    def _forget(self, key: str) -> None:
+        self._shared.pop(key).listeners.end()
 
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener."""
@@ -236,9 +238,7 @@ class SharedSessions(StoreListener):
         """Forget a session that the server does not know any more."""
         if self._shared.get(key) is not shared:
             return
-        del self._shared[key]
-        self._stale.discard(key)
-        shared.listeners.end()
+        self._forget(key)
         row = await self._store.get(self._table, key)
         if row is not None and row.value == shared.record.encoded():
             with contextlib.suppress(Conflict):
@@ -253,16 +253,12 @@ class SharedSessions(StoreListener):
             shared = self._shared.get(row.key)
             if shared is None or not shared.busy:
                 await self._close_idle(row)
-        await self._forget_closed(self._clock() - self._idle_ttl)
-
-    async def _forget_closed(self, since: float) -> None:
-        """Forget the sessions that others have closed, and that nobody has used here since then (Unix seconds)."""
+        # Others may have closed these.
         for key in list(self._stale):
-            shared = self._shared.get(key)
-            if shared is None:
-                self._stale.discard(key)
-            elif not shared.busy and shared.used <= since:
+            if key in self._shared:
                 await self._load(key)
+            else:
+                self._stale.discard(key)
 
     async def write_used(self) -> None:
         """Write down when sessions were used, so that no other process takes them for idle. Raises StoreUnavailable."""
@@ -307,8 +303,7 @@ class SharedSessions(StoreListener):
             # Unless it was found gone meanwhile, and another was opened.
             now = self._shared.get(row.key)
             if now is not None and now.record.encoded() == row.value:
-                del self._shared[row.key]
-                now.listeners.end()
+                self._forget(row.key)
             with contextlib.suppress(Conflict):
                 await self._store.delete(self._table, row.key, expected=row.version)
 
