@@ -20,7 +20,7 @@ from adapter.relay.replicas.forwarding import LATER
 from adapter.rules.access.principals import Caller
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, WholeReply, always
 from adapter.wire.forwarding import MARK, PATH, mark, read_seal
-from tests.relay.replicas.forwarders import KEY, Played, Wire, pair
+from tests.relay.replicas.forwarders import KEY, Pair, Played, Wire
 
 FIELDS = {"X-Tenant": "t", "Authorization": "Bearer x", "Mcp-Session-Id": "client's"}
 CLAIMS = {"sub": "ada", "groups": ["dev", "ops"], "n": 1}
@@ -28,217 +28,202 @@ CALLER = Caller("ada:1", "http", FIELDS, frozenset({"authorization"}), frozenset
 CALL = UpstreamRequest("POST", [("X-A", "1"), ("Mcp-Session-Id", "a:token")], b'{"id":1}', CALLER, "q=1")
 
 
-async def test_a_request_arrives_as_it_is() -> None:
+async def test_a_request_arrives_as_it_is(found: Pair) -> None:
     """Method, fields in their order, query, body, caller, purpose and timeout are those of the first replica."""
-    async with pair() as found:
-        told: list[tuple[str, str]] = []
-        found.forwarding.on_end = lambda server, result: told.append((server, result))
-        request = replace(CALL, method="GET", repeatable=always, purpose=Purpose.STREAM)
-        reply = await found.near.send(request, 7.5)
-        assert (reply.status, reply.headers, reply.whole) == (
-            200,
-            [("Content-Type", "application/json")],
-            b"{}",
-        )
-        assert (await reply.read(1.0), await reply.read(1.0)) == (b"{}", b"")
-        ((arrived, timeout),) = found.far.seen
-        assert (arrived.method, arrived.headers, arrived.query) == ("GET", request.headers, "q=1")
-        assert (arrived.body, arrived.purpose, timeout) == (request.body, Purpose.STREAM, 7.5)
-        assert arrived.repeatable()
-        assert (arrived.caller.principal, arrived.caller.entrance) == ("ada:1", "http")
-        assert arrived.caller.scopes == CALLER.scopes and arrived.caller.claims == CLAIMS
-        assert arrived.caller.told_fields() == CALLER.told_fields() == {"x-tenant": "t"}
-        assert [url for url, _ in found.peers] == ["http://a:1" + PATH]
-        assert told == [("raw", "ok")]
+    told: list[tuple[str, str]] = []
+    found.forwarding.on_end = lambda server, result: told.append((server, result))
+    request = replace(CALL, method="GET", repeatable=always, purpose=Purpose.STREAM)
+    reply = await found.near.send(request, 7.5)
+    assert (reply.status, reply.headers, reply.whole) == (
+        200,
+        [("Content-Type", "application/json")],
+        b"{}",
+    )
+    assert (await reply.read(1.0), await reply.read(1.0)) == (b"{}", b"")
+    ((arrived, timeout),) = found.far.seen
+    assert (arrived.method, arrived.headers, arrived.query) == ("GET", request.headers, "q=1")
+    assert (arrived.body, arrived.purpose, timeout) == (request.body, Purpose.STREAM, 7.5)
+    assert arrived.repeatable()
+    assert (arrived.caller.principal, arrived.caller.entrance) == ("ada:1", "http")
+    assert arrived.caller.scopes == CALLER.scopes and arrived.caller.claims == CLAIMS
+    assert arrived.caller.told_fields() == CALLER.told_fields() == {"x-tenant": "t"}
+    assert [url for url, _ in found.peers] == ["http://a:1" + PATH]
+    assert told == [("raw", "ok")]
 
 
-async def test_secrets_of_the_caller_do_not_travel() -> None:
+async def test_secrets_of_the_caller_do_not_travel(found: Pair) -> None:
     """The adapter's own token and the id of the client's session differ from others there, and say nothing."""
-    async with pair() as found:
-        for token in ("x", "x", "y"):
-            caller = Caller("ada:1", "mcp", FIELDS | {"Authorization": f"Bearer {token}"}, CALLER.withheld)
-            await found.near.send(replace(CALL, caller=caller), 1.0)
-        first, second, third = (arrived.caller.lower_fields() for arrived, _ in found.far.seen)
-        assert first == second
-        assert first["authorization"] != third["authorization"]
-        assert "Bearer" not in str((first, third))
-        assert "client's" not in str((first, third))
+    for token in ("x", "x", "y"):
+        caller = Caller("ada:1", "mcp", FIELDS | {"Authorization": f"Bearer {token}"}, CALLER.withheld)
+        await found.near.send(replace(CALL, caller=caller), 1.0)
+    first, second, third = (arrived.caller.lower_fields() for arrived, _ in found.far.seen)
+    assert first == second
+    assert first["authorization"] != third["authorization"]
+    assert "Bearer" not in str((first, third))
+    assert "client's" not in str((first, third))
 
 
 @pytest.mark.parametrize("session", [None, "b:token", "token"])
-async def test_what_lives_here_stays_here(session: str | None) -> None:
+async def test_what_lives_here_stays_here(session: str | None, found: Pair) -> None:
     """No session, one of this replica and one that names none are the upstream's own matter."""
-    async with pair() as found:
-        headers = [] if session is None else [("Mcp-Session-Id", session)]
-        await found.near.send(replace(CALL, headers=headers), 1.0)
-        assert isinstance(found.near.home, Played)
-        assert len(found.near.home.seen) == 1
-        assert found.peers == []
+    headers = [] if session is None else [("Mcp-Session-Id", session)]
+    await found.near.send(replace(CALL, headers=headers), 1.0)
+    assert isinstance(found.near.home, Played)
+    assert len(found.near.home.seen) == 1
+    assert found.peers == []
 
 
-async def test_a_session_of_nobody_is_unknown() -> None:
+async def test_a_session_of_nobody_is_unknown(found: Pair) -> None:
     """Its owner has no row: the answer is the one at which a session is opened anew."""
-    async with pair() as found:
-        for owner in ("gone", "no/id", "x" * 80):
-            reply = await found.near.send(replace(CALL, headers=[("Mcp-Session-Id", f"{owner}:t")]), 1.0)
-            assert reply.status == 404
-        assert found.peers == []
+    for owner in ("gone", "no/id", "x" * 80):
+        reply = await found.near.send(replace(CALL, headers=[("Mcp-Session-Id", f"{owner}:t")]), 1.0)
+        assert reply.status == 404
+    assert found.peers == []
 
 
-async def test_an_owner_that_leaves_gets_nothing_more() -> None:
+async def test_an_owner_that_leaves_gets_nothing_more(found: Pair) -> None:
     """As soon as its row says so."""
-    async with pair() as found:
-        await found.a.leave()
-        await found.b.look()
-        assert (await found.near.send(CALL, 1.0)).status == 404
-        assert found.peers == []
+    await found.a.leave()
+    await found.b.look()
+    assert (await found.near.send(CALL, 1.0)).status == 404
+    assert found.peers == []
 
 
 @pytest.mark.parametrize(
     "error",
     [UpstreamSilent("for 3 s"), LimitReached("full", data={"limit": 1}, retry_after=2.0), UpstreamBroken()],
 )
-async def test_a_failure_of_the_other_upstream_is_raised_here(error: UpstreamSilent) -> None:
+async def test_a_failure_of_the_other_upstream_is_raised_here(error: UpstreamSilent, found: Pair) -> None:
     """With its class, its sentence and its data."""
-    async with pair() as found:
 
-        async def fail(_: UpstreamRequest) -> UpstreamReply:
-            raise error
+    async def fail(_: UpstreamRequest) -> UpstreamReply:
+        raise error
 
-        found.far.answer = fail
-        with pytest.raises(type(error), match=str(error)) as raised:
-            await found.near.send(CALL, 1.0)
-        assert (raised.value.data, raised.value.retry_after) == (error.data, error.retry_after)
+    found.far.answer = fail
+    with pytest.raises(type(error), match=str(error)) as raised:
+        await found.near.send(CALL, 1.0)
+    assert (raised.value.data, raised.value.retry_after) == (error.data, error.retry_after)
 
 
-async def test_a_defect_there_is_no_secret_here() -> None:
+async def test_a_defect_there_is_no_secret_here(found: Pair) -> None:
     """It is logged where it is, and answered in general."""
-    async with pair() as found:
 
-        async def fail(_: UpstreamRequest) -> UpstreamReply:
-            raise ZeroDivisionError("a secret")
+    async def fail(_: UpstreamRequest) -> UpstreamReply:
+        raise ZeroDivisionError("a secret")
 
-        found.far.answer = fail
-        with capture_logs() as logged, pytest.raises(Exception, match="failed unexpectedly"):
-            await found.near.send(CALL, 1.0)
-        assert [each["log_level"] for each in logged] == ["error"]
+    found.far.answer = fail
+    with capture_logs() as logged, pytest.raises(Exception, match="failed unexpectedly"):
+        await found.near.send(CALL, 1.0)
+    assert [each["log_level"] for each in logged] == ["error"]
 
 
-async def test_an_owner_that_cannot_be_reached_loses_the_session() -> None:
+async def test_an_owner_that_cannot_be_reached_loses_the_session(found: Pair) -> None:
     """The request has not run, so the session may be opened anew; if the owner lives it is told, and ends its own."""
-    async with pair() as found:
 
-        async def refuse(_: UpstreamRequest) -> UpstreamReply:
-            raise UpstreamUnreachable("it refused the connection")
+    async def refuse(_: UpstreamRequest) -> UpstreamReply:
+        raise UpstreamUnreachable("it refused the connection")
 
-        found.connect = lambda: Played(refuse)
-        with capture_logs() as logged:
-            assert (await found.near.send(CALL, 1.0)).status == 404
-        assert logged[0]["event"] == "another replica cannot be reached"
-        await _until(lambda: len(found.home.left) == 1)
-        assert found.far.seen == []
-        found.home.left.add("raw", "a:token")
-        found.home.left._over(("raw", "a:token"))
-        await _until(lambda: bool(found.far.seen))
-        ((ending, _),) = found.far.seen
-        assert (ending.method, ending.headers) == ("DELETE", [("Mcp-Session-Id", "a:token")])
+    found.connect = lambda: Played(refuse)
+    with capture_logs() as logged:
+        assert (await found.near.send(CALL, 1.0)).status == 404
+    assert logged[0]["event"] == "another replica cannot be reached"
+    await _until(lambda: len(found.home.left) == 1)
+    assert found.far.seen == []
+    found.home.left.add("raw", "a:token")
+    found.home.left._over(("raw", "a:token"))
+    await _until(lambda: bool(found.far.seen))
+    ((ending, _),) = found.far.seen
+    assert (ending.method, ending.headers) == ("DELETE", [("Mcp-Session-Id", "a:token")])
 
 
 @pytest.mark.parametrize(
     "announced", [b"", b"[]", b'["b","raw","x"]', b'["a","none","x"]', b'["a","raw",1]', b"7"]
 )
-async def test_other_words_end_nothing(announced: bytes) -> None:
+async def test_other_words_end_nothing(announced: bytes, found: Pair) -> None:
     """Those of other replicas, of servers that are not known, and of other versions."""
-    async with pair() as found:
-        found.home.announced("replica sessions left", announced)
-        found.home.announced("something else", announced)
-        found.home.row_changed("t", "k")
-        found.home.rows_unknown()
-        assert len(found.home.left) == 0
+    found.home.announced("replica sessions left", announced)
+    found.home.announced("something else", announced)
+    found.home.row_changed("t", "k")
+    found.home.rows_unknown()
+    assert len(found.home.left) == 0
 
 
-async def test_a_call_that_may_have_run_is_not_repeated() -> None:
+async def test_a_call_that_may_have_run_is_not_repeated(found: Pair) -> None:
     """An owner that took it and said nothing: the client gets an error, and nobody opens the session for it."""
-    async with pair() as found:
 
-        async def vanish(_: UpstreamRequest) -> UpstreamReply:
-            raise UpstreamUnanswered()
+    async def vanish(_: UpstreamRequest) -> UpstreamReply:
+        raise UpstreamUnanswered()
 
-        peer = Played(vanish)
-        found.connect = lambda: peer
-        with pytest.raises(UpstreamUnanswered, match="replica"):
-            await found.near.send(CALL, 1.0)
-        assert len(peer.seen) == 1
-        assert peer.seen[0][1] == 1.0 + LATER
+    peer = Played(vanish)
+    found.connect = lambda: peer
+    with pytest.raises(UpstreamUnanswered, match="replica"):
+        await found.near.send(CALL, 1.0)
+    assert len(peer.seen) == 1
+    assert peer.seen[0][1] == 1.0 + LATER
 
 
 @pytest.mark.parametrize("status", [200, 400, 500, 503])
-async def test_an_answer_without_a_mark_is_nobodys(status: int) -> None:
+async def test_an_answer_without_a_mark_is_nobodys(status: int, found: Pair) -> None:
     """Something else is at the address, and might have passed the request on: it is not repeated."""
-    async with pair() as found:
 
-        async def answer(_: UpstreamRequest) -> UpstreamReply:
-            fields = [(MARK, mark(bytes(32), "n", "answer", status)), ("Content-Type", "application/json")]
-            return WholeReply(status, fields, b'{"result":{}}')
+    async def answer(_: UpstreamRequest) -> UpstreamReply:
+        fields = [(MARK, mark(bytes(32), "n", "answer", status)), ("Content-Type", "application/json")]
+        return WholeReply(status, fields, b'{"result":{}}')
 
-        found.connect = lambda: Played(answer)
-        with pytest.raises(UpstreamUnanswered, match="may have run"):
-            await found.near.send(CALL, 1.0)
+    found.connect = lambda: Played(answer)
+    with pytest.raises(UpstreamUnanswered, match="may have run"):
+        await found.near.send(CALL, 1.0)
 
 
-async def test_a_challenge_that_expired_is_asked_for_again() -> None:
+async def test_a_challenge_that_expired_is_asked_for_again(found: Pair) -> None:
     """A replica that was restarted under its id refuses what was sealed for the one before; nothing of it has run."""
-    async with pair() as found:
-        await found.near.send(CALL, 1.0)
-        for _ in range(30):
-            await found.a.renew()
-        assert (await found.near.send(CALL, 1.0)).status == 200
-        assert len(found.far.seen) == 2
-        (_, wire), *_ = found.peers
-        assert isinstance(wire, Wire)
-        assert len({read_seal(text)[0].challenge for text in wire.sealed}) == 2
+    await found.near.send(CALL, 1.0)
+    for _ in range(30):
+        await found.a.renew()
+    assert (await found.near.send(CALL, 1.0)).status == 200
+    assert len(found.far.seen) == 2
+    (_, wire), *_ = found.peers
+    assert isinstance(wire, Wire)
+    assert len({read_seal(text)[0].challenge for text in wire.sealed}) == 2
 
 
-async def test_a_replica_that_always_refuses_is_told_of() -> None:
+async def test_a_replica_that_always_refuses_is_told_of(found: Pair) -> None:
     """After two attempts its session is opened anew."""
-    async with pair() as found:
-        found.home.key = bytes(32)
-        with capture_logs() as logged:
-            assert (await found.near.send(CALL, 1.0)).status == 404
-            assert (await found.near.send(CALL, 1.0)).status == 404
-        refusals = [each["event"] for each in logged if "replica" in each]
-        assert refusals == ["another replica refuses what is forwarded to it"]
-        assert found.far.seen == []
+    found.home.key = bytes(32)
+    with capture_logs() as logged:
+        assert (await found.near.send(CALL, 1.0)).status == 404
+        assert (await found.near.send(CALL, 1.0)).status == 404
+    refusals = [each["event"] for each in logged if "replica" in each]
+    assert refusals == ["another replica refuses what is forwarded to it"]
+    assert found.far.seen == []
 
 
-async def test_connections_follow_the_address() -> None:
+async def test_connections_follow_the_address(found: Pair) -> None:
     """A replica that comes back elsewhere is found there; one that has gone keeps no connection."""
-    async with pair() as found:
-        await found.near.send(CALL, 1.0)
-        await found.near.send(CALL, 1.0)
-        assert len(found.peers) == 1
-        await found.a.close()
-        await found.a.join("http://a:2")
-        await found.b.look()
-        await found.near.send(CALL, 1.0)
-        assert [url for url, _ in found.peers] == ["http://a:1" + PATH, "http://a:2" + PATH]
-        await found.a.close()
-        await found.b.look()
-        await _until(lambda: all(peer.closed for _, peer in found.peers))
-        assert "0 replicas" in repr(found.forwarding)
+    await found.near.send(CALL, 1.0)
+    await found.near.send(CALL, 1.0)
+    assert len(found.peers) == 1
+    await found.a.close()
+    await found.a.join("http://a:2")
+    await found.b.look()
+    await found.near.send(CALL, 1.0)
+    assert [url for url, _ in found.peers] == ["http://a:1" + PATH, "http://a:2" + PATH]
+    await found.a.close()
+    await found.b.look()
+    await _until(lambda: all(peer.closed for _, peer in found.peers))
+    assert "0 replicas" in repr(found.forwarding)
 
 
-async def test_a_failure_that_is_none() -> None:
+async def test_a_failure_that_is_none(found: Pair) -> None:
     """What a replica with the key sends is read no further than a failure may be long."""
-    async with pair() as found:
 
-        async def answer(request: UpstreamRequest) -> UpstreamReply:
-            nonce = read_seal(request.headers[0][1])[0].nonce
-            return WholeReply(200, [(MARK, mark(KEY, nonce, "failure", 200))], b"[")
+    async def answer(request: UpstreamRequest) -> UpstreamReply:
+        nonce = read_seal(request.headers[0][1])[0].nonce
+        return WholeReply(200, [(MARK, mark(KEY, nonce, "failure", 200))], b"[")
 
-        found.connect = lambda: Played(answer)
-        with pytest.raises(UpstreamBroken):
-            await found.near.send(CALL, 1.0)
+    found.connect = lambda: Played(answer)
+    with pytest.raises(UpstreamBroken):
+        await found.near.send(CALL, 1.0)
 
 
 async def _turn() -> None:

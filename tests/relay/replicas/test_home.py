@@ -17,7 +17,7 @@ from adapter.wire.forwarding import (
     encode_head,
     kind_of,
 )
-from tests.relay.replicas.forwarders import KEY, Pair, Wire, pair
+from tests.relay.replicas.forwarders import KEY, Pair, Wire
 
 CALL = UpstreamRequest("POST", [("Mcp-Session-Id", "a:token")], b"{}")
 HEAD = ForwardedHead("raw", "POST", [], "", "call", False, None, ForwardedCaller("p", "mcp", {}, []))
@@ -40,60 +40,55 @@ def why(found: Pair, text: str | None) -> str:
     return str(logged[0]["why"])
 
 
-async def test_a_captured_request_is_worth_nothing() -> None:
+async def test_a_captured_request_is_worth_nothing(found: Pair) -> None:
     """It is refused at the same replica, and at any other."""
-    async with pair() as found:
-        text = await captured(found)
-        assert why(found, text) == "it came before"
-        found.a.id = "c"
-        assert why(found, text) == "it is for another replica"
+    text = await captured(found)
+    assert why(found, text) == "it came before"
+    found.a.id = "c"
+    assert why(found, text) == "it is for another replica"
 
 
-async def test_an_old_request_is_refused() -> None:
+async def test_an_old_request_is_refused(found: Pair) -> None:
     """Also one that never arrived."""
-    async with pair() as found:
-        record = await found.b.find("a")
-        assert record is not None
-        text = Seal("a", record.challenge, "0" * 24, 0, 0, digest_of(b"")).signed(KEY)
-        for _ in range(30):
-            await found.a.renew()
-        assert why(found, text) == "it has expired"
+    record = await found.b.find("a")
+    assert record is not None
+    text = Seal("a", record.challenge, "0" * 24, 0, 0, digest_of(b"")).signed(KEY)
+    for _ in range(30):
+        await found.a.renew()
+    assert why(found, text) == "it has expired"
 
 
-async def test_nobody_else_gets_in() -> None:
+async def test_nobody_else_gets_in(found: Pair) -> None:
     """Without a seal, with one that is none, and with one under another key."""
-    async with pair() as found:
-        assert why(found, None) == "it has no seal"
-        assert why(found, "1 a b c") == "it has no seal"
-        record = await found.b.find("a")
-        assert record is not None
-        seal = Seal("a", record.challenge, "0" * 24, 0, 0, digest_of(b""))
-        assert why(found, seal.signed(bytes(32))) == "its seal is not that of a replica"
-        found.home.key = b""
-        assert why(found, seal.signed(b"")) == "its seal is not that of a replica"
+    assert why(found, None) == "it has no seal"
+    assert why(found, "1 a b c") == "it has no seal"
+    record = await found.b.find("a")
+    assert record is not None
+    seal = Seal("a", record.challenge, "0" * 24, 0, 0, digest_of(b""))
+    assert why(found, seal.signed(bytes(32))) == "its seal is not that of a replica"
+    found.home.key = b""
+    assert why(found, seal.signed(b"")) == "its seal is not that of a replica"
 
 
-async def test_refusals_do_not_fill_the_log() -> None:
+async def test_refusals_do_not_fill_the_log(found: Pair) -> None:
     """Each reason is logged once a second, however many strangers there are."""
-    async with pair() as found:
-        with capture_logs() as logged:
-            for _ in range(100):
-                with pytest.raises(NotFound):
-                    found.home.admit("x")
-        assert len(logged) == 1
+    with capture_logs() as logged:
+        for _ in range(100):
+            with pytest.raises(NotFound):
+                found.home.admit("x")
+    assert len(logged) == 1
 
 
-async def test_another_content_is_refused() -> None:
+async def test_another_content_is_refused(found: Pair) -> None:
     """The seal covers every byte of it."""
-    async with pair() as found:
-        record = await found.b.find("a")
-        assert record is not None
-        content = encode_head(HEAD)
-        seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
-        with pytest.raises(NotFound):
-            await found.home.serve(seal, content[:-1] + b" ")
-        assert found.far.seen == []
-        assert (await found.home.serve(seal, content)).reply.status == 200
+    record = await found.b.find("a")
+    assert record is not None
+    content = encode_head(HEAD)
+    seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
+    with pytest.raises(NotFound):
+        await found.home.serve(seal, content[:-1] + b" ")
+    assert found.far.seen == []
+    assert (await found.home.serve(seal, content)).reply.status == 200
 
 
 @pytest.mark.parametrize(
@@ -104,47 +99,43 @@ async def test_another_content_is_refused() -> None:
         HEAD._replace(caller=HEAD.caller._replace(entrance="back")),
     ],
 )
-async def test_what_only_another_version_sends(head: ForwardedHead) -> None:
+async def test_what_only_another_version_sends(head: ForwardedHead, found: Pair) -> None:
     """A server or a word that is not known here is a failure that says so, and nothing runs."""
-    async with pair() as found:
-        record = await found.b.find("a")
-        assert record is not None
-        content = encode_head(head)
-        seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
-        headers, reply, _ = await found.home.serve(seal, content)
-        assert kind_of(dict(headers)[MARK], KEY, seal.nonce, 200) == "failure"
-        assert type(decode_failure(reply.whole or b"")) is BadRequest
-        assert found.far.seen == []
+    record = await found.b.find("a")
+    assert record is not None
+    content = encode_head(head)
+    seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
+    headers, reply, _ = await found.home.serve(seal, content)
+    assert kind_of(dict(headers)[MARK], KEY, seal.nonce, 200) == "failure"
+    assert type(decode_failure(reply.whole or b"")) is BadRequest
+    assert found.far.seen == []
 
 
-async def test_a_long_failure_is_told_in_general() -> None:
+async def test_a_long_failure_is_told_in_general(found: Pair) -> None:
     """The other replica reads so much of it and no more."""
-    async with pair() as found:
-        seal = Seal("a", "c" * 32, "0" * 24, 0, 0, digest_of(b""))
-        _, reply, _ = found.home.failed(seal, UpstreamSilent("x" * 100_000))
-        assert str(decode_failure(reply.whole or b"")) == UpstreamSilent.hint
+    seal = Seal("a", "c" * 32, "0" * 24, 0, 0, digest_of(b""))
+    _, reply, _ = found.home.failed(seal, UpstreamSilent("x" * 100_000))
+    assert str(decode_failure(reply.whole or b"")) == UpstreamSilent.hint
 
 
-async def test_what_is_forwarded_is_never_forwarded_again() -> None:
+async def test_what_is_forwarded_is_never_forwarded_again(found: Pair) -> None:
     """The home gives it to its own upstream, whatever session it names."""
-    async with pair() as found:
-        await found.near.send(UpstreamRequest("POST", [("Mcp-Session-Id", "a:token")], b"{}"), 1.0)
-        record = await found.b.find("a")
-        assert record is not None
-        content = encode_head(HEAD._replace(headers=[("Mcp-Session-Id", "b:token")]))
-        seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
-        await found.home.serve(seal, content)
-        assert len(found.far.seen) == 2
-        assert [url for url, _ in found.peers] == [found.peers[0][0]]
+    await found.near.send(UpstreamRequest("POST", [("Mcp-Session-Id", "a:token")], b"{}"), 1.0)
+    record = await found.b.find("a")
+    assert record is not None
+    content = encode_head(HEAD._replace(headers=[("Mcp-Session-Id", "b:token")]))
+    seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
+    await found.home.serve(seal, content)
+    assert len(found.far.seen) == 2
+    assert [url for url, _ in found.peers] == [found.peers[0][0]]
 
 
-async def test_a_replica_that_leaves_takes_nothing_more() -> None:
+async def test_a_replica_that_leaves_takes_nothing_more(found: Pair) -> None:
     """What it refuses it refuses as if it had never known it; the session is opened anew elsewhere."""
-    async with pair() as found:
-        found.home.leave()
-        with capture_logs() as logged:
-            assert (await found.near.send(CALL, 1.0)).status == 404
-        assert [each["log_level"] for each in logged] == ["warning"]
-        reply = WholeReply(200)
-        found.home.release(reply)
-        assert "0 streams" in repr(found.home)
+    found.home.leave()
+    with capture_logs() as logged:
+        assert (await found.near.send(CALL, 1.0)).status == 404
+    assert [each["log_level"] for each in logged] == ["warning"]
+    reply = WholeReply(200)
+    found.home.release(reply)
+    assert "0 streams" in repr(found.home)

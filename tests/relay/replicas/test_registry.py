@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 from structlog import get_logger
@@ -14,8 +16,8 @@ from adapter.relay.replicas.store_epoch import TABLE as EPOCH
 from adapter.rules.access.replicas import decode_replica
 from adapter.state.fallback import FallbackStore
 from adapter.state.memory import MemoryStore
-from adapter.state.port import Row
-from tests.state.shared import ReplicaStore, SharedMemory
+from adapter.state.port import Row, Store
+from tests.state.shared import SharedMemory
 
 NEVER = ReplicaTerms(interval=3600.0, looks=2)
 """Rows are renewed and looked at by the tests themselves."""
@@ -24,8 +26,27 @@ AT_ONCE = ReplicaTerms(interval=3600.0, looks=2, lease=0.0)
 """Whoever stood still at two looks has gone."""
 
 
-def registry(store: ReplicaStore, name: str, terms: ReplicaTerms = NEVER, settings: str = "") -> Replicas:
-    return Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), terms, settings)
+Registry = Callable[..., Replicas]
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[Registry]:
+    """Makes registries, which are closed in the end."""
+    async with AsyncExitStack() as stack:
+
+        def make(store: Store, name: str, terms: ReplicaTerms = NEVER, settings: str = "") -> Replicas:
+            made = Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), terms, settings)
+            stack.push_async_callback(made.close)
+            return made
+
+        yield make
+
+
+def displacements(replicas: Replicas) -> list[str]:
+    """The ids under which a replica was displaced, from now on."""
+    displaced: list[str] = []
+    replicas.on_displaced.append(lambda: displaced.append(replicas.id))
+    return displaced
 
 
 async def row_of(memory: SharedMemory, name: str) -> Row:
@@ -34,9 +55,8 @@ async def row_of(memory: SharedMemory, name: str) -> Row:
     return row
 
 
-async def test_replicas_see_each_other() -> None:
+async def test_replicas_see_each_other(memory: SharedMemory, registry: Registry) -> None:
     """Each sees the others with their addresses, and not itself."""
-    memory = SharedMemory()
     a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
     await a.join("http://10.0.0.1:1")
     await b.join("http://10.0.0.2:2")
@@ -51,9 +71,10 @@ async def test_replicas_see_each_other() -> None:
     assert await memory.rows.scan(TABLE) == []
 
 
-async def test_a_replica_that_has_gone_is_told_of_though_the_store_fails() -> None:
+async def test_a_replica_that_has_gone_is_told_of_though_the_store_fails(
+    memory: SharedMemory, registry: Registry
+) -> None:
     """In the middle of a look, where another one is to lose its row: nobody would learn of the first at a later one."""
-    memory = SharedMemory()
     store = memory.replica()
     a = registry(store, "a", AT_ONCE)
     others = [registry(memory.replica(), name) for name in "bc"]
@@ -77,9 +98,8 @@ async def test_a_replica_that_has_gone_is_told_of_though_the_store_fails() -> No
     assert sorted(gone) == ["b", "c"]
 
 
-async def test_other_settings_are_told_of_once() -> None:
+async def test_other_settings_are_told_of_once(memory: SharedMemory, registry: Registry) -> None:
     """Each digest once, however many replicas have it and however often it is looked at; a bound holds for all."""
-    memory = SharedMemory()
     a = registry(memory.replica(), "a", settings="old")
     with capture_logs() as logged:
         await a.join("http://a")
@@ -102,13 +122,10 @@ async def test_other_settings_are_told_of_once() -> None:
             await registry(memory.replica(), f"c{number}", settings=f"new {number}").renew()
         await a.look()
     assert len(logged) == MOST_TOLD - 1
-    for each in (a, *others):
-        await each.close()
 
 
-async def test_many_replicas_are_all_seen() -> None:
+async def test_many_replicas_are_all_seen(memory: SharedMemory, registry: Registry) -> None:
     """Rows are read page by page."""
-    memory = SharedMemory()
     a = registry(memory.replica(), "a")
     await a.join("http://a")
     value = (await row_of(memory, "a")).value
@@ -117,12 +134,10 @@ async def test_many_replicas_are_all_seen() -> None:
     await memory.rows.put(TABLE, "unreadable", b"{}")
     await a.look()
     assert len(a.others()) == 1001
-    await a.close()
 
 
-async def test_a_replica_that_is_not_known_yet_is_read() -> None:
+async def test_a_replica_that_is_not_known_yet_is_read(memory: SharedMemory, registry: Registry) -> None:
     """One that joined after the last look is found; one that never did is not, and neither is what is no id."""
-    memory = SharedMemory()
     store = memory.replica()
     a, b = registry(store, "a"), registry(memory.replica(), "b")
     await a.join("http://a")
@@ -136,13 +151,10 @@ async def test_a_replica_that_is_not_known_yet_is_read() -> None:
     assert await a.find("a") is None
     await memory.rows.put(TABLE, "d", b"{}")
     assert await a.find("d") is None
-    await a.close()
-    await b.close()
 
 
-async def test_a_replica_whose_row_is_missed_has_gone() -> None:
+async def test_a_replica_whose_row_is_missed_has_gone(memory: SharedMemory, registry: Registry) -> None:
     """Whoever looks for it learns it first, and tells as at any look."""
-    memory = SharedMemory()
     a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
     gone: list[str] = []
     b.on_gone.append(gone.append)
@@ -153,36 +165,30 @@ async def test_a_replica_whose_row_is_missed_has_gone() -> None:
     assert gone == []
     assert await b.find("a", afresh=True) is None
     assert gone == ["a"]
-    await b.close()
 
 
-async def test_a_replica_at_this_address_was_here_before() -> None:
+async def test_a_replica_at_this_address_was_here_before(memory: SharedMemory, registry: Registry) -> None:
     """It ended without a word, and this one was started in its place under another id."""
-    memory = SharedMemory()
     before, after = registry(memory.replica(), "a"), registry(memory.replica(), "b")
     await before.join("http://here")
     await after.join("http://here")
     assert await after.find("a") is None
-    await before.close()
-    await after.close()
 
 
-async def test_a_replica_that_leaves_is_found_no_more() -> None:
+async def test_a_replica_that_leaves_is_found_no_more(memory: SharedMemory, registry: Registry) -> None:
     """It takes no requests while it finishes what it has."""
-    memory = SharedMemory()
     a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
     await b.leave()
     await a.join("http://a")
     await b.join("http://b")
     assert await a.find("b") is None
     assert [each.record.leaving for each in a.others()] == [True]
-    await a.close()
-    await b.close()
 
 
-async def test_each_renewal_has_another_challenge_that_counts() -> None:
+async def test_each_renewal_has_another_challenge_that_counts(
+    memory: SharedMemory, registry: Registry
+) -> None:
     """The challenge of a row counts as soon as it can be read."""
-    memory = SharedMemory()
     a = registry(memory.replica(), "a")
     await a.join("http://a")
     first = decode_replica((await row_of(memory, "a")).value).challenge
@@ -190,12 +196,12 @@ async def test_each_renewal_has_another_challenge_that_counts() -> None:
     second = decode_replica((await row_of(memory, "a")).value).challenge
     assert first != second
     assert a.challenges.refusal(first, "n") is a.challenges.refusal(second, "n") is None
-    await a.close()
 
 
-async def test_a_challenge_goes_on_to_count_while_the_store_is_away() -> None:
+async def test_a_challenge_goes_on_to_count_while_the_store_is_away(
+    memory: SharedMemory, registry: Registry
+) -> None:
     """Others cannot read a newer one, however often this one tries to write it."""
-    memory = SharedMemory()
     store = memory.replica()
     a = registry(store, "a")
     await a.join("http://a")
@@ -207,16 +213,15 @@ async def test_a_challenge_goes_on_to_count_while_the_store_is_away() -> None:
     assert a.challenges.refusal(known, "n") is None
     store.down = False
     await a.renew()
-    await a.close()
 
 
-async def test_a_write_that_seemed_to_fail_is_no_reason_to_leave() -> None:
+async def test_a_write_that_seemed_to_fail_is_no_reason_to_leave(
+    memory: SharedMemory, registry: Registry
+) -> None:
     """The row was renewed all the same: the replica goes on under its id, and keeps its sessions."""
-    memory = SharedMemory()
     store = memory.replica()
     a = registry(store, "a")
-    displaced: list[str] = []
-    a.on_displaced.append(lambda: displaced.append(a.id))
+    displaced = displacements(a)
     await a.join("http://a")
     store.swallows = 1
     with pytest.raises(StoreUnavailable):
@@ -230,9 +235,8 @@ async def test_a_write_that_seemed_to_fail_is_no_reason_to_leave() -> None:
     assert await memory.rows.get(TABLE, "a") is None
 
 
-async def test_a_silent_replica_loses_its_row() -> None:
+async def test_a_silent_replica_loses_its_row(memory: SharedMemory, registry: Registry) -> None:
     """All others are told once, whoever of them deleted it."""
-    memory = SharedMemory()
     a, b, c = (registry(memory.replica(), name, AT_ONCE) for name in "abc")
     for each in (a, b, c):
         await each.join(f"http://{each.id}")
@@ -247,16 +251,14 @@ async def test_a_silent_replica_loses_its_row() -> None:
     assert gone == {"b": ["a"], "c": ["a"]}
     assert await b.find("a") is None
     assert [each.id for each in b.others()] == ["c"]
-    for each in (a, b, c):
-        await each.close()
 
 
-async def test_a_replica_that_was_only_slow_learns_what_happened() -> None:
+async def test_a_replica_that_was_only_slow_learns_what_happened(
+    memory: SharedMemory, registry: Registry
+) -> None:
     """Its sessions may live elsewhere: it lets go of them, and joins again under its id."""
-    memory = SharedMemory()
     a = registry(memory.replica(), "a")
-    displaced: list[str] = []
-    a.on_displaced.append(lambda: displaced.append(a.id))
+    displaced = displacements(a)
     await a.join("http://a")
     await memory.rows.delete(TABLE, "a")
     await a.renew()
@@ -264,12 +266,10 @@ async def test_a_replica_that_was_only_slow_learns_what_happened() -> None:
     assert decode_replica((await row_of(memory, "a")).value).address == "http://a"
     await a.renew()
     assert displaced == ["a"]
-    await a.close()
 
 
-async def test_a_renewal_just_in_time_keeps_the_row() -> None:
+async def test_a_renewal_just_in_time_keeps_the_row(memory: SharedMemory, registry: Registry) -> None:
     """Who decides that a replica has gone deletes the row as it stood still, so one of the two is told."""
-    memory = SharedMemory()
     store = memory.replica()
     a, b = registry(memory.replica(), "a"), registry(store, "b", AT_ONCE)
     await a.join("http://a")
@@ -286,16 +286,12 @@ async def test_a_renewal_just_in_time_keeps_the_row() -> None:
     assert store.calls["delete"] == 1
     assert await b.find("a") is not None
     assert await memory.rows.get(TABLE, "a") is not None
-    await a.close()
-    await b.close()
 
 
-async def test_of_two_with_one_id_the_later_has_it() -> None:
+async def test_of_two_with_one_id_the_later_has_it(memory: SharedMemory, registry: Registry) -> None:
     """A replica that comes back after a crash is not kept waiting; one that is still there takes another id."""
-    memory = SharedMemory()
     first, second = registry(memory.replica(), "a"), registry(memory.replica(), "a")
-    displaced: list[str] = []
-    first.on_displaced.append(lambda: displaced.append(first.id))
+    displaced = displacements(first)
     await first.join("http://1")
     await second.join("http://2")
     await first.renew()
@@ -305,24 +301,19 @@ async def test_of_two_with_one_id_the_later_has_it() -> None:
     assert decode_replica((await row_of(memory, first.id)).value).address == "http://1"
     await second.renew()
     assert second.id == "a"
-    await first.close()
-    await second.close()
 
 
-async def test_a_row_that_another_took_is_left_to_it() -> None:
+async def test_a_row_that_another_took_is_left_to_it(memory: SharedMemory, registry: Registry) -> None:
     """Who stops removes its own row only."""
-    memory = SharedMemory()
     first, second = registry(memory.replica(), "a"), registry(memory.replica(), "a")
     await first.join("http://1")
     await second.join("http://2")
     await first.close()
     assert decode_replica((await row_of(memory, "a")).value).address == "http://2"
-    await second.close()
 
 
-async def test_the_store_may_be_away_at_a_stop() -> None:
+async def test_the_store_may_be_away_at_a_stop(memory: SharedMemory, registry: Registry) -> None:
     """The others notice the silence."""
-    memory = SharedMemory()
     store = memory.replica()
     a = registry(store, "a")
     await a.join("http://a")
@@ -332,9 +323,8 @@ async def test_the_store_may_be_away_at_a_stop() -> None:
     assert await memory.rows.get(TABLE, "a") is not None
 
 
-async def test_rows_are_renewed_by_themselves() -> None:
+async def test_rows_are_renewed_by_themselves(memory: SharedMemory, registry: Registry) -> None:
     """The versions count up while nobody does anything, also after the store was away."""
-    memory = SharedMemory()
     store = memory.replica()
     a = registry(store, "a", ReplicaTerms(interval=0.001, looks=10_000))
     await a.join("http://a")
@@ -346,7 +336,6 @@ async def test_rows_are_renewed_by_themselves() -> None:
         before = (await row_of(memory, "a")).version
         while (await row_of(memory, "a")).version < before + 3:
             await asyncio.sleep(0.001)
-    await a.close()
 
 
 def test_ids_differ() -> None:
@@ -354,17 +343,15 @@ def test_ids_differ() -> None:
     assert len({replica_id() for _ in range(100)}) == 100
 
 
-async def test_nobody_is_gone_for_a_replica_that_goes_on_in_memory() -> None:
+async def test_nobody_is_gone_for_a_replica_that_goes_on_in_memory(memory: SharedMemory) -> None:
     """There the rows of all others stand still; when the store is back, all replicas are there, with their sessions."""
-    memory = SharedMemory()
     stores = {name: memory.replica() for name in ("a", "b")}
     falling = {name: FallbackStore(store, get_logger(), retry=3600.0) for name, store in stores.items()}
     a, b = (
         Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), AT_ONCE)
         for name, store in falling.items()
     )
-    displaced: list[str] = []
-    a.on_displaced.append(lambda: displaced.append("a"))
+    displaced = displacements(a)
     await a.join("http://a")
     await b.join("http://b")
     await a.look()
@@ -381,12 +368,12 @@ async def test_nobody_is_gone_for_a_replica_that_goes_on_in_memory() -> None:
     assert displaced == []
 
 
-async def test_a_row_that_the_store_has_lost_is_written_again() -> None:
+async def test_a_row_that_the_store_has_lost_is_written_again(
+    memory: SharedMemory, registry: Registry
+) -> None:
     """It is no sign that others took the replica for gone: its sessions go on."""
-    memory = SharedMemory()
     a = registry(memory.replica(), "a")
-    displaced: list[str] = []
-    a.on_displaced.append(lambda: displaced.append("a"))
+    displaced = displacements(a)
     await a.join("http://10.0.0.1:1")
     await a.epoch.look()
     memory.rows = MemoryStore()
@@ -396,12 +383,10 @@ async def test_a_row_that_the_store_has_lost_is_written_again() -> None:
     await memory.rows.delete(TABLE, "a")
     await a.beat()
     assert (displaced, a.epoch.losses) == (["a"], 1)
-    await a.close()
 
 
-async def test_an_older_state_of_the_store_is_a_loss() -> None:
+async def test_an_older_state_of_the_store_is_a_loss(memory: SharedMemory, registry: Registry) -> None:
     """A backup is back, with the epoch of then: the row tells, for its version went back."""
-    memory = SharedMemory()
     a = registry(memory.replica(), "a")
     await a.join("http://10.0.0.1:1")
     await a.epoch.look()
@@ -413,16 +398,15 @@ async def test_an_older_state_of_the_store_is_a_loss() -> None:
     await a.renew()
     await a.renew()
     assert a.epoch.losses == 1
-    await a.close()
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-async def test_a_row_that_cannot_be_written_again_at_once_is_one_loss(is_done: bool) -> None:
+async def test_a_row_that_cannot_be_written_again_at_once_is_one_loss(
+    is_done: bool, memory: SharedMemory, registry: Registry
+) -> None:
     """Neither does the next attempt take the replica for displaced, nor its own row for an older state."""
-    memory = SharedMemory()
     a = registry(store := memory.replica(), "a")
-    displaced: list[str] = []
-    a.on_displaced.append(lambda: displaced.append("a"))
+    displaced = displacements(a)
     await a.join("http://10.0.0.1:1")
     await a.renew()
     await a.epoch.look()
@@ -444,12 +428,12 @@ async def test_a_row_that_cannot_be_written_again_at_once_is_one_loss(is_done: b
     await memory.rows.delete(TABLE, "a")
     await a.renew()
     assert (displaced, a.epoch.losses) == (["a"], 1)
-    await a.close()
 
 
-async def test_a_replica_that_is_closed_while_it_comes_back_leaves_no_row() -> None:
+async def test_a_replica_that_is_closed_while_it_comes_back_leaves_no_row(
+    memory: SharedMemory, registry: Registry
+) -> None:
     """Nobody is to be told later that it has gone without a word."""
-    memory = SharedMemory()
     a = registry(store := memory.replica(), "a")
     await a.join("http://10.0.0.1:1")
     await a.epoch.look()

@@ -28,9 +28,8 @@ class Process:
         self.secret = await kept_secret(self.store, "common", self.secret)
 
 
-async def test_every_replica_notices_once() -> None:
+async def test_every_replica_notices_once(memory: SharedMemory) -> None:
     """Also those that look when another one has written the row anew; a row that is there is no loss."""
-    memory = SharedMemory()
     processes = [Process(memory) for _ in range(3)]
     for _ in range(2):
         for each in processes:
@@ -44,9 +43,8 @@ async def test_every_replica_notices_once() -> None:
     assert [entry["event"] for entry in logs] == ["the state store has lost its data"] * 3
 
 
-async def test_the_store_gets_its_secrets_back() -> None:
+async def test_the_store_gets_its_secrets_back(memory: SharedMemory) -> None:
     """From whoever holds them, so that links that people have go on to count; a new replica takes them over."""
-    memory = SharedMemory()
     one, two = Process(memory), Process(memory)
     await asyncio.gather(one.epoch.look(), two.epoch.look())
     before = one.secret
@@ -59,9 +57,8 @@ async def test_the_store_gets_its_secrets_back() -> None:
     assert [each.secret for each in (one, two, three)] == [before] * 3
 
 
-async def test_a_secret_that_the_store_has_counts() -> None:
+async def test_a_secret_that_the_store_has_counts(memory: SharedMemory) -> None:
     """Another store is behind the address, or a replica that began after the loss was first: all take its secret."""
-    memory = SharedMemory()
     one, two = Process(memory), Process(memory)
     await asyncio.gather(one.epoch.look(), two.epoch.look())
     memory.rows = MemoryStore()
@@ -72,9 +69,8 @@ async def test_a_secret_that_the_store_has_counts() -> None:
     assert one.secret == two.secret == late.secret
 
 
-async def test_a_secret_that_is_lost_alone_comes_back() -> None:
+async def test_a_secret_that_is_lost_alone_comes_back(memory: SharedMemory) -> None:
     """A node of a cluster that fails loses some of the rows."""
-    memory = SharedMemory()
     one = Process(memory)
     await one.epoch.look()
     await memory.rows.delete(SECRETS, "common")
@@ -84,9 +80,8 @@ async def test_a_secret_that_is_lost_alone_comes_back() -> None:
     assert row is not None and row.value == one.secret
 
 
-async def test_a_loss_is_told_when_all_is_read() -> None:
+async def test_a_loss_is_told_when_all_is_read(memory: SharedMemory) -> None:
     """A store that fails in the middle is looked at again, and the loss is told then, once."""
-    memory = SharedMemory()
     one = Process(memory)
     await one.epoch.look()
     memory.rows = MemoryStore()
@@ -105,9 +100,8 @@ async def test_a_loss_is_told_when_all_is_read() -> None:
     assert one.epoch.losses == 1
 
 
-async def test_who_cannot_forget_keeps_nobody_from_it() -> None:
+async def test_who_cannot_forget_keeps_nobody_from_it(memory: SharedMemory) -> None:
     """A listener that fails is logged, and the others hear of the loss all the same."""
-    memory = SharedMemory()
     one = Process(memory)
     heard: list[bool] = []
 
@@ -121,9 +115,8 @@ async def test_who_cannot_forget_keeps_nobody_from_it() -> None:
     assert (heard, one.epoch.losses) == ([True], 1)
 
 
-async def test_words_that_were_missed_are_a_reason_to_look() -> None:
+async def test_words_that_were_missed_are_a_reason_to_look(memory: SharedMemory) -> None:
     """A connection that broke may lead to another store: nobody waits for the next round."""
-    memory = SharedMemory()
     one = Process(memory)
     noticed = asyncio.Event()
     one.epoch.on_loss.append(noticed.set)

@@ -16,7 +16,7 @@ from adapter.rules.access.shared_sessions import REPLAY_BYTES, REPLAY_EVENTS
 from adapter.upstream.port import UpstreamReply, header
 from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from tests.relay.relaying import pieces, whole
-from tests.relay.sharing import LiveUpstream, Message, Stream, client, request, sharing
+from tests.relay.sharing import LiveUpstream, Message, Sharing, Stream, client, request, sharing
 
 
 def news(number: int, size: int = 0) -> Message:
@@ -29,10 +29,8 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_last_listener_closes_the_servers_stream() -> None:
+async def test_last_listener_closes_the_servers_stream(upstream: LiveUpstream, process: Sharing) -> None:
     """It stays open as long as anybody listens, and is opened again for the next."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada, ben = await client(process), await client(process)
     async with ada.listening():
         async with ben.listening():
@@ -45,10 +43,8 @@ async def test_last_listener_closes_the_servers_stream() -> None:
         assert (await listener())["params"]["n"] == 1
 
 
-async def test_end_of_the_servers_stream_is_that_of_all() -> None:
+async def test_end_of_the_servers_stream_is_that_of_all(upstream: LiveUpstream, process: Sharing) -> None:
     """They end in good order, and may come back at once."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada, ben = await client(process), await client(process)
     async with ada.listening() as adas, ben.listening() as bens:
         upstream.streams[0].end()
@@ -85,10 +81,8 @@ async def test_two_streams_of_a_client_say_it_once() -> None:
         assert (await first())["params"]["n"] == 2
 
 
-async def test_listener_that_comes_back_gets_what_it_missed() -> None:
+async def test_listener_that_comes_back_gets_what_it_missed(upstream: LiveUpstream, process: Sharing) -> None:
     """From behind the event it names, once; event ids of this stream are marked as such."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada, ben = await client(process), await client(process)
     async with ben.listening():
         async with ada.listening() as listener:
@@ -151,10 +145,8 @@ async def test_rest_of_a_call_is_its_clients_alone() -> None:
 # --- bounds ---------------------------------------------------------------------------------------------------
 
 
-async def test_slow_listener_is_ended_and_nobody_else() -> None:
+async def test_slow_listener_is_ended_and_nobody_else(upstream: LiveUpstream, process: Sharing) -> None:
     """What waits for one listener is bounded; behind the bound its stream ends, and others go on."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     slow, quick = await client(process), await client(process)
     ask = process.ask(b"", slow.session, method="GET")
     answer = await process.relay.handle(ask)
@@ -169,10 +161,8 @@ async def test_slow_listener_is_ended_and_nobody_else() -> None:
     await answer.close()
 
 
-async def test_many_small_events_are_bounded_too() -> None:
+async def test_many_small_events_are_bounded_too(upstream: LiveUpstream, process: Sharing) -> None:
     """Comments of some bytes each end a stream that nobody reads, long before they are a megabyte."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     slow, quick = await client(process), await client(process)
     answer = await process.relay.handle(process.ask(b"", slow.session, method="GET"))
     async with quick.listening():

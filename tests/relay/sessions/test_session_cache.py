@@ -38,15 +38,19 @@ async def confirm(session: Session) -> None:
     raise AssertionError(f"{session} has no streams")
 
 
+@pytest.fixture
+def cache() -> SessionCache:
+    return SessionCache(confirm)
+
+
 def kept(cache: SessionCache, key: str, last_seen: float = 0.0) -> Session:
     session = cache.keep(key, 1, RECORD, 0)
     session.last_seen = last_seen
     return session
 
 
-async def test_what_nobody_uses_is_forgotten_after_a_while() -> None:
+async def test_what_nobody_uses_is_forgotten_after_a_while(cache: SessionCache) -> None:
     """Not before, and nothing that is in use."""
-    cache = SessionCache(confirm)
     kept(cache, "unused")
     kept(cache, "late", 1.0)
     for number, use in enumerate(("in_flight", "touched", "opening_streams")):
@@ -60,9 +64,8 @@ async def test_what_nobody_uses_is_forgotten_after_a_while() -> None:
     await renewing.renewal
 
 
-async def test_those_that_were_used_last_are_kept_where_there_are_too_many() -> None:
+async def test_those_that_were_used_last_are_kept_where_there_are_too_many(cache: SessionCache) -> None:
     """However short ago the others were used."""
-    cache = SessionCache(confirm)
     for number in range(MOST_KNOWN + 1000):
         kept(cache, str(number), 1000.0 + (number >= 2000) * 500.0)
     assert cache.crowded.is_set()
@@ -71,27 +74,24 @@ async def test_those_that_were_used_last_are_kept_where_there_are_too_many() -> 
     assert len(cache.open) == MOST_KNOWN - 1000 and "2000" in cache.open
 
 
-async def test_clock_that_goes_back_keeps_nothing_for_ever() -> None:
+async def test_clock_that_goes_back_keeps_nothing_for_ever(cache: SessionCache) -> None:
     """What was used in the future, as it seems, is as good as unused."""
-    cache = SessionCache(confirm)
     kept(cache, "from the future", 10_000.0)
     kept(cache, "just now", 100.0)
     await cache.forget_unused(100.0)
     assert set(cache.open) == {"just now"}
 
 
-async def test_more_are_known_while_more_are_in_use() -> None:
+async def test_more_are_known_while_more_are_in_use(cache: SessionCache) -> None:
     """A bound on memory takes away no session that somebody works with."""
-    cache = SessionCache(confirm)
     for number in range(MOST_KNOWN + 10):
         kept(cache, str(number)).in_flight = 1
     await cache.forget_unused(1e9)
     assert len(cache.open) == MOST_KNOWN + 10
 
 
-async def test_session_that_somebody_still_holds_is_never_there_twice() -> None:
+async def test_session_that_somebody_still_holds_is_never_there_twice(cache: SessionCache) -> None:
     """A request that began before it was forgotten and one after it work with the same object."""
-    cache = SessionCache(confirm)
     session = kept(cache, "one")
     await cache.forget_unused(1e9)
     assert cache.open == {}
@@ -102,9 +102,8 @@ async def test_session_that_somebody_still_holds_is_never_there_twice() -> None:
     assert cache.get("one") is None
 
 
-async def test_forgotten_session_hears_that_it_is_over() -> None:
+async def test_forgotten_session_hears_that_it_is_over(cache: SessionCache) -> None:
     """Its streams would end with it."""
-    cache = SessionCache(confirm)
     session = kept(cache, "one")
     await cache.forget_unused(1e9)
     cache.drop("one")

@@ -23,6 +23,12 @@ async def heard() -> None:
     await asyncio.sleep(0)
 
 
+@pytest.fixture
+def house() -> Replicas:
+    """Replicas with words of others."""
+    return Replicas()
+
+
 @pytest.fixture(params=[False, True], ids=["", "echoes"])
 def replicas(request: pytest.FixtureRequest) -> Replicas:
     """Replicas with words of others, and such as also hear of their own writes."""
@@ -55,12 +61,11 @@ async def test_call_in_a_session_at_hand_makes_no_round_trip() -> None:
         assert replica.view.calls - before == ({"get": reads} if reads else {})
 
 
-async def test_start_reads_nothing_however_many_sessions_there_are() -> None:
+async def test_start_reads_nothing_however_many_sessions_there_are(house: Replicas) -> None:
     """They are read when they are used, one by one."""
-    replicas = Replicas()
-    one = replicas.start()
+    one = house.start()
     sessions = [await one.initialize() for _ in range(50)]
-    other = replicas.start()
+    other = house.start()
     assert other.view.calls.total() == 0 and other.sessions.active == 0
     assert await other.call(sessions[7]) == RESULT
     assert other.view.calls == {"get": 1} and other.sessions.active == 1
@@ -91,19 +96,18 @@ async def test_streams_of_a_session_end_on_the_replicas_that_hold_them(replicas:
     await kept.answer.close()
 
 
-async def test_call_that_is_under_way_elsewhere_goes_on_when_its_session_ends() -> None:
+async def test_call_that_is_under_way_elsewhere_goes_on_when_its_session_ends(house: Replicas) -> None:
     """A DELETE ends the session, and no call of it."""
-    replicas = Replicas()
-    one, two, _ = replicas.three()
+    one, two, _ = house.three()
     session = await one.initialize()
     go_on = asyncio.Event()
-    handler = replicas.upstream.handler
+    handler = house.upstream.handler
 
     async def slow(message: dict[str, object]) -> object:
         await go_on.wait()
         return await handler(message)
 
-    replicas.upstream.handler = slow  # type: ignore[assignment]  # it returns what the handler returns
+    house.upstream.handler = slow  # type: ignore[assignment]  # it returns what the handler returns
     calling = asyncio.create_task(one.call(session))
     await settled(lambda: one.sessions.opened()[0].in_flight)
     await two.end(session)
@@ -111,10 +115,9 @@ async def test_call_that_is_under_way_elsewhere_goes_on_when_its_session_ends() 
     assert await calling == RESULT
 
 
-async def test_replica_that_hears_nothing_asks_again() -> None:
+async def test_replica_that_hears_nothing_asks_again(house: Replicas) -> None:
     """While the words of others do not arrive each session is confirmed by its version before it is used."""
-    replicas = Replicas()
-    one, two, _ = replicas.three()
+    one, two, _ = house.three()
     session, other = await one.initialize(), await one.initialize()
     stream = await one.listen(session)
     kept = await one.listen(other)
@@ -128,14 +131,13 @@ async def test_replica_that_hears_nothing_asks_again() -> None:
     for _ in range(5):
         assert await one.call(other) == RESULT
     assert one.view.calls["get"] <= before + 1
-    assert not replicas.upstream.streams[1].aborted.is_set()
+    assert not house.upstream.streams[1].aborted.is_set()
     await kept.answer.close()
 
 
-async def test_what_cannot_be_confirmed_is_not_served() -> None:
+async def test_what_cannot_be_confirmed_is_not_served(house: Replicas) -> None:
     """The store is down and words may have been missed: the old value is not trusted, nor forgotten."""
-    replicas = Replicas()
-    one, two, _ = replicas.three()
+    one, two, _ = house.three()
     session = await one.initialize()
     await one.call(session)
     one.view.down = True
@@ -149,10 +151,9 @@ async def test_what_cannot_be_confirmed_is_not_served() -> None:
         await one.call(session)
 
 
-async def test_row_of_another_version_ends_no_stream() -> None:
+async def test_row_of_another_version_ends_no_stream(house: Replicas) -> None:
     """Another replica may know it; what this one does not understand it neither serves nor ends."""
-    replicas = Replicas()
-    one, two, _ = replicas.three()
+    one, two, _ = house.three()
     odd, session = await one.initialize(), await one.initialize()
     streams = [await one.listen(odd), await one.listen(session)]
     await two.view.put("sessions", session_key(odd), b"?")
@@ -162,10 +163,9 @@ async def test_row_of_another_version_ends_no_stream() -> None:
     await streams[0].answer.close()
 
 
-async def test_word_that_overtakes_a_read_is_not_lost() -> None:
+async def test_word_that_overtakes_a_read_is_not_lost(house: Replicas) -> None:
     """The session was ended while its row was being read: what was read is not believed for longer than that."""
-    replicas = Replicas()
-    one, two, _ = replicas.three()
+    one, two, _ = house.three()
     session = await one.initialize()
     read, go_on = asyncio.Event(), asyncio.Event()
     get = two.view.get
@@ -198,15 +198,14 @@ async def test_renewal_by_one_replica_is_known_to_the_others(replicas: Replicas)
     assert replicas.upstream.opened == 2
 
 
-async def test_replica_that_hears_of_a_renewal_trusts_its_lists_no_longer() -> None:
+async def test_replica_that_hears_of_a_renewal_trusts_its_lists_no_longer(house: Replicas) -> None:
     """A server that forgot a session may be another version of itself."""
-    replicas = Replicas()
-    one, two, _ = replicas.three()
+    one, two, _ = house.three()
     session = await one.initialize()
     await two.call(session)
     changed: list[str] = []
     two.sessions.cache.on_renewed = changed.append
-    replicas.upstream.alive.clear()
+    house.upstream.alive.clear()
     await one.call(session)
     await heard()
     await two.call(session)
@@ -223,20 +222,21 @@ async def test_calls_that_others_may_have_taken_count_as_guarded() -> None:
         assert replica.sessions.opened()[0].guarded.everything
 
 
-async def test_end_closes_the_upstream_session_that_another_replica_has_opened_meanwhile() -> None:
+async def test_end_closes_the_upstream_session_that_another_replica_has_opened_meanwhile(
+    house: Replicas,
+) -> None:
     """The replica that ends the session has not heard of the renewal: nothing is left open at the upstream."""
-    replicas = Replicas()
-    one, two, _ = replicas.three()
+    one, two, _ = house.three()
     session = await one.initialize()
     await two.call(session)
     two.view.deaf = True
-    replicas.upstream.alive.clear()
+    house.upstream.alive.clear()
     await one.call(session)
     await two.end(session)
     with pytest.raises(SessionUnknown):
         await one.call(session)
     await one.cleanup.run_once()
-    assert replicas.upstream.alive == set() and await replicas.memory.rows.count("sessions") == 0
+    assert house.upstream.alive == set() and await house.memory.rows.count("sessions") == 0
 
 
 async def test_session_used_on_one_replica_is_not_idle_for_another() -> None:
@@ -277,22 +277,20 @@ async def test_session_laid_to_rest_elsewhere_is_opened_anew_by_its_next_call(re
     assert replicas.upstream.opened == 2 and len(replicas.upstream.alive) == 1
 
 
-async def test_row_that_was_written_although_that_seemed_to_fail_is_taken_back() -> None:
+async def test_row_that_was_written_although_that_seemed_to_fail_is_taken_back(house: Replicas) -> None:
     """Its client was told that no session was opened, and knows no id."""
-    replicas = Replicas()
-    one = replicas.start()
+    one = house.start()
     one.view.swallows = 1
     with pytest.raises(StoreUnavailable):
         await one.initialize()
-    assert await replicas.memory.rows.count("sessions") == 0 and replicas.upstream.alive == set()
+    assert await house.memory.rows.count("sessions") == 0 and house.upstream.alive == set()
 
 
-async def test_session_ended_while_another_replica_is_about_to_listen_gets_no_stream() -> None:
+async def test_session_ended_while_another_replica_is_about_to_listen_gets_no_stream(house: Replicas) -> None:
     """The word comes while the upstream is still asked for the stream."""
-    replicas = Replicas()
-    one, two, _ = replicas.three()
+    one, two, _ = house.three()
     session = await one.initialize()
-    send = replicas.upstream.send
+    send = house.upstream.send
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(request: object, read_timeout: float | None) -> object:
@@ -302,7 +300,7 @@ async def test_session_ended_while_another_replica_is_about_to_listen_gets_no_st
             await go_on.wait()
         return reply
 
-    replicas.upstream.send = slow  # type: ignore[method-assign,assignment]  # the double's answer comes late
+    house.upstream.send = slow  # type: ignore[method-assign,assignment]  # the double's answer comes late
     listening = asyncio.create_task(two.listen(session))
     await asked.wait()
     await one.end(session)
@@ -352,13 +350,12 @@ class LateAnswers(ReplicaStore):
         return row
 
 
-async def test_kept_session_that_others_revoke_before_it_is_known_here() -> None:
+async def test_kept_session_that_others_revoke_before_it_is_known_here(house: Replicas) -> None:
     """The word of it comes before the answer to the write that made the session, and counts all the same."""
-    replicas = Replicas()
-    store = LateAnswers(replicas.memory)
-    replicas.memory.replicas.append(store)
-    one = replicas.start(store=store, serves_missing=True)
-    other = replicas.start()
+    store = LateAnswers(house.memory)
+    house.memory.replicas.append(store)
+    one = house.start(store=store, serves_missing=True)
+    other = house.start()
     store.meanwhile = lambda key: other.sessions.revoke(key, "the tools changed")
     ask = one.ask(CALL, None, era=Era.LEGACY)
     one.server.issues_ids = True

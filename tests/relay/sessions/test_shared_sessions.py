@@ -19,6 +19,7 @@ from tests.relay.sharing import (
     RESULT,
     LiveUpstream,
     Message,
+    Sharing,
     Stream,
     answered,
     client,
@@ -30,10 +31,10 @@ from tests.relay.sharing import (
 # --- opening --------------------------------------------------------------------------------------------------
 
 
-async def test_sessions_of_a_principal_share_one_upstream_session() -> None:
+async def test_sessions_of_a_principal_share_one_upstream_session(
+    upstream: LiveUpstream, process: Sharing
+) -> None:
     """The second initialize is answered from the first, under its own id; the server hears one of each."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada, ben = await client(process, number=1), await client(process, number=2)
     assert ada.session != ben.session
     assert upstream.opened == 1 and len(upstream.said) == 1
@@ -55,10 +56,8 @@ async def test_clients_that_open_at_once_open_one() -> None:
     assert upstream.opened == 1 and upstream.alive == {"real-1"}
 
 
-async def test_principals_never_share() -> None:
+async def test_principals_never_share(upstream: LiveUpstream, process: Sharing) -> None:
     """Each has a session of its own, and neither's client reaches the other's."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada, bea = await client(process, "ada"), await client(process, "bea")
     assert upstream.opened == 2 and upstream.alive == {"real-1", "real-2"}
     async with ada.listening() as adas, bea.listening() as beas:
@@ -197,10 +196,8 @@ async def test_batch_is_tagged_member_by_member() -> None:
     assert all("." in each["id"] for each in orjson.loads(upstream.requests[-1].body))
 
 
-async def test_compressed_request_is_read_and_leaves_plain() -> None:
+async def test_compressed_request_is_read_and_leaves_plain(upstream: LiveUpstream, process: Sharing) -> None:
     """Its ids are edited too; the server is told nothing of a coding."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada = await client(process)
     ask = process.ask(orjson.dumps(request(1, "a")), ada.session)
     ask.body, ask.encoded = zlib.compress(ask.body), True
@@ -244,10 +241,10 @@ async def test_question_amid_a_call_reaches_its_client_only() -> None:
     assert upstream.methods() == ["response"]
 
 
-async def test_progress_on_a_question_goes_up_under_the_servers_token() -> None:
+async def test_progress_on_a_question_goes_up_under_the_servers_token(
+    upstream: LiveUpstream, process: Sharing
+) -> None:
     """The token of a server's request comes back as it was; one of nobody's stays here."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada = await client(process)
     async with ada.listening() as listener:
         params = {"_meta": {"progressToken": 4}}
@@ -260,10 +257,10 @@ async def test_progress_on_a_question_goes_up_under_the_servers_token() -> None:
     assert [each["params"] for each in upstream.said[1:]] == [{"progressToken": 4, "progress": 1}]
 
 
-async def test_question_without_addressee_goes_to_all_and_is_answered_once() -> None:
+async def test_question_without_addressee_goes_to_all_and_is_answered_once(
+    upstream: LiveUpstream, process: Sharing
+) -> None:
     """A refusal does not win over an answer, the first answer counts, and the others are told that it is over."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada, ben, eve = [await client(process) for _ in range(3)]
     async with ada.listening() as adas, ben.listening() as bens, eve.listening() as eves:
         assert len(upstream.streams) == 1
@@ -282,10 +279,8 @@ async def test_question_without_addressee_goes_to_all_and_is_answered_once() -> 
 # --- the end --------------------------------------------------------------------------------------------------
 
 
-async def test_delete_ends_one_part_and_not_the_session() -> None:
+async def test_delete_ends_one_part_and_not_the_session(upstream: LiveUpstream, process: Sharing) -> None:
     """The other client goes on in the same session at the server; so does the principal's next one."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada, ben = await client(process), await client(process)
     async with ada.listening() as adas, ben.listening() as bens:
         await ada.delete()
@@ -300,10 +295,8 @@ async def test_delete_ends_one_part_and_not_the_session() -> None:
     assert upstream.opened == 1 and upstream.alive == {"real-1"}
 
 
-async def test_forgotten_session_is_opened_again_once() -> None:
+async def test_forgotten_session_is_opened_again_once(upstream: LiveUpstream, process: Sharing) -> None:
     """Ten calls of two clients get 404; one of them initializes, and all are answered."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     both = await client(process), await client(process)
     async with both[0].listening() as listener:
         upstream.alive.clear()
@@ -313,10 +306,10 @@ async def test_forgotten_session_is_opened_again_once() -> None:
     assert upstream.opened == 2 and upstream.alive == {"real-2"}
 
 
-async def test_stale_answer_does_not_reach_the_session_after() -> None:
+async def test_stale_answer_does_not_reach_the_session_after(
+    upstream: LiveUpstream, process: Sharing
+) -> None:
     """A question of the session before is answered after the server began anew, and counts again from 0."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada = await client(process)
     async with ada.listening() as listener:
         upstream.streams[0].say({"jsonrpc": "2.0", "id": 0, "method": "roots/list"})
@@ -455,10 +448,8 @@ async def test_stream_without_id_has_news_and_nobodys_answers() -> None:
     await answer.close()
 
 
-async def test_membership_of_a_session_that_is_over_is_404() -> None:
+async def test_membership_of_a_session_that_is_over_is_404(upstream: LiveUpstream, process: Sharing) -> None:
     """The server is not asked about it: the relay opens another."""
-    upstream = LiveUpstream()
-    process = sharing(upstream)
     ada = await client(process)
     await process.store.delete("shared:one", next(iter(process.shared._shared)))
     process.shared._shared.clear()
