@@ -22,8 +22,7 @@ from adapter.edge.api.server_catalogue import ServerCatalogue
 from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console.activity import Activity
-from adapter.edge.console.connect import Connections
-from adapter.edge.console.data import ConsoleData, ConsoleFacts, ConsoleTopics
+from adapter.edge.console.data import Connections, ConsoleData, ConsoleFacts, ConsoleTopics
 from adapter.edge.console.page_files import PageFiles, pages
 from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus

@@ -1,15 +1,21 @@
-"""Calls and errors over the last hour, for the overview: of all replicas that answer, or a viewer's own."""
+"""Exchanges for viewers: calls and errors over the last hour, of all replicas that answer or a viewer's own, and the
+stream of exchanges as they end.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console.status import Viewer
+from adapter.edge.http.request import Request
+from adapter.edge.http.response import EVENT_STREAM, begin_stream
 from adapter.relay.http_api.past_exchange import PastExchange
-from adapter.relay.http_api.recent_exchanges import KEPT, Recent
+from adapter.relay.http_api.recent_exchanges import KEPT, News, Recent
 from adapter.rules.calls.request_outcomes import MinuteCount, MinuteCounts, hour
+from adapter.wire.envelope import dump
 
 if TYPE_CHECKING:
     # Only a process among several has them.
@@ -81,3 +87,51 @@ def _counted(exchanges: Iterable[PastExchange], since: float) -> MinuteCounts:
 
 def _told(counts: Iterable[MinuteCount], now: float) -> list[list[int]]:
     return [[each.minute * 60, each.calls, each.others, each.failed] for each in hour(counts, now)]
+
+
+# --- the stream of exchanges ------------------------------------------------------------------------------------
+
+HEARTBEAT = 15.0
+"""Seconds after which a stream without news says that it is still there."""
+
+PACE = 0.05
+"""Seconds between two pieces of a stream, so that many exchanges wake nobody for each of them."""
+
+
+def wants_stream(request: Request) -> bool:
+    """Tell whether the request asks for events, and not for an answer that ends."""
+    accept = request.headers.get("Accept", "").lower()
+    return request.method == "GET" and EVENT_STREAM in accept and "application/json" not in accept
+
+
+async def stream(
+    request: Request,
+    recent: Recent,
+    viewer: Viewer,
+    extra: list[tuple[str, str]],
+    heartbeat: float = HEARTBEAT,
+) -> None:
+    """Send exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.
+
+    Events are ``exchange`` with one exchange as data, and ``lost`` with the number that a slow client missed. The
+    stream of a viewer whose access token expires ends at the next event or heartbeat.
+    """
+    watcher = recent.subscribe(viewer.whose)
+    try:
+        begin_stream(request, extra)
+        await request.reply.write(b": exchanges\n\n")
+        while (news := await watcher.next_news(heartbeat)) is not None:
+            if viewer.expires is not None and viewer.expires <= time.time():
+                break
+            await request.reply.write(_events(news, viewer.principal))
+            if news.exchanges:
+                await asyncio.sleep(PACE)
+        request.reply.end()
+    finally:
+        recent.unsubscribe(watcher)
+
+
+def _events(news: News, reader: str) -> bytes:
+    events = [b'event: lost\ndata: {"count":%d}\n\n' % news.lost] if news.lost else []
+    events += [b"event: exchange\ndata: %s\n\n" % dump(each.shown(reader)) for each in news.exchanges]
+    return b"".join(events) or b": still here\n\n"

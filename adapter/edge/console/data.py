@@ -8,25 +8,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
-from collections.abc import Awaitable, Callable, Sequence
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console import pins as console_pins
-from adapter.edge.console.activity import Activity
-from adapter.edge.console.connect import Connections
-from adapter.edge.console.status import Belongings, ServerStatus, Viewer, Viewers
-from adapter.edge.http.access import Guard
+from adapter.edge.console.activity import Activity, stream, wants_stream
+from adapter.edge.console.status import Belongings, ServerStatus, Viewer, Viewers, require_json
+from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.request import Branch, Names, Request
-from adapter.edge.http.response import EVENT_STREAM, begin_stream, send
+from adapter.edge.http.response import send
 from adapter.edge.mcp.ingress import Ingress
-from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound, UnsupportedMediaType
+from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound
 from adapter.relay.http_api.callers import ToolRefused
-from adapter.relay.http_api.recent_exchanges import News, Recent
+from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.tools.pins import PinStatus
 from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.calls.tool_api import HttpOutcome
+from adapter.rules.clients.client_file import entry_text
+from adapter.rules.clients.mcp_clients import CLIENTS, McpClient, ServerAddress, placeholder
 from adapter.settings.console import Console
 from adapter.wire.envelope import dump, parse
 
@@ -55,6 +56,33 @@ class ConsoleFacts:
     version: str
     configuration: str
     roles: RoleTerms | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """The entries that MCP clients need for the servers, as texts to copy: those of ``mcp-adapter install``.
+
+    A text names the variable of the token or holds a placeholder for it, and never the token itself.
+
+    ``mounts`` are paths by the ids of servers, behind the base that ``bases`` has for the reader. ``token`` is the
+    variable with the token for the adapter, None where no such token is asked for. ``signs_in``: people may sign in at
+    an issuer instead, and clients find out where.
+    """
+
+    mounts: Mapping[str, str]
+    bases: Bases
+    token: str | None = None
+    signs_in: bool = False
+
+    def told(self, server: str, request: Request) -> dict[str, Any]:
+        """The address of a server for who makes this request, and the entry of each client."""
+        address = ServerAddress(server, f"{self.bases.of(request)}{self.mounts[server]}", self.token)
+        return {
+            "url": address.url,
+            "token": self.token,
+            "signs_in": self.signs_in,
+            "clients": [_client(name, client, address) for name, client in CLIENTS.items()],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +203,7 @@ class ConsoleData:
 
     async def _digest(self, request: Request) -> str:
         """The digest that the body names. Raises UnsupportedMediaType, MessageTooLong, BadJson, BadRequest."""
-        headers = request.headers
-        media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        # A page of another origin may send forms without asking first, but no JSON.
-        if media_type != "application/json" and headers.get("Origin") is not None:
-            raise UnsupportedMediaType("Send the body as application/json.")
+        require_json(request)
         try:
             body, _ = self._ingress.plain(await self._ingress.read_body(request), request)
         except MessageTooLong:
@@ -198,49 +222,21 @@ async def _send_pin_status(request: Request, status: PinStatus, extra: list[tupl
     send(request, HttpOutcome(200, dump(await asyncio.to_thread(console_pins.as_data, status))), extra)
 
 
-# --- the stream of exchanges ------------------------------------------------------------------------------------
-
-HEARTBEAT = 15.0
-"""Seconds after which a stream without news says that it is still there."""
-
-PACE = 0.05
-"""Seconds between two pieces of a stream, so that many exchanges wake nobody for each of them."""
-
-
-def wants_stream(request: Request) -> bool:
-    """Tell whether the request asks for events, and not for an answer that ends."""
-    accept = request.headers.get("Accept", "").lower()
-    return request.method == "GET" and EVENT_STREAM in accept and "application/json" not in accept
-
-
-async def stream(
-    request: Request,
-    recent: Recent,
-    viewer: Viewer,
-    extra: list[tuple[str, str]],
-    heartbeat: float = HEARTBEAT,
-) -> None:
-    """Send exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.
-
-    Events are ``exchange`` with one exchange as data, and ``lost`` with the number that a slow client missed. The
-    stream of a viewer whose access token expires ends at the next event or heartbeat.
-    """
-    watcher = recent.subscribe(viewer.whose)
-    try:
-        begin_stream(request, extra)
-        await request.reply.write(b": exchanges\n\n")
-        while (news := await watcher.next_news(heartbeat)) is not None:
-            if viewer.expires is not None and viewer.expires <= time.time():
-                break
-            await request.reply.write(_events(news, viewer.principal))
-            if news.exchanges:
-                await asyncio.sleep(PACE)
-        request.reply.end()
-    finally:
-        recent.unsubscribe(watcher)
-
-
-def _events(news: News, reader: str) -> bytes:
-    events = [b'event: lost\ndata: {"count":%d}\n\n' % news.lost] if news.lost else []
-    events += [b"event: exchange\ndata: %s\n\n" % dump(each.shown(reader)) for each in news.exchanges]
-    return b"".join(events) or b": still here\n\n"
+def _client(name: str, client: McpClient, address: ServerAddress) -> dict[str, Any]:
+    command = (
+        f"mcp-adapter install {name} --url {shlex.quote(address.url)} --name {shlex.quote(address.name)}"
+    )
+    if address.token is not None:
+        command += f" --token-variable {shlex.quote(address.token)}"
+    hidden = address.token is not None and not client.expands
+    return {
+        "id": name,
+        "title": client.title,
+        "file": client.file.shown,
+        "folder": client.file.folder,
+        "format": client.format,
+        "text": entry_text(client.format, client.keys, address.name, client.entry(address)),
+        "note": client.note,
+        "command": command,
+        "placeholder": placeholder(address.token) if hidden and address.token is not None else None,
+    }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adapter.edge.console.status import Viewer, Viewers
+from adapter.edge.console.status import Viewer, Viewers, require_json
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.http.response import send
-from adapter.errors import NotFound, UnsupportedMediaType
+from adapter.errors import NotFound
 from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.grant_store import ListedGrant
 from adapter.rules.calls.tool_api import HttpOutcome
@@ -37,10 +37,7 @@ class ConsoleGrants:
     async def _revoke(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
         server, grant_id, verb = names
         viewer = self._viewers.of(request.headers)
-        media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        # A page of another origin may send forms without asking first, but no JSON.
-        if media_type != "application/json" and request.headers.get("Origin") is not None:
-            raise UnsupportedMediaType("Send the body as application/json.")
+        require_json(request)
         grants = self._servers.get(server)
         listed = None if grants is None else await grants.grants.listed(server, grant_id)
         if grants is None or listed is None or verb != "revoke" or not _may_see(viewer, listed):

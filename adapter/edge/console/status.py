@@ -10,7 +10,8 @@ from adapter.edge.console.conditions import Evidence, drift_as_data
 from adapter.edge.console.sessions import OpenSessions, SeenSession
 from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
-from adapter.errors import AdapterError, ConsoleRefused, OnThisMachineOnly
+from adapter.edge.http.request import Request
+from adapter.errors import AdapterError, ConsoleRefused, OnThisMachineOnly, UnsupportedMediaType
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.http_api.recent_exchanges import Recent
@@ -91,6 +92,13 @@ class Viewers:
                 raise ConsoleRefused.to(self._roles.needed)
             operator = role == "operator"
         return Viewer(principal, operator, identity.expires)
+
+
+def require_json(request: Request) -> None:
+    """Raises UnsupportedMediaType. A page of another origin may send forms without asking first, but no JSON."""
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and request.headers.get("Origin") is not None:
+        raise UnsupportedMediaType("Send the body as application/json.")
 
 
 MOST_SESSIONS = 1000

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from adapter.edge.console.data import stream
+from adapter.edge.console.activity import stream
 from adapter.edge.console.status import Viewer
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.relay.http_api.recent_exchanges import Recent
