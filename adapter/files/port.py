@@ -128,8 +128,8 @@ class FileStore(Protocol):
         """Make the directory of a file that a tool shall write; the absolute path to tell it."""
 
     def abandon(self, place: Place) -> None:
-        """Nobody waits for an allocated place any more: what may still come there is the sweep's. Harmless for a
-        place that was adopted, placed or removed.
+        """Nobody waits for an allocated place any more: what may still come there is the sweep's, unless a record
+        knows it. Harmless for a place that was placed at or removed.
         """
 
     async def adopt(self, place: Place, limit: CaptureLimit | None) -> Measure | None:

@@ -139,7 +139,7 @@ class Shelf:
     # --- what tools write -----------------------------------------------------------------------------------------
 
     async def allocate(self, place: Place) -> str:
-        """The place counts as worked at, and is not swept, until it is adopted, placed at or removed."""
+        """The place counts as worked at, and is not swept, until it is abandoned, placed at or removed."""
         way = areas.directory_of(place)
         claim = await self._disk.do(self._claim, way)
         self._release(place)
@@ -151,16 +151,13 @@ class Shelf:
 
     async def adopt(self, place: Place, limit: CaptureLimit | None) -> Measure | None:
         way = areas.directory_of(place)
-        try:
-            found, measure = await self._disk.do(self._look_at, way, place.name, limit)
-            if found is None:
-                return measure
-            with contextlib.closing(found.descriptor):
-                measure = await capture.measure(found, limit, self._disk)
-                await self._disk.do(self._settle, found)
+        found, measure = await self._disk.do(self._look_at, way, place.name, limit)
+        if found is None:
             return measure
-        finally:
-            self._release(place)
+        with contextlib.closing(found.descriptor):
+            measure = await capture.measure(found, limit, self._disk)
+            await self._disk.do(self._settle, found)
+        return measure
 
     async def take(
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
@@ -300,6 +297,8 @@ class Shelf:
         for kind, scope in await self._disk.do(sweep.scopes, self._root.base):
             found = await self._disk.do(sweep.leftovers, self._root.base, kind, scope, before)
             for leftover in found:
+                if leftover.way in self._allocated:
+                    continue  # also where the file system has no locks
                 if leftover.place is None or not await known(leftover.place):
                     count += await self._disk.do(sweep.remove, self._root.base, leftover, before)
             await self._disk.do(sweep.remove_if_bare, self._root.base, kind, scope, before)

@@ -60,7 +60,6 @@ async def upload(registry: FileRegistry, scope: Scope, chance: random.Random) ->
 
 async def capture(files: Shelf, registry: FileRegistry, scope: Scope, chance: random.Random) -> None:
     place = Place(FileKind.ARTIFACT, scope.id, os.urandom(16).hex(), "out.bin")
-    forget = registry.expect(place)
     try:
         Path(await files.allocate(place)).write_bytes(chance.randbytes(chance.choice(SIZES)))
         measure = await files.adopt(place, None)
@@ -69,7 +68,7 @@ async def capture(files: Shelf, registry: FileRegistry, scope: Scope, chance: ra
         (await registry.hold(record))()
         print("kept", scope.id, record.id, record.content.sha256, flush=True)
     finally:
-        forget()
+        files.abandon(place)
 
 
 async def work(registry: FileRegistry, files: Shelf, scope: Scope, chance: random.Random) -> None:

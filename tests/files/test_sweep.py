@@ -59,6 +59,8 @@ async def test_a_tool_at_work_keeps_its_place(shelf: Shelf) -> None:
     path.write_bytes(b"slowly")
     await shelf.sweep(nobody, time.time() + LATER)
     assert await shelf.adopt(artifact(), None) is not None
+    await shelf.sweep(nobody, time.time() + LATER)
+    shelf.abandon(artifact())
     assert await shelf.sweep(nobody, time.time() - 60) == 0
     assert await shelf.sweep(nobody, time.time() + LATER) == 1
 
@@ -67,6 +69,7 @@ async def test_a_place_that_was_never_used_goes(shelf: Shelf, root: Path) -> Non
     """What a killed process allocated is an empty directory, and is swept."""
     await shelf.allocate(artifact())
     await shelf.adopt(artifact(), None)
+    shelf.abandon(artifact())
     await shelf.sweep(nobody, time.time() + LATER)
     assert files_below(root) == set()
 

@@ -15,8 +15,8 @@ from adapter import log
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.files.port import CaptureLimit, ContentSource, Measure, Staging
 from adapter.relay.files.file_registry import FileLimits, FileRegistry
-from adapter.relay.files.head_writer import TABLE
 from adapter.relay.files.incoming_files import NewFile, Spend
+from adapter.relay.files.scope_cache import TABLE
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
@@ -145,6 +145,7 @@ class MemoryFiles:
         self.stagings: set[MemoryStaging] = set()
         self.clock: Clock | None = None
         self.made: dict[Place, float] = {}
+        self.allocated: set[Place] = set()
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -173,10 +174,11 @@ class MemoryFiles:
         self.made[place] = float("-inf") if self.clock is None else self.clock()
 
     async def allocate(self, place: Place) -> str:
+        self.allocated.add(place)
         return self.path_of(place)
 
     def abandon(self, place: Place) -> None:
-        """Nothing is held for allocated places here."""
+        self.allocated.discard(place)
 
     async def adopt(self, place: Place, limit: CaptureLimit | None) -> Measure | None:
         data = self.placed.get(place)
@@ -224,7 +226,8 @@ class MemoryFiles:
         return 0.0 if self.clock is None else self.clock()
 
     async def sweep(self, known: Callable[[Place], Awaitable[bool]], before: float) -> int:
-        old = [place for place in self.placed if self.made.get(place, float("-inf")) < before]
+        free = self.placed.keys() - self.allocated
+        old = [place for place in free if self.made.get(place, float("-inf")) < before]
         unknown = [place for place in old if not await known(place)]
         for place in unknown:
             self.placed.pop(place, None)
@@ -310,9 +313,13 @@ class Filing:
     async def artifact(self, content: bytes, *, file_id: str = "f" * 32, scope: Scope = ALICE) -> FileRecord:
         """What a tool wrote at the place it was told."""
         place = Place(FileKind.ARTIFACT, scope.id, file_id, "out.bin")
+        await self.files.allocate(place)
         self.files.put(place, content)
         file = NewFile("one", "out.bin", measured(content))
-        return await self.registry.keep_artifact(scope, place, file, None)
+        try:
+            return await self.registry.keep_artifact(scope, place, file, None)
+        finally:
+            self.files.abandon(place)
 
     async def is_found(self, record: FileRecord) -> bool:
         return await self.registry.find(record.scope, record.kind, record.id) is not None

@@ -153,7 +153,6 @@ class Producer:
                 id=secrets.token_hex(16), stored=stored_name(name.text), name=name.text, given=name.given
             )
         place = _place(call, note)
-        call.defer(self._registry.expect(place))
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
         call.request = target.filled(call.request, path)

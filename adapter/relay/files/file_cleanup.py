@@ -8,12 +8,11 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.files.port import FileStore
 from adapter.relay.files.file_index import FileIndex
-from adapter.relay.files.head_writer import TABLE, HeadWriter
-from adapter.relay.files.incoming_files import FilePlaces
 from adapter.relay.files.replica_leases import LEASE
+from adapter.relay.files.scope_cache import TABLE, ScopeCache
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, Place, decode, record_key
-from adapter.state.port import Row, Store, every_row
+from adapter.state.port import Row, Store
 
 PAGES = 20
 """Pages of rows that are looked through in one round for scopes that are gone."""
@@ -30,8 +29,7 @@ class FileCleanup:
         store: Store,
         files: FileStore,
         index: FileIndex,
-        writer: HeadWriter,
-        places: FilePlaces,
+        scopes: ScopeCache,
         log: FilteringBoundLogger,
     ) -> None:
         self.claims: list[Callable[[Place], Awaitable[bool]]] = []
@@ -39,8 +37,7 @@ class FileCleanup:
         self._store = store
         self._files = files
         self._index = index
-        self._writer = writer
-        self._places = places
+        self._scopes = scopes
         self._log = log
         self._looked_at = ""
 
@@ -63,7 +60,7 @@ class FileCleanup:
             if not rows:
                 break
         if self._store.shared:
-            await self._writer.forget_empty_heads()
+            await self._scopes.forget_empty_heads()
 
     async def first_scopes(self, most: int) -> list[Scope]:
         """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
@@ -85,9 +82,22 @@ class FileCleanup:
         if self._store.shared:
             # By the clock that tells how old files are; and what others are writing is renewed within a lease.
             before = await self._files.renew() - max(grace, LEASE)
-        swept = await self._files.sweep(_Known(self._store, self._index, self._places, self.claims), before)
+        swept = await self._files.sweep(self._is_known, before)
         if swept:
             self._log.info("removed files that no record knows", files=swept)
+
+    async def _is_known(self, place: Place) -> bool:
+        """Tell whether a record, or else a claim, knows a place."""
+        # A file that comes or goes just now has bytes without a row: the next sweep will see.
+        if self._scopes.is_changing(place.scope) or self._index.knows(place):
+            return True
+        row = await self._store.get(TABLE, record_key(place.scope, place.kind, place.id))
+        if row is not None and _names(row.value, place):
+            return True
+        for claim in self.claims:
+            if await claim(place):
+                return True
+        return False
 
 
 def _owners(rows: list[Row]) -> list[Scope]:
@@ -105,41 +115,6 @@ def _decoded(row: Row) -> FileRecord | None:
         return decode(row.value)
     except ValueError:
         return None
-
-
-class _Known:
-    """Tells of a place if a record knows it, here or in the store."""
-
-    def __init__(
-        self,
-        store: Store,
-        index: FileIndex,
-        places: FilePlaces,
-        claims: list[Callable[[Place], Awaitable[bool]]],
-    ) -> None:
-        self._store = store
-        self._index = index
-        self._places = places
-        self._claims = claims
-        self._scope = ""
-        self._rows: dict[str, bytes] = {}
-
-    async def __call__(self, place: Place) -> bool:
-        if self._places.is_expected(place) or self._index.knows(place):
-            return True
-        # What is kept here may be old, and one scope's files are asked for one after another.
-        if self._scope != place.scope:
-            self._scope, self._rows = place.scope, await self._keys(place.scope)
-        value = self._rows.get(record_key(place.scope, place.kind, place.id))
-        if value is not None and _names(value, place):
-            return True
-        for claim in self._claims:
-            if await claim(place):
-                return True
-        return False
-
-    async def _keys(self, scope_id: str) -> dict[str, bytes]:
-        return {row.key: row.value async for row in every_row(self._store, TABLE, scope_id)}
 
 
 def _names(value: bytes, place: Place) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -22,10 +22,9 @@ class ScopeFiles:
 
     ``version`` is that of the scope's head when it was last read or written, ``epoch`` the index's own when it was last
     confirmed. ``holders`` are the keys that other replicas use, ``announced`` those that this one is known to use, and
-    ``lingering`` those that it goes on to announce for a while though nobody uses them. ``doubts`` are keys of which a
-    failed write leaves open if they have a row: with the bytes that are counted meanwhile for a file that was to come,
-    None for one that was to go. ``used``: since unused scopes were last dropped. ``ended``: its owner does not come
-    back.
+    ``lingering`` those that it goes on to announce for a while though nobody uses them. ``doubtful``: a write failed,
+    and left open which files have a row. ``used``: since unused scopes were last dropped. ``ended``: its owner does not
+    come back.
     """
 
     id: str
@@ -37,7 +36,7 @@ class ScopeFiles:
     holders: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     announced: frozenset[str] = field(default=frozenset(), init=False)
     lingering: set[str] = field(default_factory=set, init=False)
-    doubts: dict[str, int | None] = field(default_factory=dict, init=False)
+    doubtful: bool = field(default=False, init=False)
     used: bool = field(default=True, init=False)
     ended: bool = field(default=False, init=False)
 
@@ -94,18 +93,19 @@ class FileIndex:
 
     # --- coming and going -------------------------------------------------------------------------------------
 
-    def count(self, record: FileRecord) -> None:
-        """Let a file that comes now, and that nobody can find yet, take its room."""
+    def add(self, record: FileRecord) -> None:
+        """Let a file that comes now take its room, and be found."""
         self.ledger.add(self._entry(record, self._clock()))
+        self.show(record)
 
-    def load(self, record: FileRecord, due: float | None) -> None:
-        """Know of a file that has a row with that due time. Its room is taken already."""
+    def load(self, record: FileRecord, due: float | None, *, charged: bool) -> None:
+        """Know of a file that has a row with that due time. Its room is taken already, unless it is ``charged``."""
         entry = self._entry(record, self.last_access(record, due))
         known = self.ledger.entry(record.key)
         if known is not None:
             self.ledger.touch(record.key, entry.last_access)
         else:
-            self.ledger.load(entry)
+            (self.ledger.add if charged else self.ledger.load)(entry)
         self.show(record)
 
     def _entry(self, record: FileRecord, last_access: float) -> Entry:
@@ -219,7 +219,7 @@ class FileIndex:
 
     def is_idle(self, scope: ScopeFiles) -> bool:
         """Tell whether nothing is lost when the scope is closed."""
-        if scope.held or scope.lingering or scope.announced or scope.doubts:
+        if scope.held or scope.lingering or scope.announced or scope.doubtful:
             return False
         return self._used.keys().isdisjoint(scope.records)
 
@@ -270,8 +270,3 @@ class FileIndex:
         scope = self.scopes.get(record.scope)
         in_use = scope is not None and record.key in scope.held
         return not in_use and record.key not in self.spared(record.scope)
-
-
-def sizes(records: Iterable[FileRecord]) -> int:
-    """The bytes of all these files."""
-    return sum(record.content.size for record in records)

@@ -6,26 +6,26 @@ confirmed when another replica may have changed them.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, FileChanged, FileGone, StorageFull
+from adapter.errors import AdapterError, FileChanged, FileGone, StorageFailed, StorageFull, StoreUnavailable
 from adapter.files.port import FileStore, Measure, OpenFile, Staging
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_cleanup import FileCleanup
-from adapter.relay.files.file_holds import FileHolds, Release
 from adapter.relay.files.file_index import FileIndex
-from adapter.relay.files.file_transactions import FileTransactions
-from adapter.relay.files.head_writer import TABLE, HeadWriter
-from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, NewFile, Staged
-from adapter.relay.files.replica_keeper import ReplicaKeeper
+from adapter.relay.files.file_transactions import FileTransactions, Release
+from adapter.relay.files.incoming_files import IncomingFile, NewFile, Staged
 from adapter.relay.files.replica_leases import RENEWAL
-from adapter.relay.files.scope_cache import ScopeCache
+from adapter.relay.files.scope_cache import TABLE, ScopeCache
 from adapter.relay.files.storage_total import StorageTotal
 from adapter.relay.files.upload_batch import BatchLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
@@ -88,21 +88,11 @@ class FileRegistry:
         """The keys of files of which it was found that something else has changed them."""
         self.on_gone: list[Callable[[FileRecord], None]] = []
         """Called with the record of each file that is held no longer."""
-        writer = HeadWriter(store, index, replica, clock)
-        self._scopes = ScopeCache(store, files, index, writer, replica, log, self._tell_gone)
-        self._places = FilePlaces(files, log)
-        self._transactions = FileTransactions(
-            self._scopes, writer, self._total, self._places, index, log, self._tell_gone
-        )
-        self._holds = FileHolds(self._scopes, index, self._transactions, writer, self._total.leases)
-        self._cleanup = FileCleanup(store, files, index, writer, self._places, log)
-        self._keeper = ReplicaKeeper(
-            [self._holds.tend],
-            [self._total.tend, self._renew_bytes, self.write_last_access],
-            PAUSE,
-            round(RENEWAL / PAUSE),
-            log,
-        )
+        self._scopes = ScopeCache(store, files, index, replica, log, self._tell_gone)
+        self._transactions = FileTransactions(self._scopes, self._total, files, index, log, self._tell_gone)
+        self._cleanup = FileCleanup(store, files, index, self._scopes, log)
+        self._closing = asyncio.Event()
+        self._tending: asyncio.Task[None] | None = None
         self._queue = UploadQueue(limits.quota.scope_bytes, limits.queue_wait)
         self._batches: dict[str, set[UploadBatch]] = {}
         self._clock = clock
@@ -129,11 +119,6 @@ class FileRegistry:
         """Bytes of the files that the scope holds, as they are known here: ``list`` and ``find`` come first."""
         return self._ledger.used(scope_id)
 
-    @property
-    def spare(self) -> int | None:
-        """Bytes that may still come here without asking other replicas; None without ``storage.max_size``."""
-        return self._ledger.spare
-
     async def scopes(self, most: int) -> list[Scope]:
         """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
         return await self._cleanup.first_scopes(most)
@@ -156,21 +141,41 @@ class FileRegistry:
         await self._total.open()
         await self._scopes.open()
         if self._scopes.is_shared:
-            self._keeper.start()
+            self._tending = asyncio.get_running_loop().create_task(self._tend())
 
     async def close(self) -> None:
         """Write down when files were last used, and let go of the disk. Raises StoreUnavailable."""
         self._scopes.close()
-        await self._keeper.stop()
+        self._closing.set()
+        if self._tending is not None:
+            await self._tending
         try:
             await self.write_last_access()
-            await self._holds.tend()
+            await self._transactions.tend()
             await self._total.close()
         finally:
             await self._files.close()
 
-    async def _renew_bytes(self) -> None:
+    async def _tend(self) -> None:
+        """Let other replicas know what is used here and what no longer, again and again; one late word ends nothing."""
+        for number in count(1):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PAUSE):
+                    await self._closing.wait()
+                    return
+            try:
+                await self._transactions.tend()
+                if number % round(RENEWAL / PAUSE) == 0:
+                    await self._tend_seldom()
+            except (StoreUnavailable, StorageFailed) as error:
+                self._log.warning("what other replicas are to know of files is late", why=error.code)
+            except Exception:
+                self._log.exception("what other replicas are to know of files is late")
+
+    async def _tend_seldom(self) -> None:
+        await self._total.tend()
         await self._files.renew()
+        await self.write_last_access()
 
     # --- finding and using ------------------------------------------------------------------------------------
 
@@ -234,7 +239,7 @@ class FileRegistry:
     async def hold(self, record: FileRecord) -> Release:
         """Keep a file from eviction and expiry until the function returned is called. Raises FileGone,
         StoreUnavailable."""
-        return await self._holds.hold(record)
+        return await self._transactions.hold(record)
 
     def hold_known(self, key: str) -> Release:
         """Keep a file, named by its record's key, from eviction and expiry here. Raises FileGone for one that is not
@@ -333,11 +338,6 @@ class FileRegistry:
         batches.add(batch)
         return batch
 
-    def expect(self, place: Place) -> Callable[[], None]:
-        """Keep the sweep from the directory of a place that a tool was told to write to, until the function returned is
-        called."""
-        return self._places.expect(place)
-
     async def keep_artifact(
         self, scope: Scope, place: Place, file: NewFile, staging: Staging | None
     ) -> FileRecord:
@@ -348,7 +348,6 @@ class FileRegistry:
         """
         record = file.record(scope, place, self._clock())
         staged = Staged(self._ledger, scope.id)
-        forget = self._places.expect(place)
         try:
             try:
                 staged.grow(file.measure.size)
@@ -362,10 +361,9 @@ class FileRegistry:
             if staging is not None:
                 await run_to_completion(staging.discard())
             elif self._index.get(record.key) is None:
-                await run_to_completion(self._places.remove(place))
+                await run_to_completion(self._transactions.remove_bytes(place))
             raise
         finally:
-            forget()
             staged.release()
         return record
 
@@ -421,4 +419,5 @@ class FileRegistry:
 
     async def tend(self) -> None:
         """Do at once what a replica does again and again for the others. Raises StoreUnavailable, StorageFailed."""
-        await self._keeper.do_all()
+        await self._transactions.tend()
+        await self._tend_seldom()

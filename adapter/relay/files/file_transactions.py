@@ -1,9 +1,14 @@
-"""Changes of a scope's files: files are added all or none; when one is removed, its row goes before its bytes.
+"""Changes of a scope's files: files are added all or none; when one is removed, its row goes before its bytes; and one
+that is in use stays.
 
 Changes of one scope happen one after another here, so room that was found a moment ago is still there. Where replicas
 share the store, the change that another one made first makes ours fail: then the scope is read again, and what is to go
 is chosen again. The rows of files that are removed to make room change in one step with the rows of the new files: if
 the process is killed at any moment, it leaves at worst files without a row, and the sweep removes those.
+
+The head of a scope says which replica uses which of its files. To remove one, another replica writes the head too, and
+fails if a use was written in between. A use is written once and stays for a moment when it is over, so that calls that
+use a file again and again write little.
 """
 
 from __future__ import annotations
@@ -16,15 +21,15 @@ from typing import NamedTuple, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import StoreUnavailable
+from adapter.errors import FileGone, StorageFailed, StoreUnavailable
+from adapter.files.port import FileStore
 from adapter.relay.background import run_to_completion
-from adapter.relay.files.file_index import FileIndex, ScopeFiles, sizes
-from adapter.relay.files.head_writer import TABLE, HeadWriter
-from adapter.relay.files.incoming_files import FilePlaces, IncomingFile, Spend, Staged
+from adapter.relay.files.file_index import FileIndex, ScopeFiles
+from adapter.relay.files.incoming_files import IncomingFile, Spend, Staged
 from adapter.relay.files.scope_cache import ScopeCache
 from adapter.relay.files.storage_total import StorageTotal
-from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
-from adapter.state.port import ABSENT, Conflict, Put
+from adapter.rules.files.file_records import FileKind, FileRecord, Place
+from adapter.state.port import Conflict
 
 T = TypeVar("T")
 
@@ -51,27 +56,27 @@ class _Taken(NamedTuple):
     unspend: Callable[[], Awaitable[None]] | None
 
 
+Release = Callable[[], None]
+
 Choice = Callable[[], Awaitable[Sequence[FileRecord]]]
 """Names the files that go, of a scope as it is known just then."""
 
 
 class FileTransactions:
-    """Adds and removes files. ``gone`` is told of each file that is held no longer."""
+    """Adds and removes files, and keeps those in use. ``gone`` is told of each file that is held no longer."""
 
     def __init__(
         self,
         scopes: ScopeCache,
-        writer: HeadWriter,
         total: StorageTotal,
-        places: FilePlaces,
+        files: FileStore,
         index: FileIndex,
         log: FilteringBoundLogger,
         gone: Callable[[FileRecord], None],
     ) -> None:
         self._scopes = scopes
-        self._writer = writer
         self._total = total
-        self._places = places
+        self._files = files
         self._index = index
         self._log = log
         self._gone = gone
@@ -108,52 +113,25 @@ class FileTransactions:
         if spend is not None or moving:
             await self._victims(arrivals, staged)  # refuses before anything is spent or moved
         unspend = await spend() if spend else None
-        forget = self._places.expect(*(place for place, _ in moving))
         placed: list[Place] = []
         try:
             for place, staging in moving:
                 placed.append(place)
-                await self._places.put(staging, place)
+                await self._files.place(staging, place)
             await self._in_turn(scope_id, partial(self._write_down, arrivals, staged))
         except BaseException:
-            await self._places.remove(*placed)
+            await self.remove_bytes(*placed)
             await self._take_back(unspend)
             raise
-        finally:
-            forget()
         return _Taken(arrivals, unspend)
 
     async def _write_down(self, arrivals: Sequence[IncomingFile], staged: Staged, scope: ScopeFiles) -> None:
-        """Exchange victims for newcomers. The sum of all bytes counted is the same until the victims are gone."""
         # Asked again: in the meantime somebody may have begun to use one of them.
         victims = await self._victims(arrivals, staged)
-        records = [arrival.record for arrival in arrivals]
-        forget = self._places.expect(*(victim.place for victim in victims))
-        try:
-            undo: list[Callable[[], None]] = []
-            try:
-                if self._scopes.is_shared:
-                    self._linger(scope, records, undo)
-                self._exchange(victims, records, staged, undo)
-                await self._writer.commit(scope, [*map(self._new, records)], victims)
-            except BaseException:
-                for step in reversed(undo):
-                    step()
-                raise
-            for record in records:
-                self._index.show(record)
+        await self._exchange(scope, victims, [arrival.record for arrival in arrivals], staged)
+        if self.on_evicted is not None:
             for victim in victims:
-                self._gone(victim)
-                if self.on_evicted is not None:
-                    self.on_evicted(victim)
-            await self._places.remove(*(victim.place for victim in victims))
-        finally:
-            forget()
-
-    async def in_turn(self, scope_id: str, change: Callable[[ScopeFiles], Awaitable[T]]) -> T:
-        """As ``_in_turn``, when it is this change's turn."""
-        async with self._scopes.lock(scope_id):
-            return await self._in_turn(scope_id, change)
+                self.on_evicted(victim)
 
     async def _in_turn(self, scope_id: str, change: Callable[[ScopeFiles], Awaitable[T]]) -> T:
         """Do a change of a scope whose lock the caller has; where another replica was first, again with the scope as it
@@ -169,40 +147,49 @@ class FileTransactions:
                 await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads replicas, hides nothing
         raise StoreUnavailable("Other replicas change the files of this session all the time; try again.")
 
-    def _linger(
-        self, scope: ScopeFiles, records: Sequence[FileRecord], undo: list[Callable[[], None]]
-    ) -> None:
-        """Let other replicas spare artifacts that were just made: the call that made them uses them next."""
-        keys = {record.key for record in records if record.kind is FileKind.ARTIFACT}
-        undo.append(partial(scope.lingering.difference_update, keys))
-        scope.lingering |= keys
-
-    def _new(self, record: FileRecord) -> Put:
-        return Put(TABLE, record.key, encode(record), self._index.expires_at(record), expected=ABSENT)
-
-    def _exchange(
+    async def _exchange(
         self,
-        victims: Sequence[FileRecord],
-        records: Sequence[FileRecord],
-        staged: Staged,
-        undo: list[Callable[[], None]],
+        scope: ScopeFiles,
+        going: Sequence[FileRecord],
+        coming: Sequence[FileRecord] = (),
+        staged: Staged | None = None,
     ) -> None:
-        """``undo`` gets what takes it back, step by step and the last step first."""
-        new, old = sizes(records), sizes(victims)
-        undo.append(partial(staged.grow_again, new))
-        staged.shrink(new)
-        for victim in victims:
-            entry = self._index.ledger.entry(victim.key)
-            assert entry is not None, "a victim is what the ledger named"
-            undo.append(partial(self._index.show, victim))
-            undo.append(partial(self._index.ledger.add, entry))
-            self._index.hide(victim)
-            self._index.ledger.remove(victim.key)
-        for record in records:
-            undo.append(partial(self._index.ledger.remove, record.key))
-            self._index.count(record)
-        staged.grow_again(old)
-        undo.append(partial(staged.shrink, old))
+        """Hold some files no longer and others from now on. What goes counts until its bytes are gone: for newcomers as
+        staged, so that the scope never has too much."""
+        for record in going:
+            self._index.hide(record)
+        try:
+            await self._scopes.commit(scope, coming, going)
+        except BaseException:
+            for record in going:
+                self._index.show(record)
+            raise
+        for record in coming:
+            self._index.add(record)
+        if staged is not None:
+            for record in going:
+                self._index.ledger.remove(record.key)
+            staged.swap(sum(each.content.size for each in coming), sum(each.content.size for each in going))
+        if going:
+            # Some at a time: each change of threads costs more than the removal of a file, and the loop is others' too.
+            parts = (going[at : at + REMOVED_AT_ONCE] for at in range(0, len(going), REMOVED_AT_ONCE))
+            await asyncio.gather(*(self._remove(parts) for _ in range(REMOVERS)))
+
+    async def _remove(self, parts: Iterator[Sequence[FileRecord]]) -> None:
+        for some in parts:
+            for record in some:
+                self._gone(record)
+            await self.remove_bytes(*(record.place for record in some))
+            for record in some:
+                self._index.ledger.remove(record.key)
+
+    async def remove_bytes(self, *places: Place) -> None:
+        """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""
+        try:
+            if places:
+                await self._files.remove(*places)
+        except StorageFailed as error:
+            self._log.warning("a file could not be removed; the sweep will try again", why=str(error))
 
     async def _victims(self, arrivals: Sequence[IncomingFile], staged: Staged) -> list[FileRecord]:
         first = arrivals[0].record
@@ -313,38 +300,65 @@ class FileTransactions:
             scope = self._index.scope(scope_id)
             if scope is not None and self._index.is_idle(scope):
                 self._index.close_scope(scope)
-        await self._places.remove_scope(scope_id)
+        try:
+            await self._files.remove_scope(scope_id)
+        except StorageFailed as error:
+            self._log.warning(
+                "what a scope left could not be removed; the sweep will try again", why=str(error)
+            )
 
     async def _put_out(self, scope_id: str, choose: Choice) -> None:
         """Remove what is chosen. The caller has the lock of the scope."""
 
         async def chosen(scope: ScopeFiles) -> None:
-            await self._remove_rows(scope, await choose())
+            if records := await choose():
+                await self._exchange(scope, records)
 
         await self._in_turn(scope_id, chosen)
 
-    async def _remove_rows(self, scope: ScopeFiles, records: Sequence[FileRecord]) -> None:
-        if not records:
-            return
-        forget = self._places.expect(*(record.place for record in records))
-        for record in records:
-            self._index.hide(record)
-        try:
-            await self._writer.commit(scope, [], records)
-        except BaseException:
-            for record in records:
-                self._index.show(record)
-            raise
-        finally:
-            forget()
-        # Some at a time: each change of threads costs more than the removal of a file, and the loop is others' too.
-        parts = (records[at : at + REMOVED_AT_ONCE] for at in range(0, len(records), REMOVED_AT_ONCE))
-        await asyncio.gather(*(self._remove_parts(parts) for _ in range(REMOVERS)))
+    # --- in use -----------------------------------------------------------------------------------------------
 
-    async def _remove_parts(self, parts: Iterator[Sequence[FileRecord]]) -> None:
-        for some in parts:
-            for record in some:
-                self._gone(record)
-            await self._places.remove(*(record.place for record in some))
-            for record in some:
-                self._index.ledger.remove(record.key)
+    async def hold(self, record: FileRecord) -> Release:
+        """Keep a file from eviction and expiry, in all replicas, until the function returned is called. Raises
+        FileGone, StoreUnavailable."""
+        await self._scopes.know(record.scope)
+        release = self._index.hold(record)
+        if not self._scopes.is_shared:
+            return release
+        scope = self._index.open_scope(record.scope)
+        if record.key not in scope.announced or not self._total.leases.is_current:
+            try:
+                await run_to_completion(self._announce(scope.id, record))
+            except BaseException:
+                release()
+                raise
+
+        def end() -> None:
+            release()
+            scope.lingering.add(record.key)
+
+        return end
+
+    async def tend(self) -> None:
+        """Let other replicas know which files are in use no longer, and find out what came of writes that failed.
+
+        Raises StoreUnavailable, StorageFailed.
+        """
+        for scope in list(self._index.scopes.values()):
+            scope.lingering.clear()
+            if scope.doubtful:
+                await self._scopes.know(scope.id)
+            if scope.announced != scope.held.keys():
+                await self._announce(scope.id)
+
+    async def _announce(self, scope_id: str, record: FileRecord | None = None) -> None:
+        """Write down which files of a scope are in use here. Raises FileGone if ``record`` is gone."""
+
+        async def write(scope: ScopeFiles) -> None:
+            if record is not None and record.key not in scope.records:
+                raise FileGone()
+            if scope.announced != scope.held.keys() | scope.lingering:
+                await self._scopes.commit(scope)
+
+        async with self._scopes.lock(scope_id):
+            await self._in_turn(scope_id, write)

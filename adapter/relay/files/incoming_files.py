@@ -1,16 +1,13 @@
-"""Files on their way into a scope: their bytes on disk, and the places where files come or go just now."""
+"""Files on their way into a scope, and their bytes on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from structlog.typing import FilteringBoundLogger
-
-from adapter.errors import StorageFailed
-from adapter.files.port import FileStore, Measure, Staging
+from adapter.files.port import Measure, Staging
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place
+from adapter.rules.files.file_records import FileContent, FileRecord, Place
 from adapter.rules.files.media_types import media_type
 from adapter.rules.files.quota import Ledger
 
@@ -65,75 +62,17 @@ class Staged:
             self._ledger.stage(self.scope_id, size)
             self.size += size
 
-    def grow_again(self, size: int) -> None:
-        """Count bytes again that are no file after all, whatever the limits."""
-        self._ledger.restage(self.scope_id, size)
-        self.size += size
-
     def shrink(self, size: int) -> None:
         self._ledger.unstage(self.scope_id, size)
         self.size -= size
 
+    def swap(self, come: int, going: int) -> None:
+        """So many bytes are entries now, and those of entries that have gone are on disk for a while, whatever the
+        limits."""
+        self.shrink(come)
+        self._ledger.restage(self.scope_id, going)
+        self.size += going
+
     def release(self) -> None:
         """The bytes are gone, or an entry."""
         self.shrink(self.size)
-
-
-_Directory = tuple[FileKind, str, str]
-"""A place but for its name: nothing else lies there."""
-
-
-class FilePlaces:
-    """The places of files on disk: where they are put and removed, and where some are expected."""
-
-    def __init__(self, files: FileStore, log: FilteringBoundLogger) -> None:
-        self._files = files
-        self._log = log
-        self._expected: dict[_Directory, int] = {}
-
-    def __repr__(self) -> str:
-        return f"<FilePlaces: {len(self._expected)} files expected>"
-
-    def is_expected(self, place: Place) -> bool:
-        """Tell whether a file at that place is about to come or go here."""
-        return place[:3] in self._expected
-
-    def expect(self, *places: Place) -> Callable[[], None]:
-        """Let all files in the directories of these places be known though no record knows them, until the function
-        returned is called: a tool may write its file under another name first.
-        """
-        waiting = list(places)
-        for place in places:
-            directory = place[:3]
-            self._expected[directory] = self._expected.get(directory, 0) + 1
-
-        def forget() -> None:
-            while waiting:
-                directory = waiting.pop()[:3]
-                self._expected[directory] -= 1
-                if not self._expected[directory]:
-                    del self._expected[directory]
-
-        return forget
-
-    async def put(self, staging: Staging, place: Place) -> None:
-        """Give a finished staging its name. Raises StorageFull, StorageFailed."""
-        await self._files.place(staging, place)
-
-    async def remove(self, *places: Place) -> None:
-        """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""
-        if not places:
-            return
-        try:
-            await self._files.remove(*places)
-        except StorageFailed as error:
-            self._log.warning("a file could not be removed; the sweep will try again", why=str(error))
-
-    async def remove_scope(self, scope_id: str) -> None:
-        """Remove all bytes of a scope; where the disk refuses, the sweep is left to try again."""
-        try:
-            await self._files.remove_scope(scope_id)
-        except StorageFailed as error:
-            self._log.warning(
-                "what a scope left could not be removed; the sweep will try again", why=str(error)
-            )

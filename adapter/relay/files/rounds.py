@@ -332,14 +332,12 @@ class Rounds:
     # --- what is known ----------------------------------------------------------------------------------------
 
     def _hold(self, waiting: WaitingRound) -> None:
-        """Keep its place, its files and its links; what it kept before is let go of only then."""
+        """Keep its files and its links; what it kept before is let go of only then."""
         releases = list(self._holds(waiting))
         waiting.let_go()
         waiting.releases = releases
 
     def _holds(self, waiting: WaitingRound) -> Iterator[Callable[[], None]]:
-        if (place := waiting.place) is not None:
-            yield self._registry.expect(place)
         for key, link in waiting.pending.notes.get(DELIVERED, {}).items():
             try:
                 yield self._registry.hold_known(key)

@@ -1,13 +1,14 @@
 """The scopes that are in use here, kept in memory beside the rows that hold the truth.
 
 A scope is read when it is first used, and forgotten when it was not used for a while. Where replicas share the store,
-each change of a scope's files also writes the scope's head: a scope is as it was read while its head's version is.
+each change of a scope's files also writes the scope's head: a scope is as it was read while its head's version is. All
+rows of files and heads are read and written here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Sequence
 from weakref import WeakValueDictionary
 
 from structlog.typing import FilteringBoundLogger
@@ -15,18 +16,44 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import StoreUnavailable
 from adapter.files.port import FileStore
 from adapter.relay.files.file_index import STALE, FileIndex, ScopeFiles
-from adapter.relay.files.head_writer import HEADS, TABLE, HeadWriter
-from adapter.rules.files.file_records import FileRecord, decode
-from adapter.rules.files.scope_heads import Holders
-from adapter.rules.files.scope_heads import decode as decode_head
-from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener, every_row, group_of
+from adapter.rules.files.file_records import (
+    FileKind,
+    FileRecord,
+    Holders,
+    decode,
+    decode_head,
+    encode,
+    encode_head,
+)
+from adapter.state.port import (
+    ABSENT,
+    Conflict,
+    Delete,
+    Put,
+    Row,
+    Store,
+    StoreListener,
+    every_row,
+    group_of,
+)
+
+TABLE = "files"
+HEADS = "file_scopes"
+
+EMPTY_KEPT = 3600.0
+"""Seconds that the head of a scope without files is kept: a row that is made again would begin at version 1, and a
+replica might take it for the one that it knows."""
+
+ENDED_KEPT = 600.0
+"""The same for a scope whose session has ended: nobody brings files to it but a request that was under way."""
 
 MOST_SCOPES = 4096
 """Scopes that are known at once, but for those in which something is held."""
 
 
 class ScopeCache(StoreListener):
-    """Reads scopes into the index. ``replica`` is the name of this process among those that share the store.
+    """Reads scopes into the index, and writes their changes. ``replica`` is the name of this process among those that
+    share the store.
 
     ``on_read`` is called with a scope's id when its files were read, and ``on_gone`` with each file that somebody else
     has removed.
@@ -37,7 +64,6 @@ class ScopeCache(StoreListener):
         store: Store,
         files: FileStore,
         index: FileIndex,
-        writer: HeadWriter,
         replica: str,
         log: FilteringBoundLogger,
         on_gone: Callable[[FileRecord], None],
@@ -48,7 +74,6 @@ class ScopeCache(StoreListener):
         self._store = store
         self._files = files
         self._index = index
-        self._writer = writer
         self._replica = replica
         self._log = log
         self._on_gone = on_gone
@@ -79,6 +104,10 @@ class ScopeCache(StoreListener):
         """The lock of all changes of a scope here."""
         # Held by those who wait for it, so it lives exactly as long as somebody does.
         return self._locks.setdefault(scope_id, asyncio.Lock())
+
+    def is_changing(self, scope_id: str) -> bool:
+        """Tell whether somebody changes the scope here, or waits to."""
+        return scope_id in self._locks
 
     # --- words of other replicas ------------------------------------------------------------------------------
 
@@ -128,7 +157,7 @@ class ScopeCache(StoreListener):
             row = await self._store.get(HEADS, scope_id) if self.is_shared else None
             version = ABSENT if row is None else row.version
             scope = self._index.scope(scope_id)
-            if scope is None or anew or scope.doubts or scope.version != version:
+            if scope is None or anew or scope.doubtful or scope.version != version:
                 scope = await self._adopt(scope_id, row, await self._rows(scope_id))
             scope.epoch = STALE if self._being_read[scope_id] else epoch
         finally:
@@ -145,17 +174,18 @@ class ScopeCache(StoreListener):
         holders = {} if head_row is None else _head(head_row)
         known = self._index.scope(scope_id)
         found = self._decoded(rows)
-        missing = await self._missing(found if known is None or known.doubts else {})
+        missing = await self._missing(found if known is None or known.doubtful else {})
         if known is None:
             self._make_room()
         scope = self._index.open_scope(scope_id)
-        self._settle_doubts(scope, found.keys())
+        # What has changed may be another replica's doing, which then counts twice until all files are counted.
+        ledger, ours, scope.doubtful = self._index.ledger, scope.doubtful, False
         for record in [record for key, record in scope.records.items() if key not in found]:
             self._index.hide(record)
-            self._index.ledger.forget(record.key)
+            (ledger.remove if ours else ledger.forget)(record.key)
             self._on_gone(record)
         for key, (record, due) in found.items():
-            self._index.load(scope.records.get(key, record), due)
+            self._index.load(scope.records.get(key, record), due, charged=ours)
         self._note_head(scope, holders, head_row)
         if missing:
             await self._drop_missing(scope, missing)
@@ -172,18 +202,6 @@ class ScopeCache(StoreListener):
             except ValueError:  # one that another version wrote harms no other
                 self._log.warning("a file record cannot be read and is passed over")
         return dict(sorted(found.items(), key=lambda item: item[1][0].created))
-
-    def _settle_doubts(self, scope: ScopeFiles, found: Collection[str]) -> None:
-        """Count what came of a write that failed."""
-        ledger = self._index.ledger
-        for key, size in scope.doubts.items():
-            # What is not there may be another replica's doing, which then counts twice until all files are counted.
-            if key not in found:
-                if size is None:
-                    ledger.remove(key)
-                else:
-                    ledger.charge(-size)
-        scope.doubts.clear()
 
     def _note_head(self, scope: ScopeFiles, found: Holders, row: Row | None) -> None:
         scope.version = ABSENT if row is None else row.version
@@ -210,16 +228,58 @@ class ScopeCache(StoreListener):
     async def _drop_missing(self, scope: ScopeFiles, records: list[FileRecord]) -> None:
         """Forget rows whose file is not there, unless the scope has changed meanwhile."""
         try:
-            await self._writer.commit(scope, going=records)
+            await self.commit(scope, going=records)
         except Conflict:
-            scope.doubts |= {
-                record.key: None for record in records
-            }  # looked for again, with what has changed
+            scope.doubtful = True  # looked for again, with what has changed
             return
         self._log.warning("files of earlier records are gone", files=len(records))
         for record in records:
             self._index.hide(record)
             self._index.ledger.remove(record.key)
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    async def commit(
+        self, scope: ScopeFiles, coming: Sequence[FileRecord] = (), going: Sequence[FileRecord] = ()
+    ) -> None:
+        """Write a change of a scope's files, in one step with its head where replicas share the store.
+
+        Raises Conflict where another replica was first, and StoreUnavailable; nothing is known then of whether the
+        change was made, so the scope is read anew before it is used again.
+        """
+        gone = {record.key for record in going}
+        # Others spare artifacts that were just made: the call that made them uses them next.
+        made = {record.key for record in coming if record.kind is FileKind.ARTIFACT}
+        used = frozenset((scope.held.keys() | scope.lingering | made) - gone)
+        head = [self._head(scope, used, empty=not coming and scope.records.keys() <= gone)]
+        puts = [Put(TABLE, each.key, encode(each), self._index.expires_at(each), ABSENT) for each in coming]
+        deletes = [Delete(TABLE, key) for key in gone]
+        try:
+            rows = await self._store.commit([*(head if self.is_shared else ()), *deletes, *puts])
+        except Conflict:
+            scope.epoch = STALE
+            raise
+        except BaseException:
+            scope.epoch, scope.doubtful = STALE, True
+            raise
+        if self.is_shared:
+            scope.version, scope.announced = rows[0].version, used
+            scope.lingering |= made
+
+    def _head(self, scope: ScopeFiles, used: frozenset[str], *, empty: bool) -> Put:
+        begin = len(scope.id) + 1
+        holders = dict(self._index.living(scope)) | ({self._replica: used} if used else {})
+        value = {replica: sorted(key[begin:] for key in keys) for replica, keys in holders.items()}
+        due = self._index.now + (ENDED_KEPT if scope.ended else EMPTY_KEPT) if empty and not holders else None
+        return Put(HEADS, scope.id, encode_head(value), due, expected=scope.version)
+
+    async def forget_empty_heads(self) -> None:
+        """Delete the heads of scopes that had no file for long. Raises StoreUnavailable."""
+        for row in await self._store.overdue(HEADS, self._index.now):
+            try:
+                await self._store.commit([Delete(HEADS, row.key, expected=row.version)])
+            except Conflict:
+                continue
 
     # --- dropping ---------------------------------------------------------------------------------------------
 
@@ -242,7 +302,7 @@ class ScopeCache(StoreListener):
         self._index.close_scope(scope)
 
     def _is_idle(self, scope: ScopeFiles) -> bool:
-        return scope.id not in self._locks and self._index.is_idle(scope)
+        return not self.is_changing(scope.id) and self._index.is_idle(scope)
 
 
 def _head(row: Row) -> Holders:

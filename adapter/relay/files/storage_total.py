@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import orjson
 
-from adapter.relay.files.head_writer import TABLE as FILES
 from adapter.relay.files.replica_leases import GROUP, ReplicaLeases
+from adapter.relay.files.scope_cache import TABLE as FILES
 from adapter.rules.files.file_records import size_in
 from adapter.rules.files.quota import Ledger
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store, every_row

@@ -1,11 +1,11 @@
-"""The files of a scope: the record of each file, and the place of its bytes. Pure."""
+"""The files of a scope: the record of each file, the place of its bytes, and the head of them all. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
@@ -145,6 +145,25 @@ def _packed(text: str) -> str:
 
 def _text(packed: str) -> str:
     return packed.encode("latin-1").decode("utf-8", "surrogatepass")
+
+
+# --- the head of a scope ------------------------------------------------------------------------------------------
+
+Holders: TypeAlias = Mapping[str, Sequence[str]]
+"""The replicas that use files of a scope just now, each with the keys of the files without the scope."""
+
+
+def encode_head(holders: Holders) -> bytes:
+    """The row that replicas compare before they change any file of a scope; ``decode_head`` gives back the holders."""
+    return orjson.dumps({"format": _FORMAT, "holders": holders})
+
+
+def decode_head(data: bytes) -> Holders:
+    """The holders out of a row's value; ValueError if this version cannot read it."""
+    match orjson.loads(data):
+        case {"format": 1, "holders": dict(holders)}:
+            return holders
+    raise ValueError("not a head of a scope's files")
 
 
 RecordFile = Callable[[FileRecord], Awaitable[None]]

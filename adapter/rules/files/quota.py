@@ -105,16 +105,15 @@ class Ledger:
         """Count a file that comes. One that is counted already counts as it is now."""
         self.remove(entry.key)
         self.load(entry)
-        self.charge(entry.size)
+        self._charge(entry.size)
 
     def remove(self, key: str) -> None:
         """Count a file that goes no more. Harmless when it is not counted; its holds stay until they are released."""
         entry = self.forget(key)
         if entry is not None:
-            self.charge(-entry.size)
+            self._charge(-entry.size)
 
-    def charge(self, size: int) -> None:
-        """Have so many bytes less to spare; more for less than 0."""
+    def _charge(self, size: int) -> None:
         self.charged += size
         if self.spare is not None:
             self.spare -= size

@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from adapter.errors import QuotaReached, StoreUnavailable
-from adapter.relay.files.head_writer import EMPTY_KEPT, ENDED_KEPT, HEADS, TABLE
+from adapter.relay.files.scope_cache import EMPTY_KEPT, ENDED_KEPT, HEADS, TABLE
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileKind, decode
-from adapter.rules.files.scope_heads import decode as decode_head
+from adapter.rules.files.file_records import FileKind, decode, decode_head
 from adapter.state.port import Row
 from tests.relay.filing import ALICE, BOB, Filing, SteppedStore, replicas, view
 

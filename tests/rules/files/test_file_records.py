@@ -10,9 +10,12 @@ from adapter.rules.files.file_records import (
     FileContent,
     FileKind,
     FileRecord,
+    Holders,
     Place,
     decode,
+    decode_head,
     encode,
+    encode_head,
     record_key,
     size_in,
 )
@@ -83,3 +86,27 @@ def test_key_and_place_name_the_same_file(record: FileRecord) -> None:
 def test_size_is_read_out_of_a_row(data: bytes, size: int) -> None:
     """None counts where this version cannot read it."""
     assert size_in(data) == size
+
+
+texts = st.text("0123456789abcdef/", max_size=40)
+
+
+@given(st.dictionaries(texts, st.lists(texts)))
+def test_head_is_read_as_it_was_written(holders: Holders) -> None:
+    """Whatever it says."""
+    assert decode_head(encode_head(holders)) == holders
+
+
+def test_head_of_an_earlier_version_is_read() -> None:
+    """It also counted the files."""
+    head = b'{"format":1,"size":5,"uploads":1,"artifacts":0,"holders":{"a":["upload/1"]},"writer":"a"}'
+    assert decode_head(head) == {"a": ["upload/1"]}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"7", b'{"size":1}', b'{"format":2}', b'{"format":1,"more":1}', b'{"format":99}']
+)
+def test_what_is_no_head_of_this_version_is_refused(data: bytes) -> None:
+    """By one exception."""
+    with pytest.raises(ValueError, match=r".*"):
+        decode_head(data)

@@ -289,7 +289,7 @@ def test_entries_that_are_loaded_or_forgotten_leave_what_may_still_come() -> Non
     books.add(upload("new", 30, 2.0))
     books.remove("new")
     assert (books.spare, books.charged) == (100, 0)
-    books.charge(40)
+    books.add(upload("newer", 40, 3.0))
     assert (books.spare, books.lacking(61, 0), books.lacking(60, 0)) == (60, 1, 0)
     assert books.charged == 40
     assert ledger(limits=Limits()).lacking(10**9, 0) == 0

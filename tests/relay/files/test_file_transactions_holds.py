@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from adapter.errors import FileGone, QuotaReached, StoreUnavailable
-from adapter.relay.files.head_writer import HEADS
 from adapter.relay.files.replica_leases import LEASE
 from adapter.relay.files.replica_leases import TABLE as LEASES
-from adapter.rules.files.scope_heads import decode
+from adapter.relay.files.scope_cache import HEADS
+from adapter.rules.files.file_records import decode_head
 from tests.relay.filing import ALICE, replicas, view
 
 
@@ -107,7 +107,7 @@ async def test_use_again_and_again_is_written_once() -> None:
         assert view(one).calls.total() == before
         await one.registry.tend()
         row = await one.store.get(HEADS, ALICE.id)
-        assert row is not None and decode(row.value) == {}
+        assert row is not None and decode_head(row.value) == {}
 
 
 async def test_artifact_is_in_use_from_its_first_moment() -> None:
