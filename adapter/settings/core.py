@@ -24,6 +24,7 @@ from adapter.settings.section import (
     TextList,
     UrlPath,
     is_loopback,
+    subsection,
 )
 from adapter.settings.servers.policies import (
     DefinitionPinning,
@@ -196,9 +197,7 @@ class Core(Section):
         description="Maximum number of client connections. On 64 more connections only health routes are "
         "served; other requests get 503.",
     )
-    client_timeouts: ClientTimeouts = Field(
-        default_factory=ClientTimeouts, description="Timeouts and minimum speed for clients."
-    )
+    client_timeouts: ClientTimeouts = subsection(ClientTimeouts)
     max_start_wait_seconds: SecondsOrZero = Field(
         default=60, description="Time that readiness waits for upstreams at start; the port opens at once."
     )
@@ -240,7 +239,7 @@ class Core(Section):
     disabled_tools: ToolPatterns = Field(
         default_factory=list, description="Tools of any server that clients can neither see nor call."
     )
-    auth: Auth = Field(default_factory=Auth, description="Tokens that callers must send.")
+    auth: Auth = subsection(Auth)
     secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
         description="Secret of this adapter and all its replicas, from which the key follows that seals what people "
@@ -251,29 +250,15 @@ class Core(Section):
     audit: AuditSettings = Field(
         default_factory=AuditSettings, description="Audit log of calls ([policies](policies.md#audit-log))."
     )
-    cors: CorsSettings = Field(
-        default_factory=CorsSettings, description="CORS for browser clients of other origins."
-    )
-    defaults: ToolDefaults = Field(default_factory=ToolDefaults, description="Defaults for calls of tools.")
-    upstream: UpstreamConnections = Field(
-        default_factory=UpstreamConnections, description="Connections to each upstream."
-    )
-    replica: ReplicaSettings = Field(
-        default_factory=ReplicaSettings, description="This process among several that share a state store."
-    )
-    upstream_ping: UpstreamPing = Field(
-        default_factory=UpstreamPing, description="Pings of upstreams, and the circuit breaker."
-    )
-    errors: Errors = Field(default_factory=Errors, description="Form of errors that clients get.")
-    tool_metadata_sanitization: MetadataSanitization = Field(
-        default_factory=MetadataSanitization, description="Sanitization of the text in tool definitions."
-    )
-    tool_description_policy: DescriptionPolicy = Field(
-        default_factory=DescriptionPolicy, description="Length of tool descriptions that clients see."
-    )
-    tool_definition_pinning: DefinitionPinning = Field(
-        default_factory=DefinitionPinning, description="Reaction to changed tool definitions."
-    )
+    cors: CorsSettings = subsection(CorsSettings)
+    defaults: ToolDefaults = subsection(ToolDefaults)
+    upstream: UpstreamConnections = subsection(UpstreamConnections)
+    replica: ReplicaSettings = subsection(ReplicaSettings)
+    upstream_ping: UpstreamPing = subsection(UpstreamPing)
+    errors: Errors = subsection(Errors)
+    tool_metadata_sanitization: MetadataSanitization = subsection(MetadataSanitization)
+    tool_description_policy: DescriptionPolicy = subsection(DescriptionPolicy)
+    tool_definition_pinning: DefinitionPinning = subsection(DefinitionPinning)
 
     @property
     def exposure(self) -> str | None:

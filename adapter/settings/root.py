@@ -12,7 +12,7 @@ from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
 from adapter.settings.cores import worker_count
 from adapter.settings.pipeline import ConnectorSettings, ContextSettings, PresenterSettings
-from adapter.settings.section import Problem, traced
+from adapter.settings.section import Problem, subsection, traced
 from adapter.settings.servers.policies import (
     DefinitionPinning,
     DescriptionPolicy,
@@ -31,21 +31,13 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    core: Core = Field(
-        default_factory=Core, description="Address of the adapter, its callers, and defaults for all servers."
-    )
-    telemetry: TelemetrySettings = Field(
-        default_factory=TelemetrySettings, description="Export of traces, metrics and logs over OTLP."
-    )
-    state_persistence: StatePersistence = Field(
-        default_factory=StatePersistence, description="Storage of sessions and records."
-    )
-    storage: Storage = Field(default_factory=Storage, description="Storage of files.")
-    sessions: SessionsSettings = Field(
-        default_factory=SessionsSettings, description="Number, lifetime and size of sessions."
-    )
-    uploads: Uploads = Field(default_factory=Uploads, description="Files that clients upload for tools.")
-    artifacts: Artifacts = Field(default_factory=Artifacts, description="Files that tools produce.")
+    core: Core = subsection(Core)
+    telemetry: TelemetrySettings = subsection(TelemetrySettings)
+    state_persistence: StatePersistence = subsection(StatePersistence)
+    storage: Storage = subsection(Storage)
+    sessions: SessionsSettings = subsection(SessionsSettings)
+    uploads: Uploads = subsection(Uploads)
+    artifacts: Artifacts = subsection(Artifacts)
     connectors: list[ConnectorSettings] = Field(
         default_factory=list, description="Databases of hosted tools, opened at start."
     )
@@ -53,16 +45,9 @@ class Settings(BaseModel):
         default_factory=dict,
         description="Filters and additions for tool data, by name; tools refer to the name.",
     )
-    state_sync: StateSyncSettings = Field(
-        default_factory=StateSyncSettings,
-        description="Messages to models about outdated tool data.",
-    )
-    context: ContextSettings = Field(
-        default_factory=ContextSettings, description="Additional context for your own functions."
-    )
-    console: Console = Field(
-        default_factory=Console, description="The web page for tools, and the tool HTTP API."
-    )
+    state_sync: StateSyncSettings = subsection(StateSyncSettings)
+    context: ContextSettings = subsection(ContextSettings)
+    console: Console = subsection(Console)
     servers: list[ServerSettings] = Field(
         default_factory=list, description="The MCP servers; at least one is required."
     )
@@ -163,15 +148,15 @@ class Settings(BaseModel):
 
     def ping_for(self, server: ServerSettings) -> UpstreamPing:
         """``core.upstream_ping`` with the overrides of this server."""
-        return self.core.upstream_ping.model_copy(update=_said(server.upstream_ping))
+        return self.core.upstream_ping.overridden(server.upstream_ping)
 
     def tool_defaults_for(self, server: ServerSettings) -> ToolDefaults:
         """``core.defaults`` with the overrides of this server."""
-        return self.core.defaults.model_copy(update=_said(server.tool_defaults))
+        return self.core.defaults.overridden(server.tool_defaults)
 
     def pinning_for(self, server: ServerSettings) -> DefinitionPinning:
         """``core.tool_definition_pinning`` with the overrides of this server."""
-        return self.core.tool_definition_pinning.model_copy(update=_said(server.tool_definition_pinning))
+        return self.core.tool_definition_pinning.overridden(server.tool_definition_pinning)
 
     def code_mode_for(self, server: ServerSettings) -> bool:
         """``core.code_mode_enabled``, or the override of this server."""
@@ -180,19 +165,12 @@ class Settings(BaseModel):
 
     def sanitization_for(self, server: ServerSettings) -> MetadataSanitization:
         """``core.tool_metadata_sanitization`` with the overrides of this server."""
-        return self.core.tool_metadata_sanitization.model_copy(
-            update=_said(server.tool_metadata_sanitization)
-        )
+        return self.core.tool_metadata_sanitization.overridden(server.tool_metadata_sanitization)
 
     def descriptions_for(self, server: ServerSettings) -> DescriptionPolicy:
         """``core.tool_description_policy`` with the overrides of this server."""
-        return self.core.tool_description_policy.model_copy(update=_said(server.tool_description_policy))
+        return self.core.tool_description_policy.overridden(server.tool_description_policy)
 
     def errors_for(self, server: ServerSettings, stages: ToolStages | None = None) -> Errors:
         """``core.errors`` with the overrides of this server, and then of the stages of one of its tools."""
-        own = server.errors.said if stages is None else server.errors.said | stages.errors.said
-        return self.core.errors.model_copy(update=own)
-
-
-def _said(override: BaseModel) -> dict[str, object]:
-    return {name: value for name, value in override if value is not None}
+        return self.core.errors.overridden(server.errors, *(() if stages is None else (stages.errors,)))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, Self, TypeVar, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -100,6 +100,19 @@ class Section(BaseModel):
         }
         return {name: value for name, value in values.items() if value is not None}
 
+    def overridden(self, *others: Section) -> Self:
+        """This section with the values that the others set; the last one wins."""
+        update: dict[str, Any] = {}
+        for other in others:
+            update |= other.said
+        return self.model_copy(update=update)
+
+
+def subsection(kind: type[T]) -> T:
+    """Return the field of a section inside a section, which has its defaults and its sentence."""
+    field: T = Field(default_factory=kind, description=(kind.__doc__ or "").partition("\n")[0])
+    return field
+
 
 def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a section by their keys in the file; some keys are reserved names in Python."""
@@ -115,7 +128,7 @@ def overriding(section: type[Section], place: str) -> Callable[[type[T]], type[T
     fields: dict[str, Any] = {
         name: (
             hints[name] | None,
-            Field(default=None, description=f"Overrides `{place}.{name}` for this server."),
+            Field(default=None, description=f"Overrides `{place}.{name}` here."),
         )
         for name in section.model_fields
     }

@@ -18,6 +18,7 @@ from adapter.settings.section import (
     Section,
     Text,
     UriScheme,
+    subsection,
 )
 
 
@@ -96,7 +97,7 @@ class DiskState(Section):
         description="Database file; null means `state/adapter.sqlite3` below `storage.root`, or with `memory` "
         "`state/snapshot.sqlite3`.",
     )
-    wal: WriteAheadLog = Field(default_factory=WriteAheadLog, description="SQLite's write-ahead log.")
+    wal: WriteAheadLog = subsection(WriteAheadLog)
 
 
 class RedisState(Section):
@@ -175,11 +176,9 @@ class StatePersistence(Section):
         default=1,
         description="Time for which a replica believes what it has read, while it cannot hear of changes by others.",
     )
-    disk: DiskState = Field(default_factory=DiskState, description="State in SQLite.")
-    redis: RedisState = Field(default_factory=RedisState, description="State in Redis.")
-    reconciliation: Reconciliation = Field(
-        default_factory=Reconciliation, description="Records for files without a record, at start."
-    )
+    disk: DiskState = subsection(DiskState)
+    redis: RedisState = subsection(RedisState)
+    reconciliation: Reconciliation = subsection(Reconciliation)
 
 
 class Uploads(Section):

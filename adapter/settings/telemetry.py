@@ -15,6 +15,7 @@ from adapter.settings.section import (
     Section,
     Text,
     UrlPath,
+    subsection,
 )
 
 
@@ -75,9 +76,7 @@ class TelemetrySettings(Section):
     service_namespace: OptionalText = Field(
         default=None, description="Group of services that this service belongs to."
     )
-    prometheus: PrometheusSettings = Field(
-        default_factory=PrometheusSettings, description="Metrics for Prometheus to scrape."
-    )
+    prometheus: PrometheusSettings = subsection(PrometheusSettings)
 
     @property
     def measures(self) -> bool:

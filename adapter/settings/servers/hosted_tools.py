@@ -17,6 +17,7 @@ from adapter.settings.section import (
     Seconds,
     Section,
     Spelled,
+    subsection,
 )
 from adapter.settings.servers.stages import (
     Mappers,
@@ -132,20 +133,16 @@ class ToolSettings(Section):
     auth: ToolAuth | None = Field(
         default=None, description="Authentication; null allows everybody who may call the server."
     )
-    mappers: Mappers = Field(
-        default_factory=Mappers, description="Functions that change arguments and results."
-    )
+    mappers: Mappers = subsection(Mappers)
     middleware: Entries = Field(
         default_factory=list,
         description="Functions around the execution, as `file.py#function`; the first is the outermost.",
     )
-    limits: StageLimits = Field(default_factory=StageLimits, description="Limits of calls.")
-    cache: StageCache = Field(default_factory=StageCache, description="Caching of this tool's results.")
+    limits: StageLimits = subsection(StageLimits)
+    cache: StageCache = subsection(StageCache)
     presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
-    state_sync: ToolStateSync = Field(
-        default_factory=ToolStateSync, description="Messages to models about outdated data of this tool."
-    )
-    errors: StageErrors = Field(default_factory=StageErrors, description="Form of this tool's errors.")
+    state_sync: ToolStateSync = subsection(ToolStateSync)
+    errors: StageErrors = subsection(StageErrors)
 
     @field_validator("name")
     @classmethod
@@ -194,7 +191,7 @@ class Tools(Section):
         description="Folder of tools: each folder or file in it is a tool. Relative to the settings file.",
     )
     require_auth: bool = Field(default=False, description="Refuse to start if a tool has no `auth`.")
-    cache: ToolsCache = Field(default_factory=ToolsCache, description="Caching of results.")
+    cache: ToolsCache = subsection(ToolsCache)
     define: list[ToolSettings] = Field(
         default_factory=list, description="The tools, in the order in which clients see them."
     )

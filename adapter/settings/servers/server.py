@@ -19,6 +19,7 @@ from adapter.settings.section import (
     Section,
     TextList,
     UrlPath,
+    subsection,
 )
 from adapter.settings.servers.access import AccessEntries
 from adapter.settings.servers.file_adapters import FileAdapter
@@ -92,9 +93,7 @@ class UpstreamSettings(Section):
         repr=False,
         description="Headers added to every request to the upstream; their values are secrets.",
     )
-    auth: UpstreamAuth = Field(
-        default_factory=UpstreamAuth, description="Credentials for the requests to the upstream."
-    )
+    auth: UpstreamAuth = subsection(UpstreamAuth)
     command: OptionalText = Field(
         default=None,
         description="Program of a stdio server; required for stdio. A name is searched in PATH; a path is "
@@ -134,13 +133,8 @@ class UpstreamSettings(Section):
     stop_grace_seconds: Seconds = Field(
         default=5, description="Time within which a process must end by itself; then it is killed."
     )
-    client_headers: ClientHeaders = Field(
-        default_factory=ClientHeaders, description="Client headers that are forwarded to the upstream."
-    )
-    server_headers: ServerHeaders = Field(
-        default_factory=ServerHeaders,
-        description="Headers of the upstream's answers that are forwarded to clients.",
-    )
+    client_headers: ClientHeaders = subsection(ClientHeaders)
+    server_headers: ServerHeaders = subsection(ServerHeaders)
 
     @property
     def kind(self) -> TransportKind:
@@ -178,22 +172,15 @@ class ServerSettings(Section):
         json_schema_extra={"shown": "`/mcp/{id}`"},
     )
     upstream: UpstreamSettings = Field(description="Connection to the upstream.")
-    upstream_ping: UpstreamPingOverride = Field(
-        default_factory=UpstreamPingOverride, description="Overrides of `core.upstream_ping` for this server."
-    )
-    tool_defaults: ToolDefaultsOverride = Field(
-        default_factory=ToolDefaultsOverride,
-        description="Overrides of `core.defaults` for this server's tools.",
-    )
-    tools: Tools = Field(default_factory=Tools, description="Tools of a hosted server.")
+    upstream_ping: UpstreamPingOverride = subsection(UpstreamPingOverride)
+    tool_defaults: ToolDefaultsOverride = subsection(ToolDefaultsOverride)
+    tools: Tools = subsection(Tools)
     stages: dict[str, ToolStages] = Field(
         default_factory=dict,
         description="Stages of tools, by globs for their names (`*`, `?`). If several globs match, the last "
         "one that sets a key wins; keys in a hosted tool's own definition win over all.",
     )
-    errors: StageErrors = Field(
-        default_factory=StageErrors, description="Form of errors of this server's tools."
-    )
+    errors: StageErrors = subsection(StageErrors)
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
     access: AccessEntries = Field(
         default=None,
@@ -214,16 +201,9 @@ class ServerSettings(Section):
     short_description_max_tokens: Count | None = Field(
         default=None, description="Overrides `core.short_description_max_tokens` for this server."
     )
-    tool_description_policy: DescriptionPolicyOverride = Field(
-        default_factory=DescriptionPolicyOverride, description="Overrides `core.tool_description_policy`."
-    )
-    tool_metadata_sanitization: MetadataSanitizationOverride = Field(
-        default_factory=MetadataSanitizationOverride,
-        description="Overrides `core.tool_metadata_sanitization`.",
-    )
-    tool_definition_pinning: DefinitionPinningOverride = Field(
-        default_factory=DefinitionPinningOverride, description="Overrides `core.tool_definition_pinning`."
-    )
+    tool_description_policy: DescriptionPolicyOverride = subsection(DescriptionPolicyOverride)
+    tool_metadata_sanitization: MetadataSanitizationOverride = subsection(MetadataSanitizationOverride)
+    tool_definition_pinning: DefinitionPinningOverride = subsection(DefinitionPinningOverride)
     tools_lock: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
         description="Lock file with the tool definitions that every session starts from; relative to the "
@@ -246,12 +226,12 @@ class ServerSettings(Section):
 
     def stages_for(self, tool: str) -> ToolStages:
         """The stages of all matching globs for the tool of this name, merged."""
-        return ToolStages().merged([stages for glob, stages in self.stages.items() if fits(tool, glob)])
+        return ToolStages().overridden(*(stages for glob, stages in self.stages.items() if fits(tool, glob)))
 
     def stages_of(self, tool: ToolSettings) -> ToolStages:
         """The same for a hosted tool; keys in its own definition win, and each limit by itself."""
         shared, own = self.stages_for(tool.name), tool.stages
-        return shared.merged([own]).model_copy(update={"limits": shared.limits.merged(own.limits)})
+        return shared.overridden(own).model_copy(update={"limits": shared.limits.overridden(own.limits)})
 
 
 def fits(tool: str, glob: str) -> bool:

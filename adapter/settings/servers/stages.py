@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
@@ -20,6 +19,7 @@ from adapter.settings.section import (
     Section,
     Spelled,
     Text,
+    subsection,
 )
 
 CacheControl = Literal["no-store", "immutable"]
@@ -51,9 +51,7 @@ class SyncPolicy(Section):
 class StateSyncSettings(Section):
     """Messages to models about outdated tool data."""
 
-    defaults: SyncDefaults = Field(
-        default_factory=SyncDefaults, description="Defaults for tools without a policy."
-    )
+    defaults: SyncDefaults = subsection(SyncDefaults)
     wording: Literal["element", "system"] = Field(
         default="element",
         description="Form of the message about outdated data: an XML `element`, or a `system` sentence.",
@@ -190,10 +188,6 @@ class StageLimits(Section):
         "`tool_call_timeout_seconds`.",
     )
 
-    def merged(self, later: StageLimits) -> StageLimits:
-        """These limits, overridden by those that ``later`` sets."""
-        return self.model_copy(update=later.said)
-
 
 class StageCache(Section):
     """Caching of a tool's results. A key that is left out has the value in `servers[].tools.cache`.
@@ -246,9 +240,7 @@ class ToolStages(Section):
     auth: ToolAuth | None = Field(
         default=None, description="Authentication; null allows everybody who may call the server."
     )
-    mappers: Mappers = Field(
-        default_factory=Mappers, description="Functions that change arguments and results."
-    )
+    mappers: Mappers = subsection(Mappers)
     # BaseModel has a method of the name that the file uses.
     validated: bool = Field(
         default=False,
@@ -259,19 +251,10 @@ class ToolStages(Section):
         default_factory=list,
         description="Functions around the execution, as `file.py#function`; the first is the outermost.",
     )
-    limits: StageLimits = Field(default_factory=StageLimits, description="Limits of calls.")
+    limits: StageLimits = subsection(StageLimits)
     cache: StageCache = Field(
         default_factory=StageCache, description="Caching of results; only for tools with `readOnlyHint`."
     )
     presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
-    state_sync: ToolStateSync = Field(
-        default_factory=ToolStateSync, description="Messages to models about outdated data."
-    )
-    errors: StageErrors = Field(default_factory=StageErrors, description="Form of errors.")
-
-    def merged(self, others: Sequence[ToolStages]) -> ToolStages:
-        """These stages, overridden key by key by each of the others; the last one wins."""
-        merged = self
-        for other in others:
-            merged = merged.model_copy(update=other.said)
-        return merged
+    state_sync: ToolStateSync = subsection(ToolStateSync)
+    errors: StageErrors = subsection(StageErrors)

@@ -137,7 +137,7 @@ def test_a_bracket_in_a_glob_is_a_bracket() -> None:
 def test_merging_keeps_the_order() -> None:
     """The last of several that say something counts, also when what it says is the default."""
     first = ToolStages(middleware=["a.py"], validate=True)
-    merged = first.merged([ToolStages(middleware=["b.py"]), ToolStages(validate=False), ToolStages()])
+    merged = first.overridden(ToolStages(middleware=["b.py"]), ToolStages(validate=False), ToolStages())
     assert (merged.middleware, merged.validated) == (["b.py"], False)
     assert first.middleware == ["a.py"]
 
