@@ -18,8 +18,7 @@ from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
-from adapter.settings.servers.server import ServerSettings, UpstreamSettings
-from adapter.settings.servers.transports import Transport
+from adapter.settings.servers.server import ServerSettings, Transport, UpstreamSettings
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import ProcessUse, ReadLimit, Upstream
 

@@ -35,8 +35,8 @@ from adapter.rules.tools.tool_pages import Shaping
 from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
-from adapter.settings.servers.access import AccessEntry
 from adapter.settings.servers.file_adapters import UploadConsumer
+from adapter.settings.servers.policies import AccessEntry
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.port import Store
 from adapter.wire.envelope import dump, parse

@@ -14,7 +14,7 @@ from adapter.commands.progress_bar import count_of
 from adapter.errors import AdapterError
 from adapter.relay.sessions.own_session import REFUSED
 from adapter.rules.access.authorization_servers import OAUTH_CURE
-from adapter.settings.oauth import Introspection, OAuth, OAuthIssuer
+from adapter.settings.auth import Introspection, OAuth, OAuthIssuer
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 

@@ -72,7 +72,7 @@ def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
 
     settings, cautions = reading.result()
     if settings.core.workers != 1:
-        from adapter.settings.cores import worker_count
+        from adapter.settings.root import worker_count
 
         if worker_count(settings.core.workers) > 1:
             _become_supervisor(arguments, service)

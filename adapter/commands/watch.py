@@ -16,8 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from adapter.settings.cores import worker_count
-from adapter.settings.root import Settings
+from adapter.settings.root import Settings, worker_count
 from adapter.settings.section import SettingsError
 
 LOOK_EVERY = 0.5

@@ -19,7 +19,7 @@ from adapter.oauth.verified_tokens import Verification
 from adapter.rules.access.token_claims import read_object
 from adapter.rules.access.verified_tokens import IssuerTrust, digest_of
 from adapter.rules.last_used import LastUsed
-from adapter.settings.oauth import Introspection
+from adapter.settings.auth import Introspection
 
 AT_ONCE = 16
 """Requests to the endpoint at one time."""

@@ -29,8 +29,8 @@ from adapter.rules.access.grants import (
     issuer_agrees,
 )
 from adapter.rules.access.resources import ProtectedResource, refusal_of
-from adapter.settings.console_oauth import ConsoleOAuth
-from adapter.settings.oauth import OAuthIssuer
+from adapter.settings.auth import OAuthIssuer
+from adapter.settings.console import ConsoleOAuth
 from adapter.state.port import ABSENT, Conflict, Store, delete_overdue
 
 VALID = 600

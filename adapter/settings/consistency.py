@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-from adapter.settings.console_oauth import console_oauth_problems
-from adapter.settings.metrics_consistency import metrics_problems
-from adapter.settings.oauth import oauth_problems
-from adapter.settings.pipeline import ConnectorSettings, PresenterSettings
+from adapter.settings.addresses import address_problems
+from adapter.settings.console import console_issuer
+from adapter.settings.pipeline import PresenterSettings
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
@@ -16,14 +15,37 @@ from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.settings.servers.upstream_auth import (
     auth_problems,
     caller_problems,
-    page_problems,
     shared_problems,
 )
-from adapter.settings.state_consistency import state_problems
+from adapter.settings.storage import RedisState
 
 NOTHING_KEPT = (
     "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"
 )
+
+
+def inconsistencies(settings: Settings) -> Iterator[Problem]:
+    """Every contradiction between values that are valid on their own."""
+    if not settings.servers:
+        yield Problem("servers", "no server is configured: add at least one with an id and an upstream.url")
+    for index, first in _repeated(server.id.lower() for server in settings.servers):
+        sentence = f"{settings.servers[index].id} is already the id of servers[{first}]"
+        yield Problem(f"servers[{index}].id", sentence)
+    yield from address_problems(settings)
+    for index, server in enumerate(settings.servers):
+        yield from _upstream_gaps(server, f"servers[{index}]")
+        yield from _upstream_auth(server, f"servers[{index}].upstream.auth", settings)
+        yield from _hosted_tools(server, f"servers[{index}]", settings)
+        yield from _tools_claimed_twice(server, f"servers[{index}]")
+        yield from _arguments_claimed_twice(server, f"servers[{index}]")
+        if settings.uploads.enabled:
+            yield from _helper_names_claimed(server, f"servers[{index}]")
+    for index, first in _repeated(connector.name.lower() for connector in settings.connectors):
+        sentence = f"{settings.connectors[index].name} is already the name of connectors[{first}]"
+        yield Problem(f"connectors[{index}].name", sentence)
+    yield from _state(settings)
+    yield from _presenters(settings)
+    yield from _oauth(settings)
 
 
 def _repeated(values: Iterable[Hashable]) -> Iterator[tuple[int, int]]:
@@ -35,13 +57,7 @@ def _repeated(values: Iterable[Hashable]) -> Iterator[tuple[int, int]]:
             yield index, first
 
 
-def _repeated_connectors(connectors: Sequence[ConnectorSettings]) -> Iterator[Problem]:
-    for index, first in _repeated(connector.name.lower() for connector in connectors):
-        sentence = f"{connectors[index].name} is already the name of connectors[{first}]"
-        yield Problem(f"connectors[{index}].name", sentence)
-
-
-def hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
+def _hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
     """Find contradictions in the tools of one server, and tools where no server is hosted."""
     if server.upstream.kind.needs is not None:
         for key in ("define", "directory", "require_auth"):
@@ -107,8 +123,8 @@ def _work_problems(tool: ToolSettings, place: str, connectors: set[str]) -> Iter
         yield Problem(f"{place}.use", "is required: name the connector that runs the statement")
 
 
-def pipeline_problems(settings: Settings) -> Iterator[Problem]:
-    """References to missing presenters, presenters that embed each other, and an unusable console."""
+def _presenters(settings: Settings) -> Iterator[Problem]:
+    """References to missing presenters, presenters that embed each other, and caches that keep nothing."""
     yield from _embeds(settings.presenters)
     for index, server in enumerate(settings.servers):
         for glob, stages in server.stages.items():
@@ -117,7 +133,6 @@ def pipeline_problems(settings: Settings) -> Iterator[Problem]:
             if stages.presenter is not None and stages.presenter not in settings.presenters:
                 sentence = f"there is no presenter with the name {stages.presenter}"
                 yield Problem(f"servers[{index}].stages.{glob}.presenter", sentence)
-    yield from _console(settings)
 
 
 def _embeds(presenters: Mapping[str, PresenterSettings]) -> Iterator[Problem]:
@@ -142,100 +157,6 @@ def _within(name: str, presenters: Mapping[str, PresenterSettings]) -> set[str]:
     return found
 
 
-def _console(settings: Settings) -> Iterator[Problem]:
-    console, auth = settings.console, settings.core.auth
-    names = {token.name for token in auth.tokens}
-    for index, operator in enumerate(console.operators):
-        if operator not in names:
-            sentence = f"no entry of core.auth.tokens has the name {operator}"
-            yield Problem(f"console.operators[{index}]", sentence)
-    exposure = settings.core.exposure
-    if console.enabled and not auth.enabled and exposure is not None:
-        sentence = f"is not allowed, because {exposure} and core.auth is not enabled: enable core.auth"
-        yield Problem("console.enabled", sentence)
-    if console.discovery_auth and not auth.enabled:
-        yield Problem(
-            "console.discovery_auth", "requires a token, but core.auth is not enabled: enable core.auth"
-        )
-
-
-HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
-ARTIFACTS_ROUTE = "/artifacts"
-REPLICA_ROUTE = "/_replica"
-METADATA_ROUTE = "/.well-known/oauth-protected-resource"
-OWN_ROUTES = (*HEALTH_ROUTES, ARTIFACTS_ROUTE, REPLICA_ROUTE, METADATA_ROUTE)
-
-
-def inconsistencies(settings: Settings) -> Iterator[Problem]:
-    """Every contradiction between values that are valid on their own."""
-    if not settings.servers:
-        yield Problem("servers", "no server is configured: add at least one with an id and an upstream.url")
-    yield from _repeated_names(settings)
-    yield from _mount_clashes(settings)
-    for index, server in enumerate(settings.servers):
-        yield from _upstream_gaps(server, f"servers[{index}]")
-        yield from _upstream_auth(server, f"servers[{index}].upstream.auth", settings)
-        yield from hosted_tools(server, f"servers[{index}]", settings)
-        yield from _tools_claimed_twice(server, f"servers[{index}]")
-        yield from _arguments_claimed_twice(server, f"servers[{index}]")
-        if settings.uploads.enabled:
-            yield from _helper_names_claimed(server, f"servers[{index}]")
-    yield from _repeated_connectors(settings.connectors)
-    yield from _console_clashes(settings)
-    yield from state_problems(settings)
-    yield from metrics_problems(settings, OWN_ROUTES)
-    if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
-        paths = {
-            f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)
-        }
-        paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
-        yield from page_problems(paths, settings.core.public_base_url)
-    yield from pipeline_problems(settings)
-    yield from console_oauth_problems(
-        settings.console.oauth, settings.core.auth.oauth, settings.core.public_base_url
-    )
-    yield from oauth_problems(settings.core.auth.oauth, settings.core.public_base_url)
-
-
-def _repeated_names(settings: Settings) -> Iterator[Problem]:
-    for index, first in _repeated(server.id.lower() for server in settings.servers):
-        sentence = f"{settings.servers[index].id} is already the id of servers[{first}]"
-        yield Problem(f"servers[{index}].id", sentence)
-
-
-def _mount_clashes(settings: Settings) -> Iterator[Problem]:
-    upload = settings.core.upload_path
-    if upload in OWN_ROUTES:
-        yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
-    for index, server in enumerate(settings.servers):
-        path, mount = f"servers[{index}].mount_path", server.mount_path
-        if mount in HEALTH_ROUTES or any(
-            _at_or_below(mount, route) for route in (ARTIFACTS_ROUTE, REPLICA_ROUTE, METADATA_ROUTE)
-        ):
-            yield Problem(path, f"{mount} is a route of the adapter itself")
-        elif _at_or_below(mount, upload):
-            yield Problem(path, f"{mount} is below core.upload_path, which is {upload}")
-    for index, first in _repeated(server.mount_path for server in settings.servers):
-        sentence = f"{settings.servers[index].mount_path} is already the mount_path of servers[{first}]"
-        yield Problem(f"servers[{index}].mount_path", sentence)
-
-
-def _console_clashes(settings: Settings) -> Iterator[Problem]:
-    """Conflicts between the console's path and other routes: neither may be below the other."""
-    console = settings.console
-    routes = dict.fromkeys(OWN_ROUTES, "a route of the adapter itself")
-    routes[settings.core.upload_path] = "core.upload_path"
-    mounts = {server.mount_path: f"the mount_path of {server.id}" for server in settings.servers}
-    for path, owner in (routes | mounts).items() if console.enabled else ():
-        inside = path in routes and _at_or_below(console.path, path)
-        if inside or _at_or_below(path, console.path):
-            yield Problem("console.path", f"{console.path} is not free: {path} is {owner}")
-
-
-def _at_or_below(path: str, route: str) -> bool:
-    return path == route or path.startswith(f"{route}/")
-
-
 def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
     upstream = server.upstream
     needs = upstream.kind.needs
@@ -247,7 +168,8 @@ def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
 def _upstream_auth(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
     upstream, core = server.upstream, settings.core
     passed = (*upstream.client_headers.passthrough, *upstream.client_headers.required)
-    yield from auth_problems(upstream.auth, upstream.transport, upstream.static_headers, passed, path)
+    headless = None if upstream.kind.needs == "url" else upstream.transport
+    yield from auth_problems(upstream.auth, headless, upstream.static_headers, passed, path)
     yield from caller_problems(
         upstream.auth,
         path,
@@ -331,3 +253,53 @@ def _helper_names_claimed(server: ServerSettings, path: str) -> Iterator[Problem
         if helper in entry.tools:
             sentence = f"{helper} is the name of the adapter's own tool for upload URLs"
             yield Problem(f"{path}.adapters[{index}].tools", f"{sentence}; choose another id for the server")
+
+
+def _state(settings: Settings) -> Iterator[Problem]:
+    """Find contradictions between the state store, the lock on files, and the processes that use them."""
+    state = settings.state_persistence
+    if state.type == "redis":
+        yield from _redis_address(state.redis)
+    if settings.core.workers != 1 and state.type == "memory":
+        sentence = "memory is for one process: set disk or redis, or core.workers to 1"
+        yield Problem("state_persistence.type", sentence)
+    if settings.storage.lock_mode == "redis" and state.type != "redis":
+        sentence = "redis needs state_persistence.type redis: set that, or auto here"
+        yield Problem("storage.lock_mode", sentence)
+    if state.type == "redis" and state.refresh_on_startup:
+        sentence = (
+            "each replica that starts would delete the state of the others; empty the Redis database instead"
+        )
+        yield Problem("state_persistence.refresh_on_startup", sentence)
+
+
+def _redis_address(redis: RedisState) -> Iterator[Problem]:
+    if redis.url is None and redis.host is None:
+        yield Problem(
+            "state_persistence.redis.host", "or redis.url is required when state_persistence.type is redis"
+        )
+    if redis.url is not None:
+        for key in ("host", "port", "db", "username", "password", "tls"):
+            if key in redis.model_fields_set and getattr(redis, key):
+                yield Problem(f"state_persistence.redis.{key}", "is in redis.url: remove one of them")
+    if redis.cluster and redis.db:
+        yield Problem("state_persistence.redis.db", "must be 0: a cluster has no other database")
+
+
+def _oauth(settings: Settings) -> Iterator[Problem]:
+    """Find needs of the sections for access tokens and for signing in, outside of themselves."""
+    console, oauth, base = settings.console.oauth, settings.core.auth.oauth, settings.core.public_base_url
+    if oauth is not None and base is None:
+        sentence = "is required with core.auth.oauth: tokens are issued for the URLs of the mounts, which begin with it"
+        yield Problem("core.public_base_url", sentence)
+    if console is None:
+        return
+    if oauth is None:
+        yield Problem("console.oauth", "signs people in with an issuer of core.auth.oauth: set that")
+    elif console_issuer(console, oauth) is None:
+        which = (
+            "is not one of core.auth.oauth.issuers" if console.issuer else "must name one of several issuers"
+        )
+        yield Problem("console.oauth.issuer", which)
+    if base is None:
+        yield Problem("console.oauth", "needs core.public_base_url, to which browsers return")

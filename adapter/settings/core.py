@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from adapter.settings.audit import AuditSettings
 from adapter.settings.auth import Auth
 from adapter.settings.replica import ReplicaSettings
 from adapter.settings.section import (
@@ -24,7 +23,6 @@ from adapter.settings.section import (
     TextList,
     UrlPath,
     is_loopback,
-    subsection,
 )
 from adapter.settings.servers.policies import (
     DefinitionPinning,
@@ -34,6 +32,7 @@ from adapter.settings.servers.policies import (
     ToolPatterns,
     UpstreamPing,
 )
+from adapter.settings.telemetry import AuditSettings
 
 SHORTEST_SECRET = 32
 
@@ -197,7 +196,7 @@ class Core(Section):
         description="Maximum number of client connections. On 64 more connections only health routes are "
         "served; other requests get 503.",
     )
-    client_timeouts: ClientTimeouts = subsection(ClientTimeouts)
+    client_timeouts: ClientTimeouts = Field(default_factory=ClientTimeouts)
     max_start_wait_seconds: SecondsOrZero = Field(
         default=60, description="Time that readiness waits for upstreams at start; the port opens at once."
     )
@@ -239,7 +238,7 @@ class Core(Section):
     disabled_tools: ToolPatterns = Field(
         default_factory=list, description="Tools of any server that clients can neither see nor call."
     )
-    auth: Auth = subsection(Auth)
+    auth: Auth = Field(default_factory=Auth)
     secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
         description="Secret of this adapter and all its replicas, from which the key follows that seals what people "
@@ -250,15 +249,15 @@ class Core(Section):
     audit: AuditSettings = Field(
         default_factory=AuditSettings, description="Audit log of calls ([policies](policies.md#audit-log))."
     )
-    cors: CorsSettings = subsection(CorsSettings)
-    defaults: ToolDefaults = subsection(ToolDefaults)
-    upstream: UpstreamConnections = subsection(UpstreamConnections)
-    replica: ReplicaSettings = subsection(ReplicaSettings)
-    upstream_ping: UpstreamPing = subsection(UpstreamPing)
-    errors: Errors = subsection(Errors)
-    tool_metadata_sanitization: MetadataSanitization = subsection(MetadataSanitization)
-    tool_description_policy: DescriptionPolicy = subsection(DescriptionPolicy)
-    tool_definition_pinning: DefinitionPinning = subsection(DefinitionPinning)
+    cors: CorsSettings = Field(default_factory=CorsSettings)
+    defaults: ToolDefaults = Field(default_factory=ToolDefaults)
+    upstream: UpstreamConnections = Field(default_factory=UpstreamConnections)
+    replica: ReplicaSettings = Field(default_factory=ReplicaSettings)
+    upstream_ping: UpstreamPing = Field(default_factory=UpstreamPing)
+    errors: Errors = Field(default_factory=Errors)
+    tool_metadata_sanitization: MetadataSanitization = Field(default_factory=MetadataSanitization)
+    tool_description_policy: DescriptionPolicy = Field(default_factory=DescriptionPolicy)
+    tool_definition_pinning: DefinitionPinning = Field(default_factory=DefinitionPinning)
 
     @property
     def exposure(self) -> str | None:

@@ -143,7 +143,8 @@ def _tables(
     rows = [
         f"## `{path}`{variant}",
         "",
-        *_introduction(section),
+        (section.__doc__ or "").strip(),
+        "",
         "| key | type | default | |",
         "|---|---|---|---|",
     ]
@@ -156,14 +157,16 @@ def _tables(
         shown |= dict.fromkeys(unseen, below)
         inner.extend((below, model, _variant(model) if variants else "") for model in unseen)
         kind = _section_kind(field, shown[nested[0]]) if nested else _kind(field)
-        rows.append(f"| `{name}` | {kind} | {'' if nested else _default(field)} | {field.description} |")
+        sentence = field.description or _sentence(nested[0])
+        rows.append(f"| `{name}` | {kind} | {'' if nested else _default(field)} | {sentence} |")
     yield "\n".join(rows) + "\n"
     for below, model, name_of_variant in inner:
         yield from _tables(below, model, shown, name_of_variant)
 
 
-def _introduction(section: type[BaseModel]) -> list[str]:
-    return [(section.__doc__ or "").strip(), ""]
+def _sentence(section: type[BaseModel]) -> str:
+    """The first sentence of a section, which is also that of its key unless this has one of its own."""
+    return (section.__doc__ or "").partition("\n")[0]
 
 
 def _variant(model: type[BaseModel]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
-from adapter.settings.cores import worker_count
 from adapter.settings.pipeline import ConnectorSettings, ContextSettings, PresenterSettings
-from adapter.settings.section import Problem, subsection, traced
+from adapter.settings.section import Problem, traced
 from adapter.settings.servers.policies import (
     DefinitionPinning,
     DescriptionPolicy,
@@ -31,13 +32,13 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    core: Core = subsection(Core)
-    telemetry: TelemetrySettings = subsection(TelemetrySettings)
-    state_persistence: StatePersistence = subsection(StatePersistence)
-    storage: Storage = subsection(Storage)
-    sessions: SessionsSettings = subsection(SessionsSettings)
-    uploads: Uploads = subsection(Uploads)
-    artifacts: Artifacts = subsection(Artifacts)
+    core: Core = Field(default_factory=Core)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    state_persistence: StatePersistence = Field(default_factory=StatePersistence)
+    storage: Storage = Field(default_factory=Storage)
+    sessions: SessionsSettings = Field(default_factory=SessionsSettings)
+    uploads: Uploads = Field(default_factory=Uploads)
+    artifacts: Artifacts = Field(default_factory=Artifacts)
     connectors: list[ConnectorSettings] = Field(
         default_factory=list, description="Databases of hosted tools, opened at start."
     )
@@ -45,9 +46,9 @@ class Settings(BaseModel):
         default_factory=dict,
         description="Filters and additions for tool data, by name; tools refer to the name.",
     )
-    state_sync: StateSyncSettings = subsection(StateSyncSettings)
-    context: ContextSettings = subsection(ContextSettings)
-    console: Console = subsection(Console)
+    state_sync: StateSyncSettings = Field(default_factory=StateSyncSettings)
+    context: ContextSettings = Field(default_factory=ContextSettings)
+    console: Console = Field(default_factory=Console)
     servers: list[ServerSettings] = Field(
         default_factory=list, description="The MCP servers; at least one is required."
     )
@@ -174,3 +175,24 @@ class Settings(BaseModel):
     def errors_for(self, server: ServerSettings, stages: ToolStages | None = None) -> Errors:
         """``core.errors`` with the overrides of this server, and then of the stages of one of its tools."""
         return self.core.errors.overridden(server.errors, *(() if stages is None else (stages.errors,)))
+
+
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of processor time and of the period they are for, or ``max`` (Linux, control groups v2)."""
+
+
+def worker_count(workers: int | str, quota: Path = _QUOTA) -> int:
+    """The number itself, or for ``auto`` that of the processor cores that this process may use, at least 1."""
+    if isinstance(workers, int):
+        return workers
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _cores_within(quota) or cores))
+
+
+def _cores_within(quota: Path) -> int | None:
+    """The cores that a container may use, rounded up; None where there is no limit, or none can be read."""
+    try:
+        allowed, period = quota.read_text().split()
+        return ceil(int(allowed) / int(period))
+    except (OSError, ValueError, ZeroDivisionError):
+        return None

@@ -108,12 +108,6 @@ class Section(BaseModel):
         return self.model_copy(update=update)
 
 
-def subsection(kind: type[T]) -> T:
-    """Return the field of a section inside a section, which has its defaults and its sentence."""
-    field: T = Field(default_factory=kind, description=(kind.__doc__ or "").partition("\n")[0])
-    return field
-
-
 def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a section by their keys in the file; some keys are reserved names in Python."""
     return {field.alias or name: field for name, field in section.model_fields.items()}

@@ -18,7 +18,6 @@ from adapter.settings.section import (
     Section,
     Text,
     UriScheme,
-    subsection,
 )
 
 
@@ -97,7 +96,7 @@ class DiskState(Section):
         description="Database file; null means `state/adapter.sqlite3` below `storage.root`, or with `memory` "
         "`state/snapshot.sqlite3`.",
     )
-    wal: WriteAheadLog = subsection(WriteAheadLog)
+    wal: WriteAheadLog = Field(default_factory=WriteAheadLog)
 
 
 class RedisState(Section):
@@ -176,9 +175,9 @@ class StatePersistence(Section):
         default=1,
         description="Time for which a replica believes what it has read, while it cannot hear of changes by others.",
     )
-    disk: DiskState = subsection(DiskState)
-    redis: RedisState = subsection(RedisState)
-    reconciliation: Reconciliation = subsection(Reconciliation)
+    disk: DiskState = Field(default_factory=DiskState)
+    redis: RedisState = Field(default_factory=RedisState)
+    reconciliation: Reconciliation = Field(default_factory=Reconciliation)
 
 
 class Uploads(Section):

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adapter.settings.cores import worker_count
 from adapter.settings.file.forked_call import ForkedCall
 from adapter.startup.failure import Obstacle
 
@@ -43,6 +42,9 @@ class ServePlan(NamedTuple):
 
 def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
     """The plan that the settings mean on this machine."""
+    # Late: a supervisor does not load the classes of settings; the child that reads them has.
+    from adapter.settings.root import worker_count
+
     core, root = read.settings.core, read.settings.storage.root
     state = read.settings.state_file
     has_files = any(server.adapters for server in read.settings.servers)

@@ -12,11 +12,11 @@ import pytest
 from adapter.app import build, running
 from adapter.app.servers import UPSTREAMS
 from adapter.settings.file.load import load
-from adapter.settings.servers import transports
+from adapter.settings.servers import server
 from tests.e2e.provision import ROOT
 from tests.ports import free_port
 
-TRANSPORTS: tuple[str, ...] = get_args(transports.Transport)
+TRANSPORTS: tuple[str, ...] = get_args(server.Transport)
 
 UPSTREAM: dict[str, dict[str, Any]] = {
     "streamable_http": {"url": "http://127.0.0.1:9/mcp"},
@@ -33,7 +33,7 @@ def test_each_transport_has_a_maker_and_its_names() -> None:
     (shown,) = re.findall(r"const TRANSPORTS = \{(.*?)\n\};", terms, re.DOTALL)
     named = {
         "makers": set(UPSTREAMS),
-        "kinds": set(transports.TRANSPORTS),
+        "kinds": set(server.TRANSPORTS),
         "console": set(re.findall(r"^\s+(\w+): \[", shown, re.MULTILINE)) & set(TRANSPORTS),
         "tests": set(UPSTREAM),
     }

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from adapter.commands.connections import reach_issuers
-from adapter.settings.oauth import OAuth
+from adapter.settings.auth import OAuth
 from tests.commands.running import ONE_SERVER, mcp_adapter
 from tests.oauth.authorization_server import (
     INTROSPECTION,

@@ -26,7 +26,7 @@ from adapter.oauth.introspection import (
     Refusals,
 )
 from adapter.oauth.port import TokenVerifier
-from adapter.settings.oauth import OAuth
+from adapter.settings.auth import OAuth
 from tests.oauth.authorization_server import INTROSPECTION, Answer, AuthorizationServer
 from tests.pipeline.issuer import NOW, Clock, rsa_key, token
 

@@ -14,8 +14,8 @@ from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.sign_in import USED, VALID, SignIn, SignInFailed, SignInTerms
 from adapter.rules.access.grants import challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
-from adapter.settings.console_oauth import ConsoleOAuth
-from adapter.settings.oauth import OAuth
+from adapter.settings.auth import OAuth
+from adapter.settings.console import ConsoleOAuth
 from adapter.state.memory import MemoryStore
 from tests.oauth.authorization_server import OAUTH, AuthorizationServer
 from tests.pipeline.issuer import NOW

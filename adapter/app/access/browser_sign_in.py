@@ -19,7 +19,7 @@ from adapter.oauth.sign_in import SignIn, SignInTerms
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.resources import CONSOLE, resources_below
-from adapter.settings.console_oauth import ConsoleOAuth, console_issuer
+from adapter.settings.console import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 

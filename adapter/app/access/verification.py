@@ -16,7 +16,7 @@ from adapter.oauth.port import TokenVerifier
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
 from adapter.rules.access.verified_tokens import IssuerTrust
-from adapter.settings.oauth import OAuth, OAuthIssuer
+from adapter.settings.auth import OAuth, OAuthIssuer
 
 
 class Clocks(NamedTuple):

@@ -14,7 +14,7 @@ from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.code_mode import CodeModeNames
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem
-from adapter.settings.servers.access import AccessEntry
+from adapter.settings.servers.policies import AccessEntry
 from adapter.settings.servers.server import ServerSettings
 
 LONGEST_SHOWN = 300

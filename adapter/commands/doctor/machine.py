@@ -10,8 +10,7 @@ from pathlib import Path
 from adapter.app.preflight import RootLock, Unusable, directory_refusal, lock_of, port_refusal
 from adapter.commands.doctor.findings import Finding, right, warning, wrong
 from adapter.commands.progress_bar import size
-from adapter.settings.cores import worker_count
-from adapter.settings.root import Settings
+from adapter.settings.root import Settings, worker_count
 
 LEAST_FREE = 1 << 30
 """Bytes below which a disk is called nearly full."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
-from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriScheme, subsection
+from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriScheme
 from adapter.settings.servers.policies import ToolDefaultsOverride, ToolPatterns
 
 Tools = Annotated[list[Text], Field(min_length=1)]
@@ -39,7 +39,7 @@ class UploadConsumer(Section):
     allow_plain_paths: bool = Field(
         default=False, description="Pass on text that is not a handle, instead of refusing it."
     )
-    overrides: ToolDefaultsOverride = subsection(ToolDefaultsOverride)
+    overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
     @model_validator(mode="after")
     def _can_be_edited(self) -> UploadConsumer:
@@ -83,7 +83,7 @@ class ArtifactProducer(Section):
     output_path_argument: OptionalText = Field(
         default=None, description="Argument that tells the tool where to write; null if there is none."
     )
-    output_locator: OutputLocator = subsection(OutputLocator)
+    output_locator: OutputLocator = Field(default_factory=OutputLocator)
     persist: bool = Field(default=True, description="Keep the file; false does not change the result.")
     expose_as_resource: bool = Field(default=True, description="List these artifacts as resources.")
     allow_raw_output: bool | None = Field(
@@ -92,7 +92,7 @@ class ArtifactProducer(Section):
         description="Embed the content in the result too; null uses `core.defaults.allow_raw_output`.",
     )
     required: bool = Field(default=False, description="Fail the call if the file cannot be captured.")
-    overrides: ToolDefaultsOverride = subsection(ToolDefaultsOverride)
+    overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
     @model_validator(mode="after")
     def _can_find_its_file(self) -> ArtifactProducer:

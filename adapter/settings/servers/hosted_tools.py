@@ -17,7 +17,6 @@ from adapter.settings.section import (
     Seconds,
     Section,
     Spelled,
-    subsection,
 )
 from adapter.settings.servers.stages import (
     Mappers,
@@ -133,16 +132,16 @@ class ToolSettings(Section):
     auth: ToolAuth | None = Field(
         default=None, description="Authentication; null allows everybody who may call the server."
     )
-    mappers: Mappers = subsection(Mappers)
+    mappers: Mappers = Field(default_factory=Mappers)
     middleware: Entries = Field(
         default_factory=list,
         description="Functions around the execution, as `file.py#function`; the first is the outermost.",
     )
-    limits: StageLimits = subsection(StageLimits)
-    cache: StageCache = subsection(StageCache)
+    limits: StageLimits = Field(default_factory=StageLimits)
+    cache: StageCache = Field(default_factory=StageCache)
     presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
-    state_sync: ToolStateSync = subsection(ToolStateSync)
-    errors: StageErrors = subsection(StageErrors)
+    state_sync: ToolStateSync = Field(default_factory=ToolStateSync)
+    errors: StageErrors = Field(default_factory=StageErrors)
 
     @field_validator("name")
     @classmethod
@@ -191,7 +190,7 @@ class Tools(Section):
         description="Folder of tools: each folder or file in it is a tool. Relative to the settings file.",
     )
     require_auth: bool = Field(default=False, description="Refuse to start if a tool has no `auth`.")
-    cache: ToolsCache = subsection(ToolsCache)
+    cache: ToolsCache = Field(default_factory=ToolsCache)
     define: list[ToolSettings] = Field(
         default_factory=list, description="The tools, in the order in which clients see them."
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -19,12 +20,11 @@ from adapter.settings.section import (
     Section,
     TextList,
     UrlPath,
-    subsection,
 )
-from adapter.settings.servers.access import AccessEntries
 from adapter.settings.servers.file_adapters import FileAdapter
 from adapter.settings.servers.hosted_tools import Tools, ToolSettings
 from adapter.settings.servers.policies import (
+    AccessEntries,
     DefinitionPinningOverride,
     DescriptionPolicyOverride,
     MetadataSanitizationOverride,
@@ -33,8 +33,29 @@ from adapter.settings.servers.policies import (
     UpstreamPingOverride,
 )
 from adapter.settings.servers.stages import StageErrors, ToolStages
-from adapter.settings.servers.transports import TRANSPORTS, Transport, TransportKind
 from adapter.settings.servers.upstream_auth import UpstreamAuth
+
+Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
+
+
+class TransportKind(NamedTuple):
+    """``needs`` is the setting of ``upstream`` without which there is nothing to reach; None for tools that run here.
+
+    ``network`` is what OpenTelemetry calls it, empty for what is in this process. ``own_http``: each request is one of
+    HTTP, whose headers go along.
+    """
+
+    needs: Literal["url", "command"] | None
+    network: str
+    own_http: bool = False
+
+
+TRANSPORTS: Mapping[Transport, TransportKind] = {
+    "streamable_http": TransportKind("url", "tcp", own_http=True),
+    "sse": TransportKind("url", "tcp"),
+    "stdio": TransportKind("command", "pipe"),
+    "hosted": TransportKind(None, ""),
+}
 
 _SPELLINGS = {
     "http": "streamable_http",
@@ -93,7 +114,7 @@ class UpstreamSettings(Section):
         repr=False,
         description="Headers added to every request to the upstream; their values are secrets.",
     )
-    auth: UpstreamAuth = subsection(UpstreamAuth)
+    auth: UpstreamAuth = Field(default_factory=UpstreamAuth)
     command: OptionalText = Field(
         default=None,
         description="Program of a stdio server; required for stdio. A name is searched in PATH; a path is "
@@ -133,8 +154,8 @@ class UpstreamSettings(Section):
     stop_grace_seconds: Seconds = Field(
         default=5, description="Time within which a process must end by itself; then it is killed."
     )
-    client_headers: ClientHeaders = subsection(ClientHeaders)
-    server_headers: ServerHeaders = subsection(ServerHeaders)
+    client_headers: ClientHeaders = Field(default_factory=ClientHeaders)
+    server_headers: ServerHeaders = Field(default_factory=ServerHeaders)
 
     @property
     def kind(self) -> TransportKind:
@@ -172,15 +193,15 @@ class ServerSettings(Section):
         json_schema_extra={"shown": "`/mcp/{id}`"},
     )
     upstream: UpstreamSettings = Field(description="Connection to the upstream.")
-    upstream_ping: UpstreamPingOverride = subsection(UpstreamPingOverride)
-    tool_defaults: ToolDefaultsOverride = subsection(ToolDefaultsOverride)
-    tools: Tools = subsection(Tools)
+    upstream_ping: UpstreamPingOverride = Field(default_factory=UpstreamPingOverride)
+    tool_defaults: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
+    tools: Tools = Field(default_factory=Tools)
     stages: dict[str, ToolStages] = Field(
         default_factory=dict,
         description="Stages of tools, by globs for their names (`*`, `?`). If several globs match, the last "
         "one that sets a key wins; keys in a hosted tool's own definition win over all.",
     )
-    errors: StageErrors = subsection(StageErrors)
+    errors: StageErrors = Field(default_factory=StageErrors)
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
     access: AccessEntries = Field(
         default=None,
@@ -201,9 +222,11 @@ class ServerSettings(Section):
     short_description_max_tokens: Count | None = Field(
         default=None, description="Overrides `core.short_description_max_tokens` for this server."
     )
-    tool_description_policy: DescriptionPolicyOverride = subsection(DescriptionPolicyOverride)
-    tool_metadata_sanitization: MetadataSanitizationOverride = subsection(MetadataSanitizationOverride)
-    tool_definition_pinning: DefinitionPinningOverride = subsection(DefinitionPinningOverride)
+    tool_description_policy: DescriptionPolicyOverride = Field(default_factory=DescriptionPolicyOverride)
+    tool_metadata_sanitization: MetadataSanitizationOverride = Field(
+        default_factory=MetadataSanitizationOverride
+    )
+    tool_definition_pinning: DefinitionPinningOverride = Field(default_factory=DefinitionPinningOverride)
     tools_lock: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
         description="Lock file with the tool definitions that every session starts from; relative to the "

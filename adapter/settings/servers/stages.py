@@ -19,7 +19,6 @@ from adapter.settings.section import (
     Section,
     Spelled,
     Text,
-    subsection,
 )
 
 CacheControl = Literal["no-store", "immutable"]
@@ -51,7 +50,7 @@ class SyncPolicy(Section):
 class StateSyncSettings(Section):
     """Messages to models about outdated tool data."""
 
-    defaults: SyncDefaults = subsection(SyncDefaults)
+    defaults: SyncDefaults = Field(default_factory=SyncDefaults)
     wording: Literal["element", "system"] = Field(
         default="element",
         description="Form of the message about outdated data: an XML `element`, or a `system` sentence.",
@@ -240,7 +239,7 @@ class ToolStages(Section):
     auth: ToolAuth | None = Field(
         default=None, description="Authentication; null allows everybody who may call the server."
     )
-    mappers: Mappers = subsection(Mappers)
+    mappers: Mappers = Field(default_factory=Mappers)
     # BaseModel has a method of the name that the file uses.
     validated: bool = Field(
         default=False,
@@ -251,10 +250,10 @@ class ToolStages(Section):
         default_factory=list,
         description="Functions around the execution, as `file.py#function`; the first is the outermost.",
     )
-    limits: StageLimits = subsection(StageLimits)
+    limits: StageLimits = Field(default_factory=StageLimits)
     cache: StageCache = Field(
         default_factory=StageCache, description="Caching of results; only for tools with `readOnlyHint`."
     )
     presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
-    state_sync: ToolStateSync = subsection(ToolStateSync)
-    errors: StageErrors = subsection(StageErrors)
+    state_sync: ToolStateSync = Field(default_factory=ToolStateSync)
+    errors: StageErrors = Field(default_factory=StageErrors)

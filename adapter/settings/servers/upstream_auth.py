@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 
-from adapter.settings.oauth import Scopes, SecureUrl
-from adapter.settings.section import BlankIsNull, OptionalText, Problem, Section, is_loopback
-from adapter.settings.servers.transports import TRANSPORTS, Transport
+from adapter.settings.auth import Scopes, SecureUrl
+from adapter.settings.section import BlankIsNull, OptionalText, Problem, Section
 
 AuthType = Literal[
     "none", "static", "passthrough", "client_credentials", "token_exchange", "authorization_code"
@@ -122,9 +120,11 @@ class UpstreamAuth(Section):
 
 
 def auth_problems(
-    auth: UpstreamAuth, transport: Transport, static: Iterable[str], passed: Iterable[str], path: str
+    auth: UpstreamAuth, headless: str | None, static: Iterable[str], passed: Iterable[str], path: str
 ) -> Iterator[Problem]:
-    """Contradictions in the section of one server. ``static`` and ``passed`` are names of header fields."""
+    """Contradictions in the section of one server. ``static`` and ``passed`` are names of header fields; ``headless``
+    is the transport if its requests have no headers.
+    """
     for key, value in auth.said.items():
         usual = UpstreamAuth.model_fields[key].get_default(call_default_factory=True)
         # A default that stands there does no harm.
@@ -133,8 +133,8 @@ def auth_problems(
             yield Problem(f"{path}.{key}", f"is only for type {users}: remove it, or change type")
     if auth.type == "none":
         return
-    if TRANSPORTS[transport].needs != "url":
-        sentence = f"is not for the transport {transport}, whose requests have no HTTP headers: remove it"
+    if headless is not None:
+        sentence = f"is not for the transport {headless}, whose requests have no HTTP headers: remove it"
         yield Problem(f"{path}.type", sentence)
         return
     if auth.type == "static":
@@ -230,36 +230,3 @@ def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
                 "callers are one principal, and would share what the upstream gives to one of them"
             )
             yield Problem(f"sessions.{key}", sentence)
-
-
-GRANTS_ROUTE = "/authorize"
-"""The path below which people authorize the adapter."""
-
-
-def page_problems(paths: Mapping[str, str], base: str | None) -> Iterator[Problem]:
-    """Conflicts with the pages on which people authorize the adapter; ``paths`` are served paths by their settings."""
-    for place, path in paths.items():
-        if path == GRANTS_ROUTE or path.startswith(f"{GRANTS_ROUTE}/"):
-            yield Problem(place, f"{path} belongs to the pages of upstream.auth.type authorization_code")
-    parts = urlsplit(base or "https:")
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        sentence = "must begin with https:// for upstream.auth.type authorization_code, or name this machine"
-        yield Problem("core.public_base_url", sentence)
-
-
-def auth_cautions(auth: UpstreamAuth, url: str | None, path: str) -> Iterator[Problem]:
-    """A warning for each effect of the section that is easy to overlook."""
-    if auth.type == "passthrough":
-        sentence = (
-            "passthrough sends the Authorization header of every caller to the upstream, also where it is the caller's "
-            "token for the adapter: whoever runs the upstream can act as these callers"
-        )
-        yield Problem(f"{path}.type", sentence)
-    parts = urlsplit(url or "")
-    if (
-        auth.type not in ("none", "static")
-        and parts.scheme == "http"
-        and not is_loopback(parts.hostname or "")
-    ):
-        sentence = "begins with http://, so credentials cross the network unencrypted: use https://"
-        yield Problem(f"{path.rpartition('.')[0]}.url", sentence)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from adapter.app.policies.access import rule_of
 from adapter.rules.access.principals import Caller
-from adapter.settings.servers.access import AccessEntry
+from adapter.settings.servers.policies import AccessEntry
 from adapter.settings.servers.server import ServerSettings
 
 

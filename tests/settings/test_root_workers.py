@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.settings.cores import worker_count
+from adapter.settings.root import worker_count
 
 CORES = len(os.sched_getaffinity(0))
 

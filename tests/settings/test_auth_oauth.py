@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.key_set import OF_PUBLIC_KEYS
+from adapter.settings.auth import ALGORITHMS
 from adapter.settings.cautions import cautions
-from adapter.settings.oauth import ALGORITHMS
 from adapter.settings.root import Settings
 from tests.settings.servers import test_stages as stages
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from adapter.settings.audit import AuditSettings
 from adapter.settings.file.load import load
+from adapter.settings.telemetry import AuditSettings
 
 
 def test_nothing_is_recorded_unless_it_is_asked_for() -> None:

@@ -1,0 +1,146 @@
+"""Checks of the paths and ports that the adapter serves: each belongs to one of its parts, and who may reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from adapter.settings.root import Settings
+from adapter.settings.section import Problem, is_loopback
+
+HEALTH_ROUTES = ("/healthz", "/livez", "/readyz")
+ROUTES_OF_TREES = ("/artifacts", "/_replica", "/.well-known/oauth-protected-resource")
+"""Paths that the adapter serves with all that is below them."""
+
+GRANTS_ROUTE = "/authorize"
+"""The path below which people authorize the adapter."""
+
+_OWN = dict.fromkeys((*HEALTH_ROUTES, *ROUTES_OF_TREES), "a route of the adapter itself")
+
+
+def address_problems(settings: Settings) -> Iterator[Problem]:
+    """Find paths and ports that are taken, and parts that would be open to everybody."""
+    yield from _mounts(settings)
+    yield from _console(settings)
+    yield from _metrics(settings)
+    yield from _replica_port(settings)
+    if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
+        yield from _grant_pages(settings)
+
+
+def _mounts(settings: Settings) -> Iterator[Problem]:
+    upload = settings.core.upload_path
+    if upload in _OWN:
+        yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
+    first: dict[str, int] = {}
+    for index, server in enumerate(settings.servers):
+        place, mount = f"servers[{index}].mount_path", server.mount_path
+        if mount in HEALTH_ROUTES or any(_within(mount, route) for route in ROUTES_OF_TREES):
+            yield Problem(place, f"{mount} is a route of the adapter itself")
+        elif _within(mount, upload):
+            yield Problem(place, f"{mount} is below core.upload_path, which is {upload}")
+        if (other := first.setdefault(mount, index)) != index:
+            yield Problem(place, f"{mount} is already the mount_path of servers[{other}]")
+
+
+def _console(settings: Settings) -> Iterator[Problem]:
+    console, auth, exposure = settings.console, settings.core.auth, settings.core.exposure
+    names = {token.name for token in auth.tokens}
+    for index, operator in enumerate(console.operators):
+        if operator not in names:
+            yield Problem(
+                f"console.operators[{index}]", f"no entry of core.auth.tokens has the name {operator}"
+            )
+    if console.discovery_auth and not auth.enabled:
+        yield Problem(
+            "console.discovery_auth", "requires a token, but core.auth is not enabled: enable core.auth"
+        )
+    if not console.enabled:
+        return
+    if not auth.enabled and exposure is not None:
+        sentence = f"is not allowed, because {exposure} and core.auth is not enabled: enable core.auth"
+        yield Problem("console.enabled", sentence)
+    taken = _OWN | {settings.core.upload_path: "core.upload_path"}
+    yield from _not_free("console.path", console.path, taken)
+    for server in settings.servers:
+        # The console may be below a mount: whoever asks for it means the longer path.
+        if _within(server.mount_path, console.path):
+            sentence = f"{console.path} is not free: {server.mount_path} is the mount_path of {server.id}"
+            yield Problem("console.path", sentence)
+
+
+def _metrics(settings: Settings) -> Iterator[Problem]:
+    prometheus, core = settings.telemetry.prometheus, settings.core
+    if not prometheus.enabled:
+        return
+    if prometheus.place is not None:
+        if prometheus.port == core.port and core.host in (prometheus.place[0], "0.0.0.0", "::"):  # noqa: S104 (compared)
+            yield Problem("telemetry.prometheus.port", "is already core.port: remove it, or choose another")
+        return
+    if core.exposure is not None and not core.auth.enabled:
+        sentence = (
+            f"is not allowed, because {core.exposure} and core.auth is not enabled: enable core.auth, or set "
+            "telemetry.prometheus.port"
+        )
+        yield Problem("telemetry.prometheus.enabled", sentence)
+    taken = _OWN | {core.upload_path: "core.upload_path"}
+    if settings.console.enabled:
+        taken[settings.console.path] = "console.path"
+    yield from _not_free("telemetry.prometheus.path", prometheus.path, taken)
+    for server in settings.servers:
+        if server.mount_path == prometheus.path:
+            sentence = f"{prometheus.path} is not free: it is the mount_path of {server.id}"
+            yield Problem("telemetry.prometheus.path", sentence)
+
+
+def _not_free(place: str, path: str, taken: Mapping[str, str]) -> Iterator[Problem]:
+    """The taken paths, each with its owner, that are the same as ``path``, above it or below it."""
+    for other, owner in taken.items():
+        if _within(path, other) or _within(other, path):
+            yield Problem(place, f"{path} is not free: {other} is {owner}")
+
+
+def _within(path: str, route: str) -> bool:
+    return path == route or path.startswith(f"{route}/")
+
+
+def _grant_pages(settings: Settings) -> Iterator[Problem]:
+    """Conflicts with the pages on which people authorize the adapter."""
+    paths = {
+        f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)
+    }
+    paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
+    for place, path in paths.items():
+        if _within(path, GRANTS_ROUTE):
+            yield Problem(place, f"{path} belongs to the pages of upstream.auth.type authorization_code")
+    parts = urlsplit(settings.core.public_base_url or "https:")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        sentence = "must begin with https:// for upstream.auth.type authorization_code, or name this machine"
+        yield Problem("core.public_base_url", sentence)
+
+
+def _replica_port(settings: Settings) -> Iterator[Problem]:
+    """Find a port for other replicas that the adapter itself has taken for its clients."""
+    core = settings.core
+    # With workers each process binds a free port, whichever is named.
+    if core.replica.bound is None or core.workers != 1 or not settings.shares_state:
+        return
+    host, port = core.replica.bound
+    if (
+        port
+        and port == core.port
+        and (host.lower() == core.host.lower() or _is_any(host) or _is_any(core.host))
+    ):
+        sentence = (
+            f"{core.replica.listen} is taken by core.host and core.port: choose another port, or remove this, "
+            "and replicas are served at core.port"
+        )
+        yield Problem("core.replica.listen", sentence)
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
