@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.edge.http.request import Branch, LateBranches
@@ -12,9 +16,40 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.settings.root import Settings
 from adapter.state.watched import WatchedStore
 
+if TYPE_CHECKING:
+    from adapter.hosted.validation.workers import ValidationWorkers
+    from adapter.pipeline.schema_checks import SchemaChecks
+
+
+class SharedChecks:
+    """Builds the checks for the first part that wants them. ``close`` ends the processes that they have started.
+
+    A proxy without stages never checks a value, so the checker of schemas is imported with the checks.
+    """
+
+    def __init__(self, logger: FilteringBoundLogger) -> None:
+        self._log = logger
+        self._workers: ValidationWorkers | None = None
+
+    @cached_property
+    def checks(self) -> SchemaChecks:
+        """The checks, which start processes when they are needed."""
+        from adapter.hosted.validation.process import ValidationLimits
+        from adapter.hosted.validation.workers import ValidationWorkers
+        from adapter.pipeline.schema_checks import SchemaChecks
+
+        self._workers = ValidationWorkers(ValidationLimits(), self._log)
+        return SchemaChecks(self._workers, self._log)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._workers is not None:
+            self._workers.close()
+
 
 class Base:
-    """The settings, the store, the clock (Unix seconds), the log and the background tasks that all parts share.
+    """The settings, the store, the clock (Unix seconds), the log, the background tasks and the checks of values: all
+    parts share them.
 
     A part adds what it brings when it is built: ``branches`` are routes beside mounts and health, ``tasks`` those of
     the cleanup. ``rereads`` read from the store what is read once, and again when it may be another one; what it has
@@ -27,6 +62,7 @@ class Base:
         self.clock: Callable[[], float] = time.time
         self.log = log.get_logger("adapter")
         self.background = BackgroundTasks()
+        self.checks = SharedChecks(self.log)
         self.branches: list[Branch | LateBranches] = []
         self.tasks: list[CleanupTask] = []
         self.rereads: list[Callable[[], Awaitable[None]]] = []

@@ -11,7 +11,6 @@ import yaml
 
 from adapter.app.console import BuiltConsole
 from adapter.app.core import Core
-from adapter.app.edge import Observation
 from adapter.app.file_keeping import build_registry, build_shelf
 from adapter.app.files import FileParts
 from adapter.app.state import sealed_rows
@@ -44,14 +43,13 @@ from adapter.wire.eras import Era
 
 if TYPE_CHECKING:
     from adapter.edge.console.grants import ConsoleGrants
-    from adapter.state.sealed_rows import SealedRows
 
 SECRET = "http sessions"  # noqa: S105 (the name of a secret)
 
 
-def build_branches(app: Core, observation: Observation) -> BuiltConsole:
+def build_branches(app: Core) -> BuiltConsole:
     """Build the console. A hook that cannot be loaded is noted as a problem of the plans."""
-    settings, recent, relay, files = app.settings, observation.recent, app.relay, app.files
+    settings, recent, files = app.settings, app.recent, app.files
     if recent is None:
         return BuiltConsole()
     path = settings.console.path
@@ -59,15 +57,15 @@ def build_branches(app: Core, observation: Observation) -> BuiltConsole:
     guard = app.guard if sign_in is None else sign_in.guard
     credentials = frozenset({settings.core.auth.header_name.lower()})
     viewers = Callers(guard, app.bases, credentials, CONSOLE)
-    callers = {server: Callers(guard, app.bases, credentials, server) for server in relay.servers.by_id}
-    sessions = _sessions(app, _sealed(app))
+    callers = {server: Callers(guard, app.bases, credentials, server) for server in app.servers}
+    sessions = _sessions(app)
     belongings = _belongings(app)
     apis = _apis(app, sessions, callers, belongings, recent)
-    records = ExchangeRecords(guard, observation.calls, recent)
+    records = ExchangeRecords(guard, app.calls, recent)
     uploads = settings.core.upload_path if files.active else None
     downloads, grants = settings.core.allow_artifacts_download, _grants(app)
     described = document(ServedPaths(path, uploads, downloads, grants is not None), VERSION)
-    routes = ServerRoutes(path, apis, described, records, observation.server_spans())
+    routes = ServerRoutes(path, apis, described, records, app.server_spans())
 
     async def look(request: Request, server: str) -> None:
         await sessions[server].tools(viewers.of(request))
@@ -78,7 +76,7 @@ def build_branches(app: Core, observation: Observation) -> BuiltConsole:
         ),
         belongings,
         recent,
-        Activity(recent, observation.shared, app.health.replicas),
+        Activity(recent, app.shared_exchanges, app.health.replicas),
         _connections(app),
         grants,
     )
@@ -86,7 +84,7 @@ def build_branches(app: Core, observation: Observation) -> BuiltConsole:
     facts = ConsoleFacts(settings.console, VERSION, configuration(settings), roles)
     data = ConsoleData(facts, guard, topics, look)
     revoking = () if grants is None else (grants.branch(),)
-    shown = pages(path, relay.servers.by_id, PageFiles())
+    shown = pages(path, app.servers, PageFiles())
     signing_in = () if sign_in is None else sign_in.routes.branches()
     return BuiltConsole((*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions)
 
@@ -94,15 +92,16 @@ def build_branches(app: Core, observation: Observation) -> BuiltConsole:
 # --- the API of tools -------------------------------------------------------------------------------------------
 
 
-def _sessions(app: Core, sealed: SealedRows | None) -> dict[str, HttpSessions]:
-    settings, relay = app.settings, app.relay
-    monitors = relay.servers.monitors
+def _sessions(app: Core) -> dict[str, HttpSessions]:
+    settings, monitors = app.settings, app.server_parts.monitors
+    # The rows by which processes share the sessions of callers.
+    sealed = sealed_rows(settings, app.store, SECRET) if app.store.shared else None
     # Of a call that runs the others are told by the cleanup.
     told = IDLE * TOLD + (settings.core.cleanup_interval_seconds or 0)
     bounds = SessionBounds(streams=settings.core.upstream.max_streams // 2)
     return {
         server.id: HttpSessions(
-            relay.relay,
+            app.relay,
             server,
             app.background,
             time.monotonic,
@@ -110,13 +109,8 @@ def _sessions(app: Core, sealed: SealedRows | None) -> dict[str, HttpSessions]:
             rows=None if sealed is None else SessionRows(sealed, server.id, IDLE, told, app.clock),
             bounds=bounds,
         )
-        for server in relay.servers.by_id.values()
+        for server in app.servers.values()
     }
-
-
-def _sealed(app: Core) -> SealedRows | None:
-    """The rows by which processes share the sessions of callers; None where there is one process."""
-    return sealed_rows(app.settings, app.store, SECRET) if app.store.shared else None
 
 
 def _era_of(monitor: HealthMonitor | None) -> Callable[[], Era | None]:
@@ -201,7 +195,7 @@ def _server_facts(entry: ServerSettings, files: FileParts) -> ServerFacts:
 
 
 def _belongings(app: Core) -> Belongings:
-    settings, sessions = app.settings, app.relay.sessions
+    settings, sessions = app.settings, app.session_parts
     registry = app.files.registry if app.files.active else build_registry(app, build_shelf(settings))
     return Belongings(
         OpenSessions(app.store, sessions.sessions),

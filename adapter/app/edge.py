@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import orjson
 
 from adapter import log
-from adapter.app.base import Base
 from adapter.app.core import Core
-from adapter.app.relay import RelayParts
-from adapter.edge.health import Health
 from adapter.edge.http.access import Guard
 from adapter.edge.http.access_tokens import AccessTokens
 from adapter.edge.http.bodies import BodyTerms
@@ -25,7 +22,6 @@ from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.resource_metadata import metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.oauth.port import TokenVerifier
-from adapter.relay.tools.baselines import Baselines
 from adapter.rules.access.principals import DEFAULT_TOKEN, Principals
 from adapter.rules.access.rate_limit import Floor
 from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_paths, resources_below
@@ -35,90 +31,32 @@ from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.file_adapters import UploadConsumer
 
 if TYPE_CHECKING:
-    from adapter.app.replicas import ReplicaParts
-    from adapter.edge.mcp.server_spans import ServerSpans
-    from adapter.pipeline.tracing import Observing, Tracing
-    from adapter.relay.http_api.recent_exchanges import Recent
-    from adapter.relay.http_api.shared_exchanges import SharedExchanges
-    from adapter.telemetry import Telemetry
     from adapter.telemetry.metric_registry import MetricRegistry
 
 # --- records ----------------------------------------------------------------------------------------------------
 
 
-class Observation(NamedTuple):
-    """The places where exchanges are recorded; each is None where nothing is recorded there.
-
-    ``calls`` is the access log, ``recent`` the exchanges that the console shows, ``shared`` those of other processes,
-    ``registry`` the metrics.
+def record(app: Core, registry: MetricRegistry | None) -> None:
+    """Build what records exchanges; metrics are kept in the ``registry``. Raises SettingsError for telemetry that
+    cannot be had.
     """
+    settings = app.settings
+    if settings.core.access_log:
+        app.calls = log.CallLog(sys.stderr.buffer)
+    if settings.console.enabled:
+        # Late: only the console shows them.
+        from adapter.relay.http_api.recent_exchanges import Recent
 
-    telemetry: Telemetry | None
-    calls: log.CallLog | None
-    recent: Recent | None
-    registry: MetricRegistry | None = None
-    shared: SharedExchanges | None = None
-
-    @property
-    def tracing(self) -> Tracing | None:
-        """The spans of calls."""
-        return None if self.telemetry is None else self.telemetry.tracing
-
-    def server_spans(self) -> ServerSpans | None:
-        """Build the spans of what clients ask; None where none are recorded."""
-        if self.telemetry is None:
-            return None
-        from adapter.edge.mcp.server_spans import ServerSpans
-
-        return ServerSpans(self.telemetry.requests)
-
-    def of_plans(self) -> Observing | None:
-        """Build the observer of calls while they go through their plans; None if nothing observes them."""
-        if self.telemetry is None and self.recent is None:
-            return None
-        from adapter.pipeline.tracing import Observing
-        from adapter.relay.http_api.recent_exchanges import begin_stage
-
-        measures = None if self.telemetry is None else self.telemetry.measures
-        return Observing(self.tracing, measures, None if self.recent is None else begin_stage)
-
-    def records(self, guard: Guard) -> ExchangeRecords | None:
-        """Build the recorder of exchanges; None where nobody reads them."""
-        if self.calls is None and self.recent is None:
-            return None
-        return ExchangeRecords(guard, self.calls, self.recent)
-
-
-def build_observation(settings: Settings) -> Observation:
-    """Raises SettingsError for telemetry that cannot be had."""
-    registry = _registry() if settings.telemetry.measures else None
-    telemetry = _telemetry(settings, registry) if settings.telemetry.enabled else None
-    calls = log.CallLog(sys.stderr.buffer) if settings.core.access_log else None
-    return Observation(telemetry, calls, _recent() if settings.console.enabled else None, registry)
-
-
-def _registry() -> MetricRegistry:
-    # Late: it loads the library of metrics.
-    from adapter.app.measuring.parts import build_registry
-
-    return build_registry()
-
-
-def _recent() -> Recent:
-    # Late: only the console shows them.
-    from adapter.relay.http_api.recent_exchanges import Recent
-
-    return Recent()
-
-
-def _telemetry(settings: Settings, registry: MetricRegistry | None) -> Telemetry | None:
+        app.recent = Recent()
+    if not settings.telemetry.enabled:
+        return
     # Late: spans tell refusals of stages from failures, so all of these are imported for them.
     from adapter.app.tool_plans import fault
     from adapter.rules.results.refusals import public_line
     from adapter.telemetry import TelemetryMissing, open_telemetry
 
     try:
-        return open_telemetry(settings.telemetry, redact=public_line, fault=fault, registry=registry)
+        app.telemetry = open_telemetry(settings.telemetry, redact=public_line, fault=fault, registry=registry)
     except TelemetryMissing as missing:
         problem = Problem(missing.setting, str(missing))
         raise SettingsError([settings.traced(problem)]) from None
@@ -127,47 +65,27 @@ def _telemetry(settings: Settings, registry: MetricRegistry | None) -> Telemetry
 # --- the door ---------------------------------------------------------------------------------------------------
 
 
-def build_health(
-    base: Base,
-    relay: RelayParts,
-    pin_review: Mapping[str, Baselines],
-    guard: Guard,
-    replicas: ReplicaParts | None,
-) -> Health:
-    """Build the health of what is inside."""
-    return Health(
-        list(relay.servers.by_id.values()),
-        relay.servers.monitors,
-        pin_review,
-        relay.sessions.sessions,
-        base.store,
-        guard,
-        base.settings,
-        None if replicas is None else replicas.replicas,
-    )
-
-
-def build_front(app: Core, observation: Observation) -> Front:
+def build_front(app: Core) -> Front:
     """Build the handler of all requests: mounts, the paths of health, and the branches of all parts beside them."""
-    settings, relay, grants = app.settings, app.relay, app.grants
-    health = app.health
+    settings, health, grants = app.settings, app.health, app.grants
     endpoint = Endpoint(
-        relay.relay,
+        app.relay,
         app.guard,
         settings.core,
         app.log,
         app.bases,
-        spans=observation.server_spans(),
-        grants=None if grants is None else grants.answers(relay.sessions),
+        spans=app.server_spans(),
+        grants=None if grants is None else grants.answers(app.session_parts),
     )
+    recorded = app.calls is not None or app.recent is not None
     return Front(
         endpoint,
-        mounts={server.mount: server for server in relay.servers.by_id.values()},
+        mounts={server.mount: server for server in app.servers.values()},
         routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
         guard=app.guard,
         log=app.log,
         branches=(*app.branches, *_metadata(settings), landing_page(_places(settings))),
-        records=observation.records(app.guard),
+        records=ExchangeRecords(app.guard, app.calls, app.recent) if recorded else None,
     )
 
 

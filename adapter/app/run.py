@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter import log
+from adapter.app.base import SharedChecks
 from adapter.app.build import App, build
 from adapter.app.edge import build_patience
 from adapter.app.state import refresh, warn_of_unowned
-from adapter.app.validation import SharedChecks
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.limits import ConnectionLimit, Handler, RareWarning
 from adapter.edge.http.listener import Grace, Listener
@@ -152,7 +152,7 @@ async def awake(app: App) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def _recorded(app: App) -> AsyncIterator[None]:
     """Ship the log while the block runs, where that is wanted; then export everything that was recorded."""
-    telemetry = app.observation.telemetry
+    telemetry = app.telemetry
     if telemetry is None:
         yield
         return
@@ -169,12 +169,12 @@ async def _recorded(app: App) -> AsyncIterator[None]:
 
 def _audited(app: App) -> AbstractContextManager[None]:
     """Keep the file of the audit log, if there is one, that of its path while the block runs."""
-    if app.relay.audit is None or app.settings.core.audit.file is None:
+    if app.audit is None or app.settings.core.audit.file is None:
         return contextlib.nullcontext()
     # Late, as its log.
     from adapter.app.policies.audit import kept_open
 
-    return kept_open(app.relay.audit)
+    return kept_open(app.audit)
 
 
 @contextlib.asynccontextmanager
@@ -183,8 +183,8 @@ async def _working(app: App) -> AsyncIterator[None]:
     if app.store.outage() is None:
         await warn_of_unowned(app.settings, app.store, app.log)
     await app.files.open()
-    tasks = app.relay.servers.watch()
-    tasks.append(asyncio.get_running_loop().create_task(app.relay.sessions.last_seen.run()))
+    tasks = app.server_parts.watch()
+    tasks.append(asyncio.get_running_loop().create_task(app.session_parts.last_seen.run()))
     if app.replicas is not None:
         tasks.append(asyncio.get_running_loop().create_task(app.replicas.replicas.epoch.run()))
     if app.metering is not None:
@@ -202,25 +202,25 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 
 async def _close(app: App) -> None:
-    await app.relay.servers.leave(FAREWELL)
+    await app.server_parts.leave(FAREWELL)
     if app.replicas is not None:
         await app.replicas.close()
     with contextlib.suppress(StoreUnavailable):
-        await app.relay.sessions.last_seen.write()
+        await app.session_parts.last_seen.write()
     await app.sessions.close()
     await app.console.close(FAREWELL)
     await app.background.close()
-    if app.relay.audit is not None:
-        await app.relay.audit.close()
+    if app.audit is not None:
+        await app.audit.close()
     app.checks.close()
     if app.grants is not None:
         await app.grants.close(FAREWELL)
-    await app.relay.servers.close()
+    await app.server_parts.close()
     with contextlib.suppress(StoreUnavailable):
         await app.files.close()
     await app.store.close()
-    if app.observation.calls is not None:
-        app.observation.calls.close()
+    if app.calls is not None:
+        app.calls.close()
 
 
 # --- inside a host's application --------------------------------------------------------------------------------

@@ -10,11 +10,10 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter import log
-from adapter.app.base import Base
+from adapter.app.base import Base, SharedChecks
 from adapter.app.hosted import Hosting
 from adapter.app.pipeline import Materials, Planning
 from adapter.app.user_code import Loading
-from adapter.app.validation import SharedChecks
 from adapter.errors import AdapterError
 from adapter.oauth.http import IssuerHttp
 from adapter.pipeline.auth_stage import Plugins

@@ -109,7 +109,7 @@ async def console(
         "servers": [entry],
     }
     app = build(Settings.model_validate(merged(settings, more)), store=store)
-    recent = app.observation.recent
+    recent = app.recent
     assert recent is not None, "the console is on"
     async with running(app) as (_, port):
         yield Console(app, recent, port)

@@ -147,7 +147,7 @@ async def test_a_client_that_gives_up_ends_its_call(tmp_path: Path, era: str) ->
 
 async def test_the_adapter_s_own_ping_finds_a_healthy_server(served: Front) -> None:
     """The probe opens a session here as anywhere, so health and breaker need no exception."""
-    watch = served.app.relay.servers.monitors["hosted"]
+    watch = served.app.server_parts.monitors["hosted"]
     async with asyncio.timeout(5):
         await watch.first.wait()
     assert watch.pulse.reached

@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from adapter.app.base import Base
 from adapter.edge.console.sign_in import SignInRoutes
 from adapter.edge.http.access import Guard
 from adapter.edge.http.browser_identity import BrowserIdentities
@@ -16,33 +17,30 @@ from adapter.oauth.grants.terms import PREFIX as GRANTS
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.port import TokenVerifier
 from adapter.oauth.sign_in import SignIn, SignInTerms
+from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.access.browser_sessions import RoleTerms
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.console import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings
-from adapter.state.port import Store
 
 SECRET = "browser sessions"  # noqa: S105 (the name of a secret)
 """The name of the store's own secret that seals cookies, so that each replica reads those of the others."""
 
 
 class BrowserSignIn(NamedTuple):
-    """``guard`` knows people by their cookie too, for pages; ``routes`` sign them in, and ``flow`` is behind them.
-    ``sessions`` are the cookies.
-    """
+    """``guard`` knows people by their cookie too, for pages; ``routes`` sign them in."""
 
     guard: Guard
     routes: SignInRoutes
-    flow: SignIn
     roles: RoleTerms
-    sessions: BrowserSessions
 
 
 def build_browser_sign_in(
-    settings: Settings, console: ConsoleOAuth, store: Store, guard: Guard, verifier: TokenVerifier
+    app: Base, console: ConsoleOAuth, guard: Guard, verifier: TokenVerifier
 ) -> BrowserSignIn:
     """Build the sign-in of ``console``, which is ``console.oauth``. No issuer is asked yet."""
+    settings, store = app.settings, app.store
     base = settings.core.public_base_url
     assert base is not None, "settings refuse a sign-in without it"
     base = base.rstrip("/")
@@ -54,8 +52,10 @@ def build_browser_sign_in(
     )
     flow = SignIn(_terms(settings, console, base), Discovery(IssuerHttp()), token_http(), verifier, store)
     routes = SignInRoutes(settings.console.path, base, guard, flow, sessions)
+    app.tasks.append(CleanupTask("sign-ins", flow.tidy))
+    app.rereads.append(sessions.read_key)
     known = guard.with_browsers(BrowserIdentities(sessions, base, roles))
-    return BrowserSignIn(known, routes, flow, roles, sessions)
+    return BrowserSignIn(known, routes, roles)
 
 
 def role_terms(console: ConsoleOAuth) -> RoleTerms:

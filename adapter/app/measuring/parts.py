@@ -148,7 +148,7 @@ class Metering:
 
     def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
         """Have everything counted that the parts behind the edge do, and read their gauges."""
-        sink, servers, sessions = self.registry, core.relay.servers, core.relay.sessions.sessions
+        sink, servers, sessions = self.registry, core.server_parts, core.sessions
         for server in servers.by_id.values():
             server.wiring.on_look = partial(sink.count, WIRING_RUNS, server.id)
             if isinstance(server.stages.guard, ToolGuard):

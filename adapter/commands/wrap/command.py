@@ -112,7 +112,7 @@ class _Introduction:
         """Tell of the only server of an adapter that serves, as its health check finds it. Raises ServerRefused,
         _NotSaved.
         """
-        (monitor,) = app.relay.servers.monitors.values()
+        (monitor,) = app.server_parts.monitors.values()
         await monitor.first.wait()
         if monitor.pulse.error is not None:
             raise ServerRefused(_plain_reason(monitor.pulse.error))

@@ -114,7 +114,7 @@ async def test_open_breaker_is_32012_with_the_shape_that_scripts_read(
     async with upstream() as up:
         await up.stop()
         async with adapter(up, core={**ping, **core}) as front, front.client() as client:
-            await front.app.relay.servers.monitors["raw"].first.wait()
+            await front.app.server_parts.monitors["raw"].first.wait()
             head, text = await client.request("POST", body, **fields)
             error = error_of(text)
             assert head.status == status and error["code"] == -32012 and error["id"] == 0

@@ -241,7 +241,7 @@ async def test_processes_that_no_replica_remembers_are_left(tmp_path: Path) -> N
     """They end unless somebody uses them; one whose session began after the loss does not wait for that."""
     async with two_replicas(tmp_path) as (found, a, _, first):
         await call(first, "who")
-        await a.app.relay.sessions.last_seen.write()
+        await a.app.session_parts.last_seen.write()
         await a.app.sessions.cache.forget_unused(time.time() + 2 * KEPT)
         found.memory.rows = MemoryStore()
         async with a.client() as second:
@@ -261,7 +261,7 @@ async def test_processes_whose_rows_are_there_go_on(tmp_path: Path) -> None:
     """A node of a cluster may lose the epoch alone: whoever was silent for long still has a session."""
     async with two_replicas(tmp_path) as (found, a, _, first):
         await call(first, "who")
-        await a.app.relay.sessions.last_seen.write()
+        await a.app.session_parts.last_seen.write()
         await a.app.sessions.cache.forget_unused(time.time() + 2 * KEPT)
         await found.memory.rows.delete(EPOCH, KEY)
         await a.registry.epoch.look()

@@ -46,8 +46,8 @@ def with_meta(**members: Any) -> bytes:
 
 async def exported(front: Adapter, collector: Collector) -> list[Span]:
     """All spans of the adapter, which exports no more."""
-    assert front.app.observation.telemetry is not None
-    assert await front.app.observation.telemetry.close()
+    assert front.app.telemetry is not None
+    assert await front.app.telemetry.close()
     return collector.spans()
 
 
@@ -256,7 +256,7 @@ async def test_a_collector_that_never_answers_costs_dropped_spans_alone(
             for _ in range(40):
                 head, _ = await client.request("POST", call_body())
                 assert head.status == 200
-            telemetry = front.app.observation.telemetry
+            telemetry = front.app.telemetry
             assert telemetry is not None
             assert not await telemetry.close()
         collector.patient.set()

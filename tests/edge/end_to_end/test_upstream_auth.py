@@ -177,7 +177,7 @@ async def test_probe_of_an_upstream_without_tokens_does_not_open_the_breaker(
     tokens.answers = [(500, {})] * 99
     settings = {"upstream_ping": {"enabled": True, "interval_seconds": 0.05, "failure_threshold": 1}}
     async with adapter(up, server=auth(tokens), core=settings) as front, front.client() as client:
-        monitor = front.app.relay.servers.monitors["raw"]
+        monitor = front.app.server_parts.monitors["raw"]
         async with asyncio.timeout(5):
             await monitor.first.wait()
         assert monitor.pulse.reached and monitor.pulse.refusal is not None

@@ -70,7 +70,7 @@ async def test_health_has_details_for_nobody_else(
     async with upstream(done) as up:
         gone = {"upstream": {"url": "http://127.0.0.1:9/mcp"}}
         async with adapter(up, server=gone, core={**PINGED, **core}) as front:
-            await front.app.relay.servers.monitors["raw"].ping_once()
+            await front.app.server_parts.monitors["raw"].ping_once()
             _, body = (await answers(front, **fields))["/healthz"]
             error = orjson.loads(body)["servers"][0]["ping"]["last_error"]
             assert (error != "failed") == told

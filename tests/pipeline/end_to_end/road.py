@@ -447,7 +447,7 @@ async def travelled(road: Road, place: Path) -> dict[str, str]:
         RawClient(front.port) as client,
     ):
         day = Account(place, up, front)
-        if front.app.relay.servers.wiring_watches:
+        if front.app.server_parts.wiring_watches:
             await up.arrived("DELETE")  # the adapter has looked at the tools that are configured
         await modern_day(road, day, client)
         await batch_day(road, day, client)

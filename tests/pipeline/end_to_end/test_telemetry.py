@@ -223,7 +223,7 @@ async def test_h36_telemetry_is_off_unless_the_settings_turn_it_on(
             async with living(
                 tmp_path, off, environ | variables, scripts={"code": CODE}, said=flags
             ) as front:
-                assert (front.app.observation.telemetry is not None) is expected
+                assert (front.app.telemetry is not None) is expected
                 await front.call("find", {"q": "x"}, path="/mcp/shop")
             assert bool(collector.spans()) is expected
         assert collector.resources()[0]["service.name"] == "mine"
