@@ -17,8 +17,8 @@ from adapter.settings.servers.server import UpstreamSettings
 from adapter.upstream.stdio.error_lines import LONGEST_LINE, ErrorLines, secrets_of
 from adapter.upstream.stdio.failures import ChildExit, start_failure
 from adapter.upstream.stdio.pipes import LinePipe, MessagePipe
-from adapter.upstream.stdio.supervisor import SupervisedProcess, Supervisor
-from adapter.upstream.stdio.supervisor_link import StartRefused
+from adapter.upstream.stdio.supervisor import Supervisor
+from adapter.upstream.stdio.supervisor_link import StartRefused, SupervisedProcess
 from adapter.wire.lines import Line, LongLine
 
 INHERITED = (
@@ -139,6 +139,9 @@ class ChildProcess:
             if isinstance(error, ValueError):
                 raise UpstreamNotStarted("upstream.args or upstream.env has a NUL character.") from error
             raise
+        finally:
+            for descriptor in child._theirs:
+                os.close(descriptor)
         child._stdout.resume()
         child._stderr.resume()
         return child

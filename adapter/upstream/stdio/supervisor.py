@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamNotStarted
-from adapter.upstream.stdio.orders import start_order
-from adapter.upstream.stdio.supervisor_link import OnExit, SupervisorLink
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisedProcess:
-    """A process that runs: its id, and the way to signal its group for as long as its supervisor lives."""
-
-    pid: int
-    number: int
-    link: SupervisorLink
-
-    def signal(self, which: signal.Signals) -> None:
-        """Send a signal to its process group; nothing happens if it has ended."""
-        self.link.signal(self.number, which)
+from adapter.upstream.stdio.supervisor_link import OnExit, SupervisedProcess, SupervisorLink
 
 
 class Supervisor:
@@ -65,20 +48,12 @@ class Supervisor:
         descriptors: Sequence[int],
         on_exit: OnExit,
     ) -> SupervisedProcess:
-        """Start a program. The descriptors become its standard input, output and error, and are closed here always.
+        """Start a program. The descriptors become its standard input, output and error.
 
-        ``on_exit`` is called when the process and its group have ended. Raises StartRefused, UpstreamNotStarted.
+        ``on_exit`` is called when the process and its group have ended. Raises StartRefused, UpstreamNotStarted, and
+        ValueError for a NUL character.
         """
-        try:
-            link = await self._opened()
-            number = link.next_number()
-            order = start_order(number, argv, environment, cwd)
-        except BaseException:
-            for descriptor in descriptors:
-                os.close(descriptor)
-            raise
-        pid = await link.start(number, order, descriptors, on_exit)
-        return SupervisedProcess(pid, number, link)
+        return await (await self._opened()).start(argv, environment, cwd, descriptors, on_exit)
 
     async def close(self) -> None:
         """End every child that is left, and the process. It may be opened again."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import signal
 import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.upstream.stdio.orders import EXITED, FAILED, READY, STARTED, STEPS, signal_order
+from adapter.upstream.stdio.orders import EXITED, FAILED, READY, STARTED, STEPS, signal_order, start_order
 from adapter.wire.lines import LineReader, LongLine
 
 OnExit = Callable[[int], None]
@@ -46,18 +45,25 @@ class StartRefused(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Order:
-    """Bytes to the supervisor, and descriptors that go with the first of them and are closed then."""
+    """Bytes to the supervisor, and descriptors that go with the first of them."""
 
     data: bytes
     descriptors: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Supervised:
-    """A child: the future of its process id, and the receiver of its end."""
+class SupervisedProcess:
+    """A process with its ``pid``, and the way to signal its group for as long as its supervisor lives."""
 
-    pid: asyncio.Future[int]
-    on_exit: OnExit
+    def __init__(self, link: SupervisorLink, number: int, on_exit: OnExit) -> None:
+        self.pid = 0
+        self.number = number
+        self.on_exit = on_exit
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._link = link
+
+    def signal(self, which: signal.Signals) -> None:
+        """Send a signal to its process group; nothing happens if it has ended."""
+        self._link.send(signal_order(self.number, which))
 
 
 class SupervisorLink:
@@ -67,7 +73,7 @@ class SupervisorLink:
         """Start the process. Raises OSError."""
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._children: dict[int, _Supervised] = {}
+        self._children: dict[int, SupervisedProcess] = {}
         self._last_number = 0
         self._orders: deque[_Order] = deque()
         self._lines = LineReader(_LONGEST_LINE)
@@ -99,30 +105,36 @@ class SupervisorLink:
         """Number of its children."""
         return len(self._children)
 
-    def next_number(self) -> int:
-        """Return a number for a child."""
+    async def start(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: str,
+        descriptors: Sequence[int],
+        on_exit: OnExit,
+    ) -> SupervisedProcess:
+        """Order to start a program and wait until it runs. The descriptors are sent by then.
+
+        Raises StartRefused, and ValueError for a NUL character.
+        """
         self._last_number += 1
-        return self._last_number
-
-    async def start(self, number: int, order: bytes, descriptors: Sequence[int], on_exit: OnExit) -> int:
-        """Send an order to start a child, close the descriptors, and wait for its process id. Raises StartRefused."""
+        child = SupervisedProcess(self, self._last_number, on_exit)
+        order = start_order(child.number, argv, environment, cwd)
         if not self.alive:
-            _close(descriptors)
             raise StartRefused("start", 0)
-        child = _Supervised(self._loop.create_future(), on_exit)
-        self._children[number] = child
-        self._send(_Order(order, descriptors))
+        self._children[child.number] = child
+        self.send(order, descriptors)
         try:
-            return await child.pid
+            await child.started
         except asyncio.CancelledError:
-            # Its start cannot be taken back, so it is ended at once and nobody is told.
-            if self._children.pop(number, None) is not None:
-                self.signal(number, signal.SIGKILL)
+            waiting = [each for each in self._orders if each.data is order]
+            if waiting:
+                self._orders.remove(waiting[0])
+            # What was sent cannot be taken back, so it is ended at once and nobody is told.
+            if self._children.pop(child.number, None) is not None and not waiting:
+                child.signal(signal.SIGKILL)
             raise
-
-    def signal(self, number: int, which: signal.Signals) -> None:
-        """Send a signal to the group of a child."""
-        self._send(_Order(signal_order(number, which)))
+        return child
 
     async def close(self) -> None:
         """End every child and the process, and wait for that. Idempotent."""
@@ -142,12 +154,12 @@ class SupervisorLink:
 
     # --- orders -----------------------------------------------------------------------------------------------
 
-    def _send(self, order: _Order) -> None:
-        self._orders.append(order)
-        if self.alive and len(self._orders) == 1:
-            self._flush()
-        elif not self.alive:
-            self._drop_orders()
+    def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Send an order; nobody takes it if the process has ended."""
+        if self.alive:
+            self._orders.append(_Order(data, descriptors))
+            if len(self._orders) == 1:
+                self._flush()
 
     def _flush(self) -> None:
         """Write orders as far as the socket takes them."""
@@ -159,12 +171,10 @@ class SupervisorLink:
                 except BlockingIOError:
                     self._orders.appendleft(order)
                     break
-                _close(order.descriptors)
                 if sent < len(order.data):
                     self._orders.appendleft(_Order(order.data[sent:]))
         except OSError as error:
             if error.errno != errno.ETOOMANYREFS:
-                _close(order.descriptors)
                 self._lose()
                 return
             # So many descriptors are on their way that the system waits for the supervisor to take some.
@@ -173,10 +183,6 @@ class SupervisorLink:
             self._loop.add_writer(self._socket.fileno(), self._flush)
         else:
             self._loop.remove_writer(self._socket.fileno())
-
-    def _drop_orders(self) -> None:
-        while self._orders:
-            _close(self._orders.popleft().descriptors)
 
     # --- news -------------------------------------------------------------------------------------------------
 
@@ -201,12 +207,13 @@ class SupervisorLink:
         child = self._children.get(numbers[0])
         if child is None:
             return
-        if word == STARTED and not child.pid.done():
-            child.pid.set_result(numbers[1])
+        if word == STARTED and not child.started.done():
+            child.pid = numbers[1]
+            child.started.set_result(None)
         elif word == FAILED:
             del self._children[numbers[0]]
-            if not child.pid.done():
-                child.pid.set_exception(StartRefused(STEPS[numbers[1]], numbers[2]))
+            if not child.started.done():
+                child.started.set_exception(StartRefused(STEPS[numbers[1]], numbers[2]))
         elif word == EXITED:
             del self._children[numbers[0]]
             child.on_exit(numbers[1])
@@ -219,15 +226,15 @@ class SupervisorLink:
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
-        self._drop_orders()
+        self._orders.clear()
         if not self.ready.done():
             self.ready.set_result(0)
         if not self._closing:
             self._log.error("the process that ends servers was ended", pid=self.pid, children=self.count)
         children, self._children = self._children, {}
         for child in children.values():
-            if not child.pid.done():
-                child.pid.set_exception(StartRefused("start", 0))
+            if not child.started.done():
+                child.started.set_exception(StartRefused("start", 0))
             else:
                 child.on_exit(-signal.SIGKILL)
 
@@ -245,8 +252,3 @@ def _started(control: socket.socket) -> subprocess.Popen[bytes]:
         cwd="/",
         env={},
     )
-
-
-def _close(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
