@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from adapter.errors import BadRequest, UpstreamUnanswered, UpstreamUnreachable
@@ -223,26 +224,23 @@ class HttpUpstream:
         places, purpose = self._calls, request.purpose
         if purpose is not CALL:
             places = self._streams if purpose is STREAM else self._pings
-        connection = self._pool.idle_connection(places) or await self._pool.take(places)
-        reused = connection.reused
-        if purpose is STREAM:
-            _prepare_stream(connection)
-        try:
-            return await connection.exchange(head, request.body, read_timeout)
-        except NotSentError:
-            pass
-        except NoAnswerError as error:
-            if not reused or not request.repeatable():
-                raise _unanswered(request) from error
-        connection = await self._pool.take(places, fresh=True)
-        if purpose is STREAM:
-            _prepare_stream(connection)
-        try:
-            return await connection.exchange(head, request.body, read_timeout)
-        except NotSentError as error:
-            raise unreachable("it closed the connection as soon as it was open") from error
-        except NoAnswerError as error:
-            raise _unanswered(request) from error
+        fresh = False
+        while True:
+            connection = None if fresh else self._pool.idle_connection(places)
+            if connection is None:
+                connection = await self._pool.take(places, fresh=fresh)
+            reused = connection.reused
+            if purpose is STREAM:
+                _prepare_stream(connection)
+            try:
+                return await connection.exchange(head, request.body, read_timeout)
+            except NotSentError as error:
+                if fresh:
+                    raise unreachable("it closed the connection as soon as it was open") from error
+            except NoAnswerError as error:
+                if fresh or not reused or not request.repeatable():
+                    raise _unanswered(request) from error
+            fresh = True
 
     async def close(self) -> None:
         """See Upstream. Exchanges under way end as UpstreamBroken, queued ones as UpstreamUnreachable."""
@@ -289,19 +287,13 @@ async def _create_connection(
     endpoint: UpstreamAddress,
     tls: ssl.SSLContext | None,
 ) -> tuple[asyncio.Transport, Connection]:
+    # uvloop tries the addresses one after another and does not know the option.
+    options: dict[str, Any] = (
+        {"happy_eyeballs_delay": 0.25} if isinstance(loop, asyncio.BaseEventLoop) else {}
+    )
     server_hostname = endpoint.host if tls is not None else None
-    if isinstance(loop, asyncio.BaseEventLoop):
-        return await loop.create_connection(
-            protocol,
-            endpoint.host,
-            endpoint.port,
-            ssl=tls,
-            server_hostname=server_hostname,
-            happy_eyeballs_delay=0.25,
-        )
-    # uvloop, which tries the addresses one after another and does not know the option.
     return await loop.create_connection(
-        protocol, endpoint.host, endpoint.port, ssl=tls, server_hostname=server_hostname
+        protocol, endpoint.host, endpoint.port, ssl=tls, server_hostname=server_hostname, **options
     )
 
 

@@ -60,54 +60,6 @@ class ServerLine(Protocol):
         """Take a request or notification that belongs to no request under way."""
 
 
-class Congestion:
-    """Pauses a server while a stream is crowded. ``pause`` and ``resume`` are those of its line.
-
-    Where a server speaks to several clients none may keep the others waiting, so it is never paused: there a stream
-    ends when it is full.
-    """
-
-    def __init__(
-        self,
-        pause: Callable[[], None],
-        resume: Callable[[], None],
-        *,
-        pauses: bool,
-    ) -> None:
-        self._pause = pause
-        self._resume = resume
-        self._pauses = pauses
-        self._crowded: dict[EventStream, asyncio.TimerHandle] = {}
-
-    def watch(self, stream: EventStream | None, give_up: Callable[[], None], patience: float) -> None:
-        """Look at a stream to which something was added. ``give_up`` ends one that was crowded for ``patience``
-        seconds.
-        """
-        if not self._pauses or stream is None or stream.over or stream.unread_size < CROWDED:
-            return
-        if stream in self._crowded:
-            return
-        if not self._crowded:
-            self._pause()
-        stream.emptied = partial(self._emptied, stream)
-        loop = asyncio.get_running_loop()
-        self._crowded[stream] = loop.call_later(patience, give_up)
-
-    def close(self) -> None:
-        """Forget all streams."""
-        for alarm in self._crowded.values():
-            alarm.cancel()
-        self._crowded.clear()
-
-    def _emptied(self, stream: EventStream) -> None:
-        alarm = self._crowded.pop(stream, None)
-        if alarm is not None:
-            alarm.cancel()
-            stream.emptied = None
-            if not self._crowded:
-                self._resume()
-
-
 class Correlation:
     """The requests that are under way on one line to a server, and their answers.
 
@@ -118,7 +70,7 @@ class Correlation:
     def __init__(self, line: ServerLine, *, shared: bool = False) -> None:
         self.requests = RequestsUnderWay()
         self._line = line
-        self._congestion = Congestion(line.pause, line.resume, pauses=not shared)
+        self._crowded: dict[EventStream, asyncio.TimerHandle] = {}
         self._shared = shared
         self._numbers = itertools.count(1)
         self._abandoned: deque[RequestUnderWay] = deque()
@@ -134,7 +86,9 @@ class Correlation:
 
     def close(self) -> None:
         """Forget the streams that are watched: the server says nothing more."""
-        self._congestion.close()
+        for alarm in self._crowded.values():
+            alarm.cancel()
+        self._crowded.clear()
 
     # --- from clients -------------------------------------------------------------------------------------------
 
@@ -211,7 +165,7 @@ class Correlation:
     def pass_on(self, request: RequestUnderWay, message: LineMessage) -> None:
         """Send a message ahead of the answer of a request. A client that leaves too much unread loses its answer."""
         if request.offer(request.as_sent(message), BOUNDS):
-            self._congestion.watch(request.stream, partial(self._break, request), OF_CALLS)
+            self._watch(request.stream, partial(self._break, request), OF_CALLS)
         else:
             self._break(request)
 
@@ -234,7 +188,30 @@ class Correlation:
         session.send(data)
         stream = session.listener
         if stream is not None:
-            self._congestion.watch(stream, stream.end, OF_LISTENERS)
+            self._watch(stream, stream.end, OF_LISTENERS)
+
+    # --- clients that read more slowly than their server writes -------------------------------------------------
+
+    def _watch(self, stream: EventStream | None, give_up: Callable[[], None], patience: float) -> None:
+        """Look at a stream to which something was added: while it is crowded the server is not read. ``give_up`` ends
+        one that was crowded for ``patience`` seconds.
+        """
+        if self._shared or stream is None or stream.over or stream.unread_size < CROWDED:
+            return
+        if stream in self._crowded:
+            return
+        if not self._crowded:
+            self._line.pause()
+        stream.emptied = partial(self._emptied, stream)
+        self._crowded[stream] = asyncio.get_running_loop().call_later(patience, give_up)
+
+    def _emptied(self, stream: EventStream) -> None:
+        alarm = self._crowded.pop(stream, None)
+        if alarm is not None:
+            alarm.cancel()
+            stream.emptied = None
+            if not self._crowded:
+                self._line.resume()
 
 
 def _renumbered(request: RequestUnderWay, envelope: Envelope, number: RpcId) -> bytes:

@@ -124,7 +124,7 @@ class LocalUpstream(Generic[S_co]):
             members = parse(envelope.body) if message is None else message
             return self._batch(head, members, envelope, session, read_timeout)
         if envelope.kind is not Kind.REQUEST:
-            return self._observed(head, envelope, message, session)
+            return self._observe(head, envelope, message, session)
         request = LocalRequest(envelope, None if message is None else message.get("params"), head, session)
         return self._answer(request, read_timeout)
 
@@ -174,15 +174,9 @@ class LocalUpstream(Generic[S_co]):
         except HeaderMismatch as error:
             return refusal(request.id_bytes, error.rpc, str(error), error.data, era)
 
-    async def _observed(
-        self, head: LocalHead, envelope: Envelope, message: dict[str, Any] | None, session: LocalSession
-    ) -> UpstreamReply:
-        await self._observe(head, envelope, message, session)
-        return WholeReply(202)
-
     async def _observe(
         self, head: LocalHead, envelope: Envelope, message: dict[str, Any] | None, session: LocalSession
-    ) -> None:
+    ) -> UpstreamReply:
         if envelope.method == "notifications/cancelled":
             params = _params(message, envelope.body)
             number = params.get("requestId") if isinstance(params, dict) else None
@@ -190,6 +184,7 @@ class LocalUpstream(Generic[S_co]):
             if isinstance(number, str | int | float) and not isinstance(number, bool):
                 session.withdraw(number)
         await self.server.observe(envelope, session, head)
+        return WholeReply(202)
 
     # --- GET and DELETE ---------------------------------------------------------------------------------------
 
