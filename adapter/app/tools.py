@@ -27,12 +27,18 @@ from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.sessions import SessionRecord
 from adapter.rules.files.tool_definitions import Wrapped, once_pinned
-from adapter.rules.text.unicode import has_no_reading, reading
 from adapter.rules.tools.catalogue import Catalogue, Pinning, of_pinned
 from adapter.rules.tools.definitions import EarlierForms, PinnedTool, no_earlier_forms, read_tool
 from adapter.rules.tools.lock_file import LockError, read_lock
-from adapter.rules.tools.tool_pages import Shaping
-from adapter.rules.tools.visibility import Descriptions, Disabled, Policies, Sanitization, apply, is_disabled
+from adapter.rules.tools.visibility import (
+    Descriptions,
+    Disabled,
+    Policies,
+    Sanitization,
+    Shaping,
+    apply,
+    hides,
+)
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.file_adapters import UploadConsumer
@@ -336,11 +342,10 @@ def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[
     def shape(name: str, definition: bytes) -> Shaping:
         if hidden(name):
             return Shaping(None)
-        shaped = apply(policies, name, definition)
-        if shaped is None:
-            return Shaping(None, blocked=True)
-        raw = shaped.raw if decorate is None else _decorated(shaped.raw, decorate)
-        return Shaping(raw, shaped.cleaned, plain=shaped.raw if shaped.plain is None else shaped.plain)
+        shaping = apply(policies, name, definition)
+        if shaping.raw is None or decorate is None:
+            return shaping
+        return shaping._replace(raw=_decorated(shaping.raw, decorate), plain=shaping.plain or shaping.raw)
 
     return shape
 
@@ -372,22 +377,3 @@ def _decorated(raw: bytes, decorate: Decorate) -> bytes:
         Insert((key,), dump(value)) for key, value in decorated.items() if value is not definition.get(key)
     ]
     return edit(raw, edits) if edits else raw
-
-
-def hides(policies: Policies) -> Callable[[str], bool]:
-    """Return the test whether a tool of the upstream is hidden: it is not listed and cannot be called by its name.
-
-    A disabled tool is hidden. So is a tool whose name the upstream might take for that of a wrapped tool or of
-    the helper: a call of it would get around that tool.
-    """
-    helpers = {rule.helper for rule in policies.wrapped.values() if rule.kind != "producer"}
-    readings = {reading(name) for name in (*policies.wrapped, *helpers)}
-
-    def hidden(name: str) -> bool:
-        if is_disabled(policies, name):
-            return True
-        if not readings or name in policies.wrapped:
-            return False
-        return has_no_reading(name) or reading(name) in readings
-
-    return hidden

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import orjson
 
 from adapter import log
-from adapter.app.tools import earlier_forms, hides, shape_of
+from adapter.app.tools import earlier_forms, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.param_headers import ParamHeaders
@@ -25,7 +25,7 @@ from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.principals import NOBODY, Caller, principal_scope
 from adapter.rules.tools.catalogue import Catalogue, Pinning
-from adapter.rules.tools.visibility import Policies
+from adapter.rules.tools.visibility import Policies, hides
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header

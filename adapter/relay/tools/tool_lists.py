@@ -25,13 +25,13 @@ from adapter.rules.tools.tool_pages import (
     PageRefused,
     PageRules,
     PolicyNote,
-    ShapeTool,
     ToolPage,
     allowed_texts,
     read_page,
     warned_texts,
     write_page,
 )
+from adapter.rules.tools.visibility import ShapeTool
 from adapter.wire.envelope import dump
 from adapter.wire.piecewise import Piecewise
 from adapter.wire.spans import MessagePieces

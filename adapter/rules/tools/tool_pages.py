@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from adapter.rules.tools.definitions import Tool, is_doubtful, read_tool
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import warned
 from adapter.rules.tools.lists import Entries, says_no_such_method
+from adapter.rules.tools.visibility import ShapeTool
 from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.envelope import dump, parse
 from adapter.wire.names import RESULT, TOOL
@@ -44,22 +45,6 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([\[{]++)|([\]}]++)', re.DOTALL)
 
 class PageRefused(Exception):
     """A page that is not read to its end; ``str(error)`` says why."""
-
-
-class Shaping(NamedTuple):
-    """The result of policy for one definition: its bytes, and what was changed. If ``raw`` is None, the tool is hidden.
-
-    ``blocked``: the tool is hidden for its definition, not for its name. ``plain`` is the definition without what the
-    adapter adds to it, None if it adds nothing: pins are of that, so that other words of the adapter are no drift.
-    """
-
-    raw: bytes | None
-    changed: frozenset[str] = frozenset()
-    blocked: bool = False
-    plain: bytes | None = None
-
-
-ShapeTool = Callable[[str, bytes], Shaping]
 
 
 class ListLimits(NamedTuple):

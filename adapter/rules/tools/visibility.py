@@ -7,7 +7,7 @@ and wrapped tools describe how files reach them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -139,19 +139,21 @@ class Policies:
         return quiet and not self.disabled.readings and not self.wrapped
 
 
-@dataclass(frozen=True, slots=True)
-class Shaped:
-    """A definition as clients see it.
+class Shaping(NamedTuple):
+    """A definition as clients see it: ``raw`` is None for a hidden tool, the very object that came if nothing changed.
 
-    ``changed`` names the members of the tool that are not as the upstream sent them, ``cleaned`` those of them in
-    which sanitization found something; ``raw`` is the very object that came if nothing changed. ``plain`` is the
-    definition without the adapter's own sentences, None if it has none.
+    ``changed`` names the members in which sanitization found something. ``blocked``: the tool is hidden for its
+    definition, not for its name. ``plain`` is the definition without what the adapter adds to it, None if it adds
+    nothing: pins are of that, so that other words of the adapter are no drift.
     """
 
-    raw: bytes
+    raw: bytes | None
     changed: frozenset[str] = frozenset()
-    cleaned: frozenset[str] = frozenset()
+    blocked: bool = False
     plain: bytes | None = None
+
+
+ShapeTool = Callable[[str, bytes], Shaping]
 
 
 def is_disabled(policies: Policies, name: str) -> bool:
@@ -171,29 +173,47 @@ def is_disabled(policies: Policies, name: str) -> bool:
     )
 
 
-def apply(policies: Policies, name: str, definition: bytes) -> Shaped | None:
-    """The definition (valid JSON) of a tool as clients may see it, or None: they may not.
+def hides(policies: Policies) -> Callable[[str], bool]:
+    """Return the test whether a tool of the upstream is hidden: it is not listed and cannot be called by its name.
+
+    A disabled tool is hidden. So is a tool whose name the upstream might take for that of a wrapped tool or of
+    the helper: a call of it would get around that tool.
+    """
+    helpers = {rule.helper for rule in policies.wrapped.values() if rule.kind != "producer"}
+    readings = {reading(name) for name in (*policies.wrapped, *helpers)}
+
+    def hidden(name: str) -> bool:
+        if is_disabled(policies, name):
+            return True
+        if not readings or name in policies.wrapped:
+            return False
+        return has_no_reading(name) or reading(name) in readings
+
+    return hidden
+
+
+def apply(policies: Policies, name: str, definition: bytes) -> Shaping:
+    """The definition (valid JSON) of a tool as clients may see it.
 
     Only the texts that change are written; all other bytes stay. What is no object stays as it is.
     """
     if is_disabled(policies, name):
-        return None
+        return Shaping(None)
     rule = policies.wrapped.get(name)
-    shaped = _edited(policies, definition, shortens=policies.shorten and rule is not None)
-    if shaped is None or rule is None:
-        return shaped
-    annotated, changed = wrapped(shaped.raw, rule)
-    return Shaped(annotated, shaped.changed | changed, shaped.cleaned, shaped.raw)
+    shaping = _edited(policies, definition, shortens=policies.shorten and rule is not None)
+    if shaping.raw is None or rule is None:
+        return shaping
+    return shaping._replace(raw=wrapped(shaping.raw, rule)[0], plain=shaping.raw)
 
 
-def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped | None:
-    """The definition with its prose sanitized and shortened; None if sanitization blocks it."""
+def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaping:
+    """The definition with its prose sanitized and shortened, hidden if sanitization blocks it."""
     sanitization, descriptions = policies.sanitization, policies.descriptions
     cleans = sanitization.mode != "off" and not sanitization.finds_nothing(definition)
     if not cleans and not shortens and descriptions.finds_nothing(definition):
-        return Shaped(definition)
+        return Shaping(definition)
     texts: list[tuple[Prose, str | None]] = []
-    changed, cleaned = set(), set()
+    cleaned = set()
     for piece in prose(definition):
         original = text = piece.text(definition)
         if cleans:
@@ -205,12 +225,9 @@ def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaped 
             final = first_sentence(final, policies.short_words)
         if final != original:
             texts.append((piece, final))
-            changed.add(piece.where)
     if cleaned and sanitization.mode == "block":
-        return None
-    if not texts:
-        return Shaped(definition)
-    return Shaped(rewritten(definition, texts), frozenset(changed), frozenset(cleaned))
+        return Shaping(None, blocked=True)
+    return Shaping(rewritten(definition, texts) if texts else definition, frozenset(cleaned))
 
 
 def cut(text: str, limit: int | None) -> str:

@@ -16,7 +16,8 @@ from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.definitions import Tool
-from adapter.rules.tools.tool_pages import BOUNDS, ListLimits, Shaping
+from adapter.rules.tools.tool_pages import BOUNDS, ListLimits
+from adapter.rules.tools.visibility import Shaping
 from adapter.upstream.http import HttpUpstream
 from adapter.wire.eras import Era
 from tests.edge.raw import Exchange, RawUpstream, Script

@@ -14,8 +14,7 @@ from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, ToolLists, Writing
 from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Change, Drift
-from adapter.rules.tools.tool_pages import Shaping
-from adapter.rules.tools.visibility import Disabled, Policies, Sanitization
+from adapter.rules.tools.visibility import Disabled, Policies, Sanitization, Shaping
 
 ODD = b'{"zeta":1.0, "name" : "click","description":"a\\u0042","x":1e2,"_meta":{"b":2,"a":1}}'
 PLAIN = b'{"name":"shoot","description":"Shoots."}'

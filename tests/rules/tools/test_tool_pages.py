@@ -21,7 +21,6 @@ from adapter.rules.tools.tool_pages import (
     NoTools,
     PageRefused,
     PageRules,
-    Shaping,
     ToolPage,
     allowed_texts,
     read_page,
@@ -29,6 +28,7 @@ from adapter.rules.tools.tool_pages import (
     with_warning,
     write_page,
 )
+from adapter.rules.tools.visibility import Shaping
 from adapter.wire.piecewise import LARGE, at_once
 from tests.wire.pieces import timed
 from tests.wire.test_spans import documents

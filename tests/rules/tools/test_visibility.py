@@ -21,7 +21,7 @@ from adapter.rules.tools.visibility import (
     Disabled,
     Policies,
     Sanitization,
-    Shaped,
+    Shaping,
     apply,
     cut,
     first_sentence,
@@ -38,21 +38,21 @@ def tool(**members: Any) -> bytes:
 
 def seen(policies: Policies, definition: bytes) -> Any:
     shaped = apply(policies, "x", definition)
-    return None if shaped is None else json.loads(shaped.raw)
+    return None if shaped.raw is None else json.loads(shaped.raw)
 
 
 def test_untouched_tool_is_the_very_object_that_came() -> None:
     """Nothing is encoded anew where nothing changes."""
     for policies in (Policies(), Policies(sanitization=Sanitization("block")), Policies(sanitization=OFF)):
         shaped = apply(policies, "x", PLAIN)
-        assert shaped == Shaped(PLAIN) and shaped.raw is PLAIN
+        assert shaped == Shaping(PLAIN) and shaped.raw is PLAIN
 
 
 def test_only_the_text_that_changes_is_written() -> None:
     """All other bytes stay: spaces, numbers, unknown members."""
     hostile = PLAIN.replace(b'"S"', '"S\u200bchema"'.encode())
-    assert apply(Policies(), "x", hostile) == Shaped(
-        PLAIN.replace(b'"S"', b'"Schema"'), frozenset({"inputSchema"}), frozenset({"inputSchema"})
+    assert apply(Policies(), "x", hostile) == Shaping(
+        PLAIN.replace(b'"S"', b'"Schema"'), frozenset({"inputSchema"})
     )
 
 
@@ -73,11 +73,11 @@ def test_hostile_text_is_cleaned_wherever_a_model_reads_it(escape: bool) -> None
 
     sent = json.dumps({"name": "x", **definition(dirty)}, ensure_ascii=escape).encode()
     shaped = apply(Policies(), "x", sent)
-    assert shaped is not None and json.loads(shaped.raw) == {"name": "x", **definition(clean)}
-    assert shaped.cleaned == {"title", "description", "annotations", "inputSchema", "outputSchema"}
-    assert apply(Policies(sanitization=Sanitization("block")), "x", sent) is None
+    assert shaped.raw is not None and json.loads(shaped.raw) == {"name": "x", **definition(clean)}
+    assert shaped.changed == {"title", "description", "annotations", "inputSchema", "outputSchema"}
+    assert apply(Policies(sanitization=Sanitization("block")), "x", sent) == Shaping(None, blocked=True)
     kept = apply(Policies(sanitization=OFF), "x", sent)
-    assert kept is not None and kept.raw is sent
+    assert kept.raw is sent
 
 
 def test_each_cleaning_can_be_switched_off() -> None:
@@ -97,7 +97,7 @@ def test_long_instructions_are_read_whole() -> None:
     """As real servers write them, several thousand characters are no reason to cut."""
     long = tool(title="t" * 256, description="d" * 16_384, inputSchema={"description": "s" * 8192})
     shaped = apply(Policies(), "x", long)
-    assert shaped is not None and shaped.raw is long
+    assert shaped.raw is not None and shaped.raw is long
     longer = tool(title="t" * 257, description="d" * 16_385, inputSchema={"description": "s" * 8193})
     assert len(seen(Policies(), longer)["title"]) == 256
     assert len(seen(Policies(), longer)["description"]) == 16_384
@@ -117,7 +117,7 @@ def test_lengths_are_of_titles_descriptions_and_schema_texts() -> None:
         assert shown["description"] == text[:3] + "..."
         assert shown["inputSchema"] == {"title": text[:2] + "...", "description": text[:2] + "..."}
     exact = tool(title="aaaa", description='a"a\\a\n', inputSchema={"description": "aaaaa"})
-    assert apply(Policies(sanitization=limits), "x", exact) == Shaped(exact)
+    assert apply(Policies(sanitization=limits), "x", exact) == Shaping(exact)
 
 
 @pytest.mark.parametrize("sanitization", [Sanitization(), OFF])
@@ -133,15 +133,13 @@ def test_description_policy(sanitization: Sanitization) -> None:
         "inputSchema": {"description": "ss...", "title": "t"},
     }
     assert seen(strip, sent) == {"name": "x", "title": "T" * 250, "inputSchema": {"title": "t"}}
-    shaped = apply(strip, "x", sent)
-    assert shaped is not None
-    assert (shaped.changed, shaped.cleaned) == (frozenset({"description", "inputSchema"}), frozenset())
+    assert apply(strip, "x", sent).changed == frozenset()
 
 
 def test_block_judges_what_came_not_what_the_policy_leaves() -> None:
     """A description that would be stripped is as hostile."""
     blocking = Policies(Sanitization("block"), Descriptions("strip"))
-    assert apply(blocking, "x", tool(description="a\u200bb")) is None
+    assert apply(blocking, "x", tool(description="a\u200bb")) == Shaping(None, blocked=True)
     assert seen(blocking, tool(description="ab")) == {"name": "x"}
 
 
@@ -153,7 +151,7 @@ def test_wrapped_tools_are_shortened_then_say_how_files_reach_them() -> None:
     assert seen(policies, sent)["description"] == f"Takes a very...\n\n{rule.sentences}"
     assert seen(policies, sent)["inputSchema"] == {"description": "One. Two."}
     assert seen(replace(policies, descriptions=Descriptions("strip")), sent)["description"] == rule.sentences
-    assert apply(policies, "y", sent) == Shaped(sent)
+    assert apply(policies, "y", sent) == Shaping(sent)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +197,7 @@ DISABLED = Policies(disabled=Disabled.of(["delete_all", "admin_.*", "Exec", "a.c
 def test_disabled_tool_is_hidden_in_any_spelling(name: str) -> None:
     """By its name, by an expression, and where it merely reads like one of them."""
     assert is_disabled(DISABLED, name)
-    assert apply(DISABLED, name, tool()) is None
+    assert apply(DISABLED, name, tool()) == Shaping(None)
 
 
 @pytest.mark.parametrize("name", ["delete_all_2", "undelete_all", "x_admin_x", "", "execute"])
@@ -229,7 +227,7 @@ def test_sanitized_texts_are_clean(title: str, description: str, inner: str, asc
     value = {"name": "x", "title": title, "description": description, "inputSchema": {"title": inner}}
     sent = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "replace")
     shaped = apply(Policies(), "x", sent)
-    assert shaped is not None
+    assert shaped.raw is not None
     texts = [piece.text(shaped.raw) for piece in prose(shaped.raw)]
     for text in texts:
         assert unicodedata.is_normalized("NFKC", text)
@@ -272,7 +270,7 @@ def test_a_description_of_a_megabyte_costs_little(unit: str) -> None:
     began = time.process_time()
     shaped = apply(policies, "x", huge)
     assert time.process_time() - began < 5
-    assert shaped is not None and len(shaped.raw) < 60_000
+    assert shaped.raw is not None and len(shaped.raw) < 60_000
 
 
 @pytest.mark.parametrize(
@@ -291,7 +289,7 @@ def test_looking_for_long_descriptions_at_once_misses_none(description: str, key
     definition = f'{{"name":"a","{key}":{quoted},"inputSchema":{{"{key}":{quoted}}}}}'.encode()
     policies = Policies(Sanitization(mode="off"), Descriptions("truncate", limit, None))
     shaped = apply(policies, "a", definition)
-    assert shaped is not None
+    assert shaped.raw is not None
     said = json.loads(shaped.raw)
     assert (said["description"] == description) is (len(description) <= limit)
     assert said["inputSchema"] == {"description": description}
