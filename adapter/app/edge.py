@@ -12,9 +12,9 @@ import orjson
 from adapter import log
 from adapter.app.core import Core
 from adapter.edge.http.access import Guard
-from adapter.edge.http.access_tokens import AccessTokens
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
+from adapter.edge.http.credentials import AccessTokens
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.request import Branch
 from adapter.edge.landing import landing_page

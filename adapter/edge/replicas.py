@@ -13,54 +13,48 @@ PREFIX, _, _NAME = PATH.rpartition("/")
 
 
 def replica_branch(home: Home) -> Branch:
-    """The route. The seal alone tells who comes in: neither Host nor Origin count."""
-    return Branch(PREFIX, 1, (), (), ReplicaRoute(home).serve, sealed=True)
+    """The route. The seal alone tells who comes in: neither Host nor Origin count.
 
+    It raises NotFound for whatever no replica has sent, and ClientGone.
+    """
 
-class ReplicaRoute:
-    """Answers what replicas forward."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-
-    async def serve(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:  # noqa: ARG002 (a branch's: pages have no business here)
-        """Raises NotFound for whatever no replica has sent, and ClientGone."""
+    async def serve(request: Request, names: Names, _: list[tuple[str, str]]) -> None:
         if names != (_NAME,) or request.method != METHOD:
             raise NotFound()
-        seal = self._home.admit(request.headers.get(SEAL))
-        answer = await self._answer(request.body, seal)
+        seal = home.admit(request.headers.get(SEAL))
+        answer = await _answer(home, request.body, seal)
         try:
             await _send(request, answer)
         finally:
-            self._home.release(answer.reply)
+            home.release(answer.reply)
             request.body.release()
 
-    async def _answer(self, body: Body, seal: Seal) -> MarkedReply:
-        try:
-            content = await _content(body, seal)
-        except AdapterError as error:
-            return self._home.failed(seal, error)
-        answer = await self._home.serve(seal, content)
-        if not answer.reply.needs_request:
-            body.release()
-        return answer
+    return Branch(PREFIX, 1, (), (), serve, sealed=True)
+
+
+async def _answer(home: Home, body: Body, seal: Seal) -> MarkedReply:
+    try:
+        content = await _content(body, seal)
+    except AdapterError as error:
+        return home.failed(seal, error)
+    answer = await home.serve(seal, content)
+    if not answer.reply.needs_request:
+        body.release()
+    return answer
 
 
 async def _content(body: Body, seal: Seal) -> bytes:
     """The sealed content. Raises BadRequest for one of another size, and what the body raises."""
     if body.announced is not None and body.announced != seal.size:
-        raise BadRequest("The content has another size than was sealed.")
+        raise _other_size()
     if seal.size > SMALL:
         body.count()
         body.require_room()
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := await body.read():
-        size += len(chunk)
-        if size > seal.size:
-            raise BadRequest("The content has another size than was sealed.")
-        chunks.append(chunk)
-    return b"".join(chunks)
+    return await body.whole(seal.size, _other_size)
+
+
+def _other_size() -> BadRequest:
+    return BadRequest("The content has another size than was sealed.")
 
 
 async def _send(request: Request, answer: MarkedReply) -> None:

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, InternalError
-from adapter.hosted.calls import RunningCall
-from adapter.hosted.tools import CallLimit, HostedTool, ToolCall
+from adapter.hosted.tools import CallLimit, HostedTool, RunningCall, ToolCall
 from adapter.pipeline.call import Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.calls.arguments import annotated, check_parameters

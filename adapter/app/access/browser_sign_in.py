@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from adapter.app.base import Base
 from adapter.edge.console.sign_in import SignInRoutes
 from adapter.edge.http.access import Guard
-from adapter.edge.http.browser_identity import BrowserIdentities
+from adapter.edge.http.credentials import BrowserIdentities
 from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.grants.terms import PREFIX as GRANTS

@@ -181,12 +181,9 @@ def _send_document(request: Request, flow: GrantFlow, extra: list[tuple[str, str
 
 
 async def _form(request: Request) -> bytes:
-    body = bytearray()
-    while chunk := await request.body.read():
-        body += chunk
-        if len(body) > LARGEST_FORM:
-            raise MessageTooLong(f"The form is larger than {LARGEST_FORM} bytes.")
-    return bytes(body)
+    return await request.body.whole(
+        LARGEST_FORM, lambda: MessageTooLong(f"The form is larger than {LARGEST_FORM} bytes.")
+    )
 
 
 def _host(url: str) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING
 
-from adapter.edge.http.access_tokens import CARRIER, AccessTokens
 from adapter.edge.http.cors import Cors
+from adapter.edge.http.credentials import CARRIER, AccessTokens
 from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, HostRefused, NavigationRefused, OriginRefused, Unauthorized
 from adapter.rules.access.headers import ambiguous
@@ -22,7 +22,7 @@ from adapter.settings.section import is_loopback
 
 if TYPE_CHECKING:
     # Late: it loads cryptography, and only a console where people sign in has one.
-    from adapter.edge.http.browser_identity import BrowserIdentities
+    from adapter.edge.http.credentials import BrowserIdentities
 
 
 MCP_METHODS = "GET, POST, DELETE, OPTIONS"

@@ -111,6 +111,17 @@ class Body:
             await self._room()
         return self.take()
 
+    async def whole(self, most: int, too_long: Callable[[], Exception]) -> bytes:
+        """Return all of it. Raises as ``read``, and ``too_long()`` for more than ``most`` bytes."""
+        chunks: list[bytes] = []
+        size = 0
+        while chunk := await self.read():
+            size += len(chunk)
+            if size > most:
+                raise too_long()
+            chunks.append(chunk)
+        return b"".join(chunks)
+
     async def piece(self, patience: float) -> bytes:
         """Return the next piece as it came, ``b""`` at the end. Raises as ``read``, and TimeoutError when
         nothing comes for ``patience`` seconds.

@@ -58,7 +58,8 @@ class Ingress:
             return self.take_body(body)
         if body.announced is not None and body.announced > self._max_bytes:
             raise self._too_long()
-        return await self._read_on(body)
+        body.count()
+        return await body.whole(self._max_bytes, self._too_long)
 
     def take_body(self, body: Body) -> bytes:
         """A body that has come to its end. Raises as ``read_body``."""
@@ -68,17 +69,6 @@ class Ingress:
             body.count()
             body.require_room()
         return body.take()
-
-    async def _read_on(self, body: Body) -> bytes:
-        body.count()
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := await body.read():
-            size += len(chunk)
-            if size > self._max_bytes:
-                raise self._too_long()
-            chunks.append(chunk)
-        return b"".join(chunks)
 
     def plain(self, body: bytes, request: Request) -> tuple[bytes, bool]:
         """The body as text, and whether that took decompressing. Raises UnsupportedMediaType, MessageTooLong and

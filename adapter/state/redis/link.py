@@ -18,8 +18,16 @@ from typing import Any
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from adapter.errors import StoreUnavailable
-from adapter.state.redis.dialer import Dial, LinkConnection, packed
-from adapter.state.redis.failures import LOST, NOT_OPEN, SILENT, LinkLost, unavailable
+from adapter.state.redis.dialer import (
+    LOST,
+    NOT_OPEN,
+    SILENT,
+    Dial,
+    LinkConnection,
+    LinkLost,
+    packed,
+    unavailable,
+)
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between attempts to connect: doubled after each that failed, and then up to a quarter shorter at random."""

@@ -16,8 +16,7 @@ from redis.exceptions import AskError, MovedError, ResponseError
 
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisServer
-from adapter.state.redis.dialer import ClusterMap, Dialer, read_map
-from adapter.state.redis.failures import NOT_OPEN, LinkLost, code_of, unavailable
+from adapter.state.redis.dialer import NOT_OPEN, ClusterMap, Dialer, LinkLost, code_of, read_map, unavailable
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.link import RedisLink
 from adapter.state.redis.scripts import ServerScript

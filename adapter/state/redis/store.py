@@ -22,8 +22,7 @@ from adapter.state.port import (
     tell_all,
 )
 from adapter.state.redis import scripts
-from adapter.state.redis.dialer import Dialer
-from adapter.state.redis.failures import NOT_OPEN, LinkLost
+from adapter.state.redis.dialer import NOT_OPEN, Dialer, LinkLost
 from adapter.state.redis.layout import (
     Layout,
     announcement_word,

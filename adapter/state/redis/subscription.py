@@ -14,8 +14,7 @@ from typing import NamedTuple
 from redis.exceptions import RedisError, ResponseError
 
 from adapter.errors import StoreUnavailable
-from adapter.state.redis.dialer import Dial, LinkConnection, packed
-from adapter.state.redis.failures import LOST, LinkLost, unavailable
+from adapter.state.redis.dialer import LOST, Dial, LinkConnection, LinkLost, packed, unavailable
 from adapter.state.redis.link import KeptConnection
 
 BEATS = 2.5

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.edge.http.access_tokens import SeenToken
+from adapter.edge.http.credentials import SeenToken
 from adapter.errors import IssuerUnavailable
 from tests.edge.bearers import ASKS, AT, BASE, ISSUER, ScriptedVerifier, bearer, core
 from tests.edge.conftest import StartAdapter, StartUpstream, done

@@ -16,8 +16,7 @@ from redis.exceptions import ResponseError
 
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisAddress, RedisServer
-from adapter.state.redis.dialer import Dialer, LinkConnection
-from adapter.state.redis.failures import LinkLost
+from adapter.state.redis.dialer import Dialer, LinkConnection, LinkLost
 from adapter.state.redis.link import RedisLink
 from adapter.state.redis.subscription import RedisSubscription, WordListener
 

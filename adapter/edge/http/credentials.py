@@ -1,16 +1,23 @@
-"""OAuth access tokens in the heads of requests: verified before a request is judged, and judged for each resource."""
+"""Credentials in the heads of requests: OAuth access tokens, verified before a request is judged, and judged for each
+resource; and the cookie of a person who signed in with their browser, in place of a token.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge.http.request import Fields
-from adapter.errors import InsufficientScope, Unauthorized
+from adapter.errors import ConsoleRefused, InsufficientScope, Unauthorized
 from adapter.oauth.port import TokenVerifier
+from adapter.rules.access.browser_sessions import TAB_FIELD, RoleTerms, is_own_page
 from adapter.rules.access.principals import Identity
 from adapter.rules.access.resources import ProtectedResource, challenge, refusal_of
 from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
+
+if TYPE_CHECKING:
+    from adapter.oauth.browser_sessions import BrowserSessions
+
 
 CARRIER = "authorization"
 """The field, in lower case, that carries an access token (RFC 6750 §2.1); tokens in queries and bodies are none."""
@@ -91,3 +98,34 @@ def _unauthorized(resource: ProtectedResource, reason: str | None, *, sent: bool
     failed = ("invalid_token", str(error)) if sent else (None, None)
     error.challenge = challenge(resource, resource.scopes, *failed)
     return error
+
+
+_COOKIE = frozenset({"authorization", "cookie"})
+
+
+class BrowserIdentities:
+    """Finds who signed in with the browser that makes a request. ``base`` is the public URL of the adapter."""
+
+    def __init__(self, sessions: BrowserSessions, base: str, roles: RoleTerms) -> None:
+        self._sessions = sessions
+        self._base = base
+        self._roles = roles
+
+    def __repr__(self) -> str:
+        return f"<BrowserIdentities at {self._base}>"
+
+    def identify(self, headers: Fields, token_header: str) -> Identity | None:
+        """The person by their cookie; None where there is none, and for a request with a token, which counts alone.
+
+        A cookie counts for scripts of our own pages only. Raises ConsoleRefused for people without a role.
+        """
+        if headers.get("Authorization") is not None or headers.get(token_header) is not None:
+            return None
+        if not is_own_page(headers, self._base, TAB_FIELD):
+            return None
+        session = self._sessions.of(headers)
+        if session is None:
+            return None
+        if self._roles.role_of(session.scopes, session.claims) is None:
+            raise ConsoleRefused.to(self._roles.needed)
+        return Identity(session.principal, _COOKIE, session.scopes, session.claims, session.expires)
