@@ -54,7 +54,7 @@ def build_ui_routes(*, tools: Tools, handle_call: HandleCall, **options: Unpack[
     """
     from adapter.app.run import explorer
 
-    return explorer(tools, handle_call, options).routes
+    return explorer(tools, handle_call, options)[0]
 
 
 def create_mount(
@@ -64,8 +64,7 @@ def create_mount(
     from adapter.app.run import explorer
     from adapter.edge.api.embedding import mount
 
-    parts = explorer(tools, handle_call, options)
-    return mount(prefix, parts.routes, parts.end)
+    return mount(prefix, *explorer(tools, handle_call, options))
 
 
 @overload
@@ -93,10 +92,10 @@ def create_app(
     from adapter.edge.api.embedding import application
 
     if settings is not None and tools is None and handle_call is None and not options:
-        from adapter.app.run import embedded
+        from adapter.app.run import embedded, embedded_lifetime
 
-        whole = embedded(settings)
-        return application(whole.front, whole.lifetime, whole.bodies)
+        app = embedded(settings)
+        return application(app.front, lambda: embedded_lifetime(app), app.bodies)
     if settings is not None or tools is None or handle_call is None:
         raise TypeError("create_app takes settings, or else tools and handle_call.")
     return create_mount("/", tools=tools, handle_call=handle_call, **options).app

@@ -49,7 +49,7 @@ def build_relay(app: Core, counts: OperationCounts | None = None) -> None:
     )
     if settings.core.audit.enabled:
         # Late: most adapters keep no record.
-        from adapter.app.policies.audit import build_trail
+        from adapter.app.audit import build_trail
 
         app.audit, app.trail = build_trail(settings, app.background, app.log)
     if counts is not None or app.trail is not None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from adapter import log
 from adapter.app.base import SharedChecks
 from adapter.app.build import App, build
 from adapter.app.edge import build_patience
 from adapter.app.state import refresh, warn_of_unowned
-from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.limits import ConnectionLimit, Handler, RareWarning
 from adapter.edge.http.listener import Grace, Listener
 from adapter.edge.router import Front
@@ -172,7 +171,7 @@ def _audited(app: App) -> AbstractContextManager[None]:
     if app.audit is None or app.settings.core.audit.file is None:
         return contextlib.nullcontext()
     # Late, as its log.
-    from adapter.app.policies.audit import kept_open
+    from adapter.app.audit import kept_open
 
     return kept_open(app.audit)
 
@@ -229,22 +228,15 @@ Source = Settings | Path | str | Mapping[str, Any]
 """Settings, the path of their file, or what such a file would say."""
 
 
-class EmbeddedAdapter(NamedTuple):
-    """The adapter without a listener. ``front`` answers requests as long as ``lifetime`` is entered."""
-
-    front: Front
-    bodies: BodyTerms
-    lifetime: Callable[[], AbstractAsyncContextManager[None]]
-
-
-def embedded(source: Source) -> EmbeddedAdapter:
-    """The adapter, built. A mapping is read without the environment. Raises SettingsError."""
+def embedded(source: Source) -> App:
+    """The adapter, built; ``front`` answers requests as long as ``embedded_lifetime`` is entered. A mapping is read
+    without the environment. Raises SettingsError.
+    """
     settings = _settings(source)
     if settings.core.workers != 1:
         why = "is for mcp-adapter serve: here the processes are those of the host's own server"
         raise SettingsError([Problem("core.workers", why)])
-    app = build(settings)
-    return EmbeddedAdapter(app.front, app.bodies, lambda: _lifetime(app))
+    return build(settings)
 
 
 def _settings(source: Source) -> Settings:
@@ -259,7 +251,8 @@ def _settings(source: Source) -> Settings:
 
 
 @contextlib.asynccontextmanager
-async def _lifetime(app: App) -> AsyncIterator[None]:
+async def embedded_lifetime(app: App) -> AsyncIterator[None]:
+    """Hold everything that serving in a host's application takes."""
     parts = app.replicas
     await refresh(app.settings)
     async with awake(app):
@@ -273,17 +266,12 @@ async def _lifetime(app: App) -> AsyncIterator[None]:
             await app.front.drain(Grace(app.settings.core.shutdown_grace_seconds))
 
 
-class HostExplorer(NamedTuple):
-    """``routes`` are the page and the API; ``end`` stops at once what otherwise stops when it is idle."""
-
-    routes: list[RouteDef]
-    end: Callable[[], None]
-
-
-def explorer(tools: Tools, handle_call: HandleCall, options: Options) -> HostExplorer:
-    """The page and the API of a host's own tools."""
+def explorer(
+    tools: Tools, handle_call: HandleCall, options: Options
+) -> tuple[list[RouteDef], Callable[[], None]]:
+    """The page and the API of a host's own tools; and what stops at once what otherwise stops when it is idle."""
     logger = log.get_logger("adapter.api")
     shared = SharedChecks(logger)
     from adapter.edge.api.embedding import routes
 
-    return HostExplorer(routes(tools, handle_call, logger, options, shared.checks), shared.close)
+    return routes(tools, handle_call, logger, options, shared.checks), shared.close

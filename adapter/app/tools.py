@@ -189,7 +189,7 @@ class ToolParts:
     ) -> AccessGate:
         """The rules of one server before its calls; the guard tells nobody of what they hide."""
         # Late: without rules nobody needs them.
-        from adapter.app.policies.access import access_gate
+        from adapter.app.access.rules import access_gate
 
         gate = access_gate(entry, entries, self._files, tool_guard, folds=folds)
         tool_guard.sees = gate.sees

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from adapter import log
-from adapter.app.policies.access import access_cautions, described, known_tools
+from adapter.app.access.rules import access_cautions, described, known_tools
 from adapter.app.tool_plans import compiled
 from adapter.app.tools import locks
 from adapter.commands.database_check import inspect

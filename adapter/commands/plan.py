@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from adapter.app.access.rules import described
 from adapter.app.pipeline import UNKNOWN
-from adapter.app.policies.access import described
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
 from adapter.commands.settings_flags import load_settings

@@ -1,1 +1,1 @@
-"""The parts of access, wired: credentials for upstreams, and what people have authorized there."""
+"""The parts of access, wired: rules for callers, credentials for upstreams, and what people have authorized there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -18,22 +18,7 @@ from adapter.oauth.grants.grant_store import TABLE as GRANT_TABLE
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.rules.calls.circuit_breaker import BreakerState
-from adapter.rules.metrics.catalogue import (
-    BREAKER_STATE,
-    BUFFER_LIMIT,
-    BUFFERED,
-    BUILD_INFO,
-    FILE_BYTES,
-    FILE_BYTES_LIMIT,
-    FILES,
-    GRANTS,
-    LOOP_LAG,
-    REPLICAS,
-    SESSIONS,
-    UPSTREAM_CONNECTIONS,
-    UPSTREAM_CONNECTIONS_USED,
-    WIRING_NOT_READY,
-)
+from adapter.rules.metrics import catalogue as metrics
 from adapter.rules.metrics.metric import Metric, MetricSink
 from adapter.state.port import Store
 from adapter.version import VERSION
@@ -126,8 +111,8 @@ class Gauges:
             while True:
                 due = loop.time() + INTERVAL
                 await asyncio.sleep(INTERVAL)
-                with self._tolerated(LOOP_LAG):
-                    self._sink.observe(LOOP_LAG, max(0.0, loop.time() - due))
+                with self._tolerated(metrics.LOOP_LAG):
+                    self._sink.observe(metrics.LOOP_LAG, max(0.0, loop.time() - due))
                 await self.read()
 
     async def _run_slow(self) -> None:
@@ -149,62 +134,49 @@ async def _in_turns(steps: Iterator[None]) -> None:
 
 
 def _build() -> Iterator[GaugeReading]:
-    yield GaugeReading(BUILD_INFO, 1, (VERSION, platform.python_version()))
+    yield GaugeReading(metrics.BUILD_INFO, 1, (VERSION, platform.python_version()))
 
 
-def of_servers(servers: Iterable[Server]) -> Readings:
+def of_servers(servers: Collection[Server]) -> Iterator[GaugeReading]:
     """The breakers, connections and wiring of servers."""
-    watched = tuple(servers)
-
-    def read() -> Iterator[GaugeReading]:
-        for server in watched:
-            if server.breaker is not None:
-                yield GaugeReading(BREAKER_STATE, BREAKER_VALUES[server.breaker.state], (server.id,))
-            if server.connections is not None:
-                use = server.connections.use
-                yield GaugeReading(UPSTREAM_CONNECTIONS, use.busy, (server.id, "busy"))
-                yield GaugeReading(UPSTREAM_CONNECTIONS, use.idle, (server.id, "idle"))
-                yield GaugeReading(UPSTREAM_CONNECTIONS_USED, use.opened, (server.id, "new"))
-                yield GaugeReading(UPSTREAM_CONNECTIONS_USED, use.kept, (server.id, "kept"))
-        yield GaugeReading(WIRING_NOT_READY, sum(not server.wiring.is_ready for server in watched))
-
-    return read
+    for server in servers:
+        if server.breaker is not None:
+            yield GaugeReading(metrics.BREAKER_STATE, BREAKER_VALUES[server.breaker.state], (server.id,))
+        if server.connections is not None:
+            use = server.connections.use
+            yield GaugeReading(metrics.UPSTREAM_CONNECTIONS, use.busy, (server.id, "busy"))
+            yield GaugeReading(metrics.UPSTREAM_CONNECTIONS, use.idle, (server.id, "idle"))
+            yield GaugeReading(metrics.UPSTREAM_CONNECTIONS_USED, use.opened, (server.id, "new"))
+            yield GaugeReading(metrics.UPSTREAM_CONNECTIONS_USED, use.kept, (server.id, "kept"))
+    yield GaugeReading(metrics.WIRING_NOT_READY, sum(not server.wiring.is_ready for server in servers))
 
 
-def of_buffers(buffers: RequestBuffers) -> Readings:
+def of_buffers(buffers: RequestBuffers) -> Iterator[GaugeReading]:
     """The memory of request bodies."""
-
-    def read() -> Iterator[GaugeReading]:
-        yield GaugeReading(BUFFERED, buffers.used)
-        yield GaugeReading(BUFFER_LIMIT, buffers.limit)
-
-    return read
+    yield GaugeReading(metrics.BUFFERED, buffers.used)
+    yield GaugeReading(metrics.BUFFER_LIMIT, buffers.limit)
 
 
-def of_files(files: FileParts) -> Readings:
+def of_files(files: FileParts) -> Iterator[GaugeReading]:
     """The number and the bytes of files, where any are kept."""
-
-    def read() -> Iterator[GaugeReading]:
-        if files.active:
-            yield GaugeReading(FILES, files.registry.files)
-            yield GaugeReading(FILE_BYTES, files.registry.total)
-            limit = files.settings.storage.max_size
-            if limit is not None:
-                yield GaugeReading(FILE_BYTES_LIMIT, limit)
-
-    return read
+    if files.active:
+        yield GaugeReading(metrics.FILES, files.registry.files)
+        yield GaugeReading(metrics.FILE_BYTES, files.registry.total)
+        limit = files.settings.storage.max_size
+        if limit is not None:
+            yield GaugeReading(metrics.FILE_BYTES_LIMIT, limit)
 
 
 def of_sessions(sessions: Sessions) -> Iterator[GaugeReading]:
     """The sessions that this process knows."""
-    yield GaugeReading(SESSIONS, sessions.active)
+    yield GaugeReading(metrics.SESSIONS, sessions.active)
 
 
 def of_replicas(parts: ReplicaParts) -> Iterator[GaugeReading]:
     """The replicas that this one sees."""
-    yield GaugeReading(REPLICAS, len(parts.replicas.others()))
+    yield GaugeReading(metrics.REPLICAS, len(parts.replicas.others()))
 
 
 async def count_grants(store: Store) -> GaugeReading:
     """Count the grants of people. Raises StoreUnavailable."""
-    return GaugeReading(GRANTS, await store.count(GRANT_TABLE))
+    return GaugeReading(metrics.GRANTS, await store.count(GRANT_TABLE))

@@ -12,16 +12,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.app.access.browser_sign_in import role_terms
 from adapter.app.files import FileParts
-from adapter.app.measuring.gauges import (
-    GaugeReading,
-    Gauges,
-    count_grants,
-    of_buffers,
-    of_files,
-    of_replicas,
-    of_servers,
-    of_sessions,
-)
+from adapter.app.measuring import gauges
+from adapter.app.measuring.gauges import GaugeReading, Gauges
 from adapter.edge.console.status import Viewers
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyTerms
@@ -34,26 +26,7 @@ from adapter.relay.stages import StageTable
 from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.rules.access.principals import DEFAULT_TOKEN
 from adapter.rules.files.file_records import FileRecord
-from adapter.rules.metrics.catalogue import (
-    CALLS_IN_FLIGHT,
-    CLEANUP_CYCLES,
-    DRIFT,
-    EVICTIONS,
-    FORWARDED,
-    HTTP_CONNECTIONS,
-    HTTP_IN_FLIGHT,
-    NONCES,
-    OPEN_STREAMS,
-    PERSISTENCE,
-    PING_LATENCY,
-    PINGS,
-    QUEUE_WAITS,
-    SESSION_EVENTS,
-    UPLOAD_BYTES,
-    UPLOAD_CREDENTIALS,
-    UPLOAD_FILES,
-    WIRING_RUNS,
-)
+from adapter.rules.metrics import catalogue as metrics
 from adapter.rules.metrics.labels import MCP, RouteGroup, RouteGroups, ToolNames
 from adapter.rules.metrics.metric import MetricSink
 from adapter.settings.root import Settings
@@ -150,28 +123,28 @@ class Metering:
         """Have everything counted that the parts behind the edge do, and read their gauges."""
         sink, servers, sessions = self.registry, core.server_parts, core.sessions
         for server in servers.by_id.values():
-            server.wiring.on_look = partial(sink.count, WIRING_RUNS, server.id)
+            server.wiring.on_look = partial(sink.count, metrics.WIRING_RUNS, server.id)
             if isinstance(server.stages.guard, ToolGuard):
-                server.stages.guard.on_drift = partial(sink.count, DRIFT, server.id)
+                server.stages.guard.on_drift = partial(sink.count, metrics.DRIFT, server.id)
             if server.connections is not None:
                 server.connections.watch(partial(_waited, sink, "upstream"))
         for server_id, monitor in servers.monitors.items():
             monitor.on_ping = partial(_pinged, sink, server_id)
-        sessions.on_event = partial(sink.count, SESSION_EVENTS)
+        sessions.on_event = partial(sink.count, metrics.SESSION_EVENTS)
         if fallback is not None:
-            fallback.on_step = partial(sink.count, PERSISTENCE)
+            fallback.on_step = partial(sink.count, metrics.PERSISTENCE)
         core.cleanup.on_end = partial(_cleaned, sink)
         self.gauges.sources += [
-            of_servers(servers.by_id.values()),
-            of_buffers(buffers),
-            of_files(core.files),
-            partial(of_sessions, sessions),
+            partial(gauges.of_servers, tuple(servers.by_id.values())),
+            partial(gauges.of_buffers, buffers),
+            partial(gauges.of_files, core.files),
+            partial(gauges.of_sessions, sessions),
         ]
         if core.replicas is not None:
-            core.replicas.watch(partial(sink.count, FORWARDED))
-            self.gauges.sources.append(partial(of_replicas, core.replicas))
+            core.replicas.watch(partial(sink.count, metrics.FORWARDED))
+            self.gauges.sources.append(partial(gauges.of_replicas, core.replicas))
         if core.grants is not None:
-            self.gauges.slow.append(partial(count_grants, core.store))
+            self.gauges.slow.append(partial(gauges.count_grants, core.store))
 
     def observe_files(self, files: FileParts, settings: Settings) -> None:
         """Have uploads and upload URLs counted; to be called before the routes of files are built."""
@@ -180,16 +153,17 @@ class Metering:
         if files.active:
             files.on_upload = self._uploaded
             files.registry.watch(
-                lambda record: sink.count(EVICTIONS, record.kind.value), partial(_waited, sink, "upload")
+                lambda record: sink.count(metrics.EVICTIONS, record.kind.value),
+                partial(_waited, sink, "upload"),
             )
 
     async def _uploaded(self, record: FileRecord) -> None:
-        self.registry.count(UPLOAD_FILES, record.server)
-        self.registry.count(UPLOAD_BYTES, record.server, by=record.content.size)
+        self.registry.count(metrics.UPLOAD_FILES, record.server)
+        self.registry.count(metrics.UPLOAD_BYTES, record.server, by=record.content.size)
 
     def note_store(self, action: str) -> None:
         """Count that the state store failed, or works again."""
-        self.registry.count(PERSISTENCE, action, "runtime")
+        self.registry.count(metrics.PERSISTENCE, action, "runtime")
 
     def watch(self, places: ConnectionLimit) -> None:
         """Count the connections of a listener, and what is refused on them before it is a request."""
@@ -197,12 +171,12 @@ class Metering:
         self._places.append(places)
 
     def _in_flight(self) -> Iterator[GaugeReading]:
-        yield GaugeReading(HTTP_CONNECTIONS, sum(map(len, self._places)))
+        yield GaugeReading(metrics.HTTP_CONNECTIONS, sum(map(len, self._places)))
         for group, number in self.requests.in_flight():
-            yield GaugeReading(HTTP_IN_FLIGHT, number, (group,))
+            yield GaugeReading(metrics.HTTP_IN_FLIGHT, number, (group,))
         for server in self.operations.servers.values():
-            yield GaugeReading(CALLS_IN_FLIGHT, server.active, (server.id,))
-            yield GaugeReading(OPEN_STREAMS, server.streams, (server.id,))
+            yield GaugeReading(metrics.CALLS_IN_FLIGHT, server.active, (server.id,))
+            yield GaugeReading(metrics.OPEN_STREAMS, server.streams, (server.id,))
 
     def branches(self, guard: Guard, settings: Settings) -> tuple[MetricsBranch, ...]:
         """The route on the adapter's own port, if the metrics are served there."""
@@ -252,20 +226,20 @@ def route_groups(settings: Settings) -> RouteGroups:
 
 
 def _pinged(sink: MetricSink, server: str, result: str, seconds: float) -> None:
-    sink.count(PINGS, server, result)
-    sink.observe(PING_LATENCY, seconds, server, result)
+    sink.count(metrics.PINGS, server, result)
+    sink.observe(metrics.PING_LATENCY, seconds, server, result)
 
 
 def _used(sink: MetricSink, backend: str, counted: str, server: str, operation: str, result: str) -> None:
     if counted == "nonce":
-        sink.count(NONCES, server, operation, result, backend)
+        sink.count(metrics.NONCES, server, operation, result, backend)
     else:
-        sink.count(UPLOAD_CREDENTIALS, server, operation, result)
+        sink.count(metrics.UPLOAD_CREDENTIALS, server, operation, result)
 
 
 def _cleaned(sink: MetricSink, task: str, succeeded: bool) -> None:
-    sink.count(CLEANUP_CYCLES, task, "success" if succeeded else "failure")
+    sink.count(metrics.CLEANUP_CYCLES, task, "success" if succeeded else "failure")
 
 
 def _waited(sink: MetricSink, queue: str, seconds: float, succeeded: bool) -> None:
-    sink.observe(QUEUE_WAITS, seconds, queue, "ok" if succeeded else "refused")
+    sink.observe(metrics.QUEUE_WAITS, seconds, queue, "ok" if succeeded else "refused")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from adapter.app.policies.access import rule_of
+from adapter.app.access.rules import rule_of
 from adapter.rules.access.principals import Caller
 from adapter.settings.servers.policies import AccessEntry
 from adapter.settings.servers.server import ServerSettings
