@@ -14,7 +14,7 @@ from adapter.relay.call.staged import StagedExchange
 from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.lease import Lease
 from adapter.relay.lease import tidy as tidy_leases
-from adapter.relay.sessions.idle_sessions import IdleSessions, SessionExpiry
+from adapter.relay.sessions.idle_sessions import IdleSessions
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.upstream_sessions import SessionOpener
 
@@ -67,7 +67,7 @@ def build_cleanup(app: Core) -> None:
     store, sessions = app.store, app.session_parts
     interval = app.settings.core.cleanup_interval_seconds or float("inf")
     idle = IdleSessions(
-        SessionExpiry(sessions.sessions, store, app.clock), sessions.last_seen, app.servers, interval, app.log
+        sessions.sessions, store, sessions.last_seen, app.servers, app.clock, interval, app.log
     )
     tasks = [
         CleanupTask("sessions", idle.tend),

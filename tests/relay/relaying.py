@@ -20,7 +20,7 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import IdleSessions, SessionExpiry
+from adapter.relay.sessions.idle_sessions import IdleSessions
 from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
@@ -107,10 +107,9 @@ class Relaying:
         )
         servers = {"one": self.server}
         self.last_seen = LastSeen(self.sessions.cache, self.store, self.limits.idle_ttl, self.clock)
-        self.expiry = SessionExpiry(self.sessions, self.store, self.clock)
-        idle = IdleSessions(self.expiry, self.last_seen, servers, 60.0, logger)
+        self.idle = IdleSessions(self.sessions, self.store, self.last_seen, servers, self.clock, 60.0, logger)
         tasks = [
-            CleanupTask("sessions", idle.tend),
+            CleanupTask("sessions", self.idle.tend),
             CleanupTask("deferred answers", self.deferred.expire),
             CleanupTask("held answers", self.deferred.forget_expired, alone=False),
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -26,6 +26,19 @@ from adapter.state.port import Conflict, Row, Store
 
 SHORTEST = 1.0
 """Seconds by which a session is put off at least, so that a round never looks at the same ones without a pause."""
+
+
+CLOSINGS = 4
+"""Sessions of one server that are closed at the same time."""
+
+MOST_WAITING = 10_000
+"""Sessions of one server that wait to be closed. While other servers have work too, others of it are left for later."""
+
+ROOM_WAIT = 5.0
+"""Seconds for which the only server with work is waited for, where it has as many sessions waiting as may."""
+
+UNREADABLE_REST = 3600.0
+"""Seconds after which the cleanup looks again at sessions that this version cannot read."""
 
 
 class DueSession(NamedTuple):
@@ -45,110 +58,6 @@ class Overdue(NamedTuple):
 
     found: list[DueSession]
     unreadable: list[str]
-
-
-class SessionExpiry:
-    """Finds sessions whose time is over, and writes what becomes of them. ``clock`` gives Unix time in seconds."""
-
-    def __init__(self, sessions: Sessions, store: Store, clock: Callable[[], float]) -> None:
-        self._sessions = sessions
-        self._store = store
-        self._clock = clock
-
-    async def overdue(self, put_off: float = 0.0) -> Overdue:
-        """The sessions that have been due for longest, which is a page of them; they are put off by so many seconds,
-        so that the next page has others. Raises StoreUnavailable.
-        """
-        overdue = Overdue([], [])
-        now = self._clock()
-        dues: dict[str, float] = {}
-        for row in await self._store.overdue(TABLE, now):
-            try:
-                record = decode(row.value)
-            except ValueError:  # one that another version wrote harms no other
-                overdue.unreadable.append(row.key)
-                continue
-            dues[row.key] = now + self._delay(record, put_off)
-            overdue.found.append(DueSession(row, record.server, dues[row.key]))
-        if put_off:
-            await self._store.touch(TABLE, dues)
-        return overdue
-
-    def _delay(self, record: SessionRecord, put_off: float) -> float:
-        """The seconds by which a session is put off.
-
-        Half of the time that a session may idle at most: any use that is not written yet moves it further, so its row
-        still tells if it was used.
-        """
-        ttl = self._sessions.limits.idle_ttl
-        return min(put_off, max(SHORTEST, ttl / 2)) if record.state is SessionState.OPEN and ttl else put_off
-
-    async def put_off(self, keys: Iterable[str], seconds: float) -> None:
-        """Let what is due for these sessions wait, so that they stand in no other one's way."""
-        await self._store.touch(TABLE, dict.fromkeys(keys, self._clock() + seconds))
-
-    async def is_idle(self, due: DueSession) -> bool:
-        """Tell whether nobody has used that session for ``sessions.idle_ttl_seconds``: here, or elsewhere since its row
-        was read. Raises StoreUnavailable.
-        """
-        if not self._is_idle_here(due.row.key):
-            return False
-        if not self._store.shared:
-            return True
-        now = await self._store.get(TABLE, due.row.key)
-        return now is not None and now.version == due.row.version and (now.due or 0.0) <= due.put_off
-
-    def _is_idle_here(self, key: str) -> bool:
-        session = self._sessions.cache.get(key)
-        if session is None:
-            return True
-        ttl = self._sessions.limits.idle_ttl or 0.0
-        return not session.in_flight and self._clock() >= session.last_seen + ttl
-
-    async def lay_to_rest(self, due: DueSession) -> None:
-        """Turn an idle session into a tombstone, unless it was used meanwhile. Raises StoreUnavailable."""
-        row, slots = due.row, self._sessions.slots
-        if not await self.is_idle(due):
-            return
-        slot = None if slots is None else await slots.of(row.key)
-        record = self._sessions.last_known(row)
-        resting = replace(
-            record,
-            state=advance(record.state, Event.EXPIRED_IDLE),
-            upstream=record.upstream._replace(id=None),
-        )
-        with contextlib.suppress(Conflict):
-            due_then = self._sessions.due(resting)
-            await self._store.put(TABLE, row.key, encode(resting), expected=row.version, due=due_then)
-            self._sessions.cache.written(row.key)
-            self._sessions.cache.drop(row.key)
-            if slots is not None:
-                await slots.give_back(row.key, slot)
-            if self._sessions.on_event is not None:
-                self._sessions.on_event(due.server, "idle")
-
-    async def forget(self, row: Row) -> None:
-        """Delete a session whose time is over and whose upstream session is closed, unless it was revived since ``row``
-        was read. Raises StoreUnavailable.
-        """
-        with contextlib.suppress(Conflict):
-            if await self._store.delete(TABLE, row.key, expected=row.version):
-                self._sessions.cache.written(row.key)
-                self._sessions.cache.drop(row.key)
-                await self._sessions.tell_end(row.key)
-
-
-CLOSINGS = 4
-"""Sessions of one server that are closed at the same time."""
-
-MOST_WAITING = 10_000
-"""Sessions of one server that wait to be closed. While other servers have work too, others of it are left for later."""
-
-ROOM_WAIT = 5.0
-"""Seconds for which the only server with work is waited for, where it has as many sessions waiting as may."""
-
-UNREADABLE_REST = 3600.0
-"""Seconds after which the cleanup looks again at sessions that this version cannot read."""
 
 
 @dataclass(slots=True)
@@ -212,11 +121,16 @@ class ServerClosings:
 
 @dataclass(slots=True)
 class IdleSessions:
-    """Tends the sessions whose time has come. One that could not be tended is left alone for ``again`` seconds."""
+    """Finds the sessions whose time has come, and writes what becomes of them. ``clock`` gives Unix time in seconds.
 
-    expiry: SessionExpiry
+    One that could not be tended is left alone for ``again`` seconds.
+    """
+
+    sessions: Sessions
+    store: Store
     last_seen: LastSeen
     servers: Servers
+    clock: Callable[[], float]
     again: float
     log: FilteringBoundLogger
 
@@ -240,14 +154,15 @@ class IdleSessions:
 
     async def _page(self, round_: dict[str, ServerClosings]) -> bool:
         """Queue the sessions that have been due for longest; False if there are none."""
-        overdue = await self.expiry.overdue(self.again)
+        overdue = await self.overdue(self.again)
         if overdue.unreadable:
             self.log.warning(
                 "sessions cannot be read and are passed over",
                 count=len(overdue.unreadable),
                 setting="state_persistence",
             )
-            await self.expiry.put_off(overdue.unreadable, UNREADABLE_REST)
+            rest = self.clock() + UNREADABLE_REST
+            await self.store.touch(TABLE, dict.fromkeys(overdue.unreadable, rest))
         for due in overdue.found:
             closings = round_.setdefault(due.server, ServerClosings(self._tend))
             if closings.is_full and len(_busy(round_)) == len(closings.busy):
@@ -262,7 +177,7 @@ class IdleSessions:
         """Lay an idle session to rest, or forget one that has ended. False if the upstream does not answer."""
         record = decode(due.row.value)
         is_open = record.state is SessionState.OPEN
-        if is_open and not await self.expiry.is_idle(due):
+        if is_open and not await self.is_idle(due):
             return True
         # Closed first: if the client comes back in between, the upstream's 404 renews its session.
         try:
@@ -271,9 +186,9 @@ class IdleSessions:
             self.log.info("upstream sessions are still to be closed", server=record.server, why=error.code)
             return False
         if closed and is_open:
-            await self.expiry.lay_to_rest(due)
+            await self.lay_to_rest(due)
         elif closed:
-            await self.expiry.forget(due.row)
+            await self.forget(due.row)
         return True
 
     async def _close_upstream(self, record: SessionRecord) -> bool:
@@ -286,6 +201,86 @@ class IdleSessions:
             return True
         # Any request may be set to take less.
         return await close_kept(server, record, min(CLOSE_SILENCE, server.timeouts.request))
+
+    # --- one session ------------------------------------------------------------------------------------------
+
+    async def overdue(self, put_off: float = 0.0) -> Overdue:
+        """The sessions that have been due for longest, which is a page of them; they are put off by so many seconds,
+        so that the next page has others. Raises StoreUnavailable.
+        """
+        overdue = Overdue([], [])
+        now = self.clock()
+        dues: dict[str, float] = {}
+        for row in await self.store.overdue(TABLE, now):
+            try:
+                record = decode(row.value)
+            except ValueError:  # one that another version wrote harms no other
+                overdue.unreadable.append(row.key)
+                continue
+            dues[row.key] = now + self._delay(record, put_off)
+            overdue.found.append(DueSession(row, record.server, dues[row.key]))
+        if put_off:
+            await self.store.touch(TABLE, dues)
+        return overdue
+
+    def _delay(self, record: SessionRecord, put_off: float) -> float:
+        """The seconds by which a session is put off.
+
+        Half of the time that a session may idle at most: any use that is not written yet moves it further, so its row
+        still tells if it was used.
+        """
+        ttl = self.sessions.limits.idle_ttl
+        return min(put_off, max(SHORTEST, ttl / 2)) if record.state is SessionState.OPEN and ttl else put_off
+
+    async def is_idle(self, due: DueSession) -> bool:
+        """Tell whether nobody has used that session for ``sessions.idle_ttl_seconds``: here, or elsewhere since its row
+        was read. Raises StoreUnavailable.
+        """
+        if not self._is_idle_here(due.row.key):
+            return False
+        if not self.store.shared:
+            return True
+        now = await self.store.get(TABLE, due.row.key)
+        return now is not None and now.version == due.row.version and (now.due or 0.0) <= due.put_off
+
+    def _is_idle_here(self, key: str) -> bool:
+        session = self.sessions.cache.get(key)
+        if session is None:
+            return True
+        ttl = self.sessions.limits.idle_ttl or 0.0
+        return not session.in_flight and self.clock() >= session.last_seen + ttl
+
+    async def lay_to_rest(self, due: DueSession) -> None:
+        """Turn an idle session into a tombstone, unless it was used meanwhile. Raises StoreUnavailable."""
+        row, slots = due.row, self.sessions.slots
+        if not await self.is_idle(due):
+            return
+        slot = None if slots is None else await slots.of(row.key)
+        record = self.sessions.last_known(row)
+        resting = replace(
+            record,
+            state=advance(record.state, Event.EXPIRED_IDLE),
+            upstream=record.upstream._replace(id=None),
+        )
+        with contextlib.suppress(Conflict):
+            due_then = self.sessions.due(resting)
+            await self.store.put(TABLE, row.key, encode(resting), expected=row.version, due=due_then)
+            self.sessions.cache.written(row.key)
+            self.sessions.cache.drop(row.key)
+            if slots is not None:
+                await slots.give_back(row.key, slot)
+            if self.sessions.on_event is not None:
+                self.sessions.on_event(due.server, "idle")
+
+    async def forget(self, row: Row) -> None:
+        """Delete a session whose time is over and whose upstream session is closed, unless it was revived since ``row``
+        was read. Raises StoreUnavailable.
+        """
+        with contextlib.suppress(Conflict):
+            if await self.store.delete(TABLE, row.key, expected=row.version):
+                self.sessions.cache.written(row.key)
+                self.sessions.cache.drop(row.key)
+                await self.sessions.tell_end(row.key)
 
 
 def _busy(round_: dict[str, ServerClosings]) -> list[asyncio.Task[None]]:

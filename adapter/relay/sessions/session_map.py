@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from adapter.errors import SessionMissing, SessionUnknown, StoreUnavailable
@@ -51,7 +51,6 @@ class SessionPlace:
     """
 
     session_id: str
-    key: str
     slot: SessionSlot
     used: bool = False
 
@@ -102,22 +101,22 @@ class Sessions:
 
     # --- opening ----------------------------------------------------------------------------------------------
 
-    async def reserve(self) -> SessionPlace | None:
-        """Reserve the place of a session that is about to be opened; None where none is needed.
+    @contextlib.asynccontextmanager
+    async def place(self, slots: SessionSlots) -> AsyncIterator[SessionPlace]:
+        """Hold the place of a session that is about to be opened. Unless it was created the place is given back;
+        where the store fails, the cleanup finds the slot.
 
-        Undo with ``unreserve`` unless it was created. Raises LimitReached, StoreUnavailable.
+        Raises LimitReached, StoreUnavailable.
         """
-        if self.slots is None:
-            return None
         session_id = session_id_from(os.urandom(32))
         key = session_key(session_id)
-        return SessionPlace(session_id, key, await self.slots.take(key))
-
-    async def unreserve(self, place: SessionPlace) -> None:
-        """Give a place back. Where the store fails, the cleanup finds the slot."""
-        if self.slots is not None:
-            with contextlib.suppress(StoreUnavailable):
-                await self.slots.give_back(place.key, place.slot)
+        place = SessionPlace(session_id, await slots.take(key))
+        try:
+            yield place
+        finally:
+            if not place.used:
+                with contextlib.suppress(StoreUnavailable):
+                    await slots.give_back(key, place.slot)
 
     async def create(self, record: SessionRecord, place: SessionPlace | None = None) -> str:
         """Write a new session down and return the id that the client is to use: 256 random bits.

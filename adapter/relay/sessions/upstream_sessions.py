@@ -159,14 +159,11 @@ class SessionOpener:
 
     async def open(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
         """Raises LimitReached above ``sessions.max_active``, StoreUnavailable, and what the upstream raises."""
-        place = await self._sessions.reserve()
-        if place is None:
+        slots = self._sessions.slots
+        if slots is None:
             return await self._initialize(ask, envelope)
-        try:
+        async with self._sessions.place(slots) as place:
             return await self._initialize(ask, envelope, place)
-        finally:
-            if not place.used:
-                await self._sessions.unreserve(place)
 
     async def _initialize(
         self, ask: ClientRequest, envelope: Envelope, place: SessionPlace | None = None

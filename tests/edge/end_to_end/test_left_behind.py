@@ -6,9 +6,8 @@ import asyncio
 import gzip
 import time
 
-from adapter.relay.sessions.idle_sessions import Overdue, SessionExpiry
 from adapter.relay.sessions.session_map import TABLE
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import INITIALIZE, Exchange, call_body, event, initialize_result, result
 
 
@@ -71,11 +70,6 @@ async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
         assert await front.app.store.count(TABLE) == 0
 
 
-async def overdue(front: Adapter) -> Overdue:
-    """The sessions whose time has come."""
-    return await SessionExpiry(front.app.sessions, front.app.store, time.time).overdue()
-
-
 async def test_stuck_sessions_do_not_delay_the_cleanup(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
@@ -84,9 +78,9 @@ async def test_stuck_sessions_do_not_delay_the_cleanup(
         await client.initialize()
         await up.stop()
         await client.request("DELETE")
-        assert len((await overdue(front)).found) == 1
+        assert len(await front.app.store.overdue(TABLE, time.time())) == 1
         await front.app.cleanup.run_once()
-        assert (await overdue(front)).found == []
+        assert await front.app.store.overdue(TABLE, time.time()) == []
 
 
 async def test_compressed_body_with_something_behind_its_end_is_refused(

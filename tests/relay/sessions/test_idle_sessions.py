@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -11,7 +11,7 @@ from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
 from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import CLOSINGS, MOST_WAITING, IdleSessions
+from adapter.relay.sessions.idle_sessions import CLOSINGS, MOST_WAITING
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
 from adapter.rules.access.sessions import (
     Handshake,
@@ -70,7 +70,7 @@ class Keeping:
             "well": Server("well", "/w", self.well, timeouts=timeouts),
         }
         relaying, logger = self.relaying, log.get_logger("test")
-        idle = IdleSessions(relaying.expiry, relaying.last_seen, servers, 60.0, logger)
+        idle = replace(relaying.idle, servers=servers)
         self.cleanup = Cleanup(
             60.0,
             (

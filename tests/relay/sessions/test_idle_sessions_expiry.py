@@ -18,7 +18,7 @@ async def state_of(replicas: Replicas, session: str) -> SessionState | None:
 
 
 async def due_on(replica: Replica, put_off: float = 0.0) -> DueSession:
-    [due] = (await replica.expiry.overdue(put_off)).found
+    [due] = (await replica.idle.overdue(put_off)).found
     return due
 
 
@@ -33,8 +33,8 @@ async def test_use_that_is_written_after_the_round_began_counts() -> None:
         await one.call(session)
         due = await due_on(two, put_off)
         await one.last_seen.write()
-        assert not await two.expiry.is_idle(due)
-        await two.expiry.lay_to_rest(due)
+        assert not await two.idle.is_idle(due)
+        await two.idle.lay_to_rest(due)
         assert await state_of(replicas, session) is SessionState.OPEN
         await one.end(session)
 
@@ -47,8 +47,8 @@ async def test_nobodys_use_is_none() -> None:
     await one.last_seen.write()
     replicas.clock.now += 101
     due = await due_on(two, 60.0)
-    assert (await two.expiry.overdue()).found == []
-    await two.expiry.lay_to_rest(due)
+    assert (await two.idle.overdue()).found == []
+    await two.idle.lay_to_rest(due)
     assert await state_of(replicas, session) is SessionState.IDLE
 
 
@@ -64,9 +64,9 @@ async def test_replica_that_wakes_up_in_the_middle_of_its_round_harms_nobody() -
     await three.cleanup.run_once()
     assert await state_of(replicas, session) is SessionState.IDLE
     await one.call(session)
-    assert not await two.expiry.is_idle(due)
-    await two.expiry.lay_to_rest(due)
-    await two.expiry.forget(due.row)
+    assert not await two.idle.is_idle(due)
+    await two.idle.lay_to_rest(due)
+    await two.idle.forget(due.row)
     assert await state_of(replicas, session) is SessionState.OPEN
     assert await one.call(session) == RESULT and replicas.upstream.opened == 2
 

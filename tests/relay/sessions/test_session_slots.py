@@ -133,7 +133,8 @@ class Tidying:
 async def test_slot_of_a_process_that_died_while_it_opened_a_session_comes_free() -> None:
     """Not before it was seen without a session for longer than any session takes to open."""
     one, two, _ = Replicas(SessionLimits(max_active=1)).three()
-    await one.sessions.reserve()
+    assert one.sessions.slots is not None
+    await one.sessions.slots.take("dying")
     cleanup = Tidying(two)
     assert await cleanup.after(OPENING + 1) == 1
     assert await cleanup.after(OPENING - 1) == 1
