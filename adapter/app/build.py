@@ -197,7 +197,7 @@ def _follow_store(app: App, fallback: FallbackStore | None) -> None:
     from adapter.relay.sessions.lost_sessions import LostSessions
 
     others = [*(each.end_lost for each in app.server_parts.shared), app.replicas.end_lost]
-    lost = LostSessions(app.sessions, app.store, others, app.background, app.clock)
+    lost = LostSessions(app.sessions, others, app.background)
     epoch = app.replicas.replicas.epoch
     epoch.shared += app.rereads
     epoch.on_loss += (*app.on_loss, lost.store_lost)

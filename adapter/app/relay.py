@@ -15,8 +15,6 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.lease import Lease
 from adapter.relay.lease import tidy as tidy_leases
 from adapter.relay.sessions.idle_sessions import IdleSessions
-from adapter.relay.sessions.principal_sessions import PrincipalSessions
-from adapter.relay.sessions.upstream_sessions import SessionOpener
 
 if TYPE_CHECKING:
     from adapter.relay.call.operation_counts import OperationCounts
@@ -34,14 +32,11 @@ def build_relay(app: Core, counts: OperationCounts | None = None) -> None:
     sessions, upstream_sessions = parts.sessions, parts.upstream
     tables = {name: server.stages for name, server in by_id.items()}
     app.deferred = DeferredAnswers(store, tables, app.background, ttl=PARKED_TTL, clock=app.clock)
-    serves = settings.sessions.missing_id == "principal"
-    kept = PrincipalSessions(sessions, store, app.clock, serves=serves)
     sessions.cache.on_renewed = lambda server: by_id[server].began_anew() if server in by_id else None
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
     relay = app.relay = Relay(
         sessions,
         upstream_sessions,
-        SessionOpener(sessions, upstream_sessions, kept, app.clock),
         call_gate,
         PassThrough(upstream_sessions, app.deferred, app.background),
         StagedExchange(call_gate, upstream_sessions, app.deferred, app.background),
@@ -66,9 +61,7 @@ def build_cleanup(app: Core) -> None:
     """Build the cleanup, to which the sessions contribute too."""
     store, sessions = app.store, app.session_parts
     interval = app.settings.core.cleanup_interval_seconds or float("inf")
-    idle = IdleSessions(
-        sessions.sessions, store, sessions.last_seen, app.servers, app.clock, interval, app.log
-    )
+    idle = IdleSessions(sessions.sessions, sessions.last_seen, app.servers, interval, app.log)
     tasks = [
         CleanupTask("sessions", idle.tend),
         CleanupTask("deferred answers", app.deferred.expire),

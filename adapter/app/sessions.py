@@ -53,10 +53,10 @@ def build_sessions(base: Base) -> SessionParts:
         UpstreamSessions(
             sessions,
             base.background,
+            base.log,
             renewals=limits.upstream_session_termination_retries,
-            clock=base.clock,
-            log=base.log,
+            serves=limits.missing_id == "principal",
         ),
-        LastSeen(sessions.cache, store, limits.idle_ttl_seconds, base.clock),
+        LastSeen(sessions),
         shared,
     )

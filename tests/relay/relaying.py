@@ -22,9 +22,8 @@ from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.idle_sessions import IdleSessions
 from adapter.relay.sessions.last_seen import LastSeen
-from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
-from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Stage, StageEntry, StageTable
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import (
@@ -85,29 +84,25 @@ class Relaying:
         self.sessions = Sessions(self.store, self.limits, self.clock)
         self.background = BackgroundTasks()
         self.upstream_sessions = UpstreamSessions(
-            self.sessions, self.background, renewals=1, clock=self.clock, log=logger, latest=5.0
+            self.sessions, self.background, logger, renewals=1, serves=self.serves_missing, latest=5.0
         )
+        self.principal_sessions = self.upstream_sessions.principal_sessions
         self.deferred = DeferredAnswers(
             self.store, {"one": self.stages}, self.background, ttl=PARKED_TTL, clock=self.clock
         )
-        self.principal_sessions = PrincipalSessions(
-            self.sessions, self.store, self.clock, serves=self.serves_missing
-        )
-        opener = SessionOpener(self.sessions, self.upstream_sessions, self.principal_sessions, self.clock)
         self.sessions.cache.on_renewed = lambda _: self.server.began_anew()
         call_gate = CallGate(self.upstream_sessions, scope_of)
         self.relay = Relay(
             self.sessions,
             self.upstream_sessions,
-            opener,
             call_gate,
             PassThrough(self.upstream_sessions, self.deferred, self.background),
             StagedExchange(call_gate, self.upstream_sessions, self.deferred, self.background),
             GetStreams(call_gate, self.upstream_sessions, self.deferred, Notifications()),
         )
         servers = {"one": self.server}
-        self.last_seen = LastSeen(self.sessions.cache, self.store, self.limits.idle_ttl, self.clock)
-        self.idle = IdleSessions(self.sessions, self.store, self.last_seen, servers, self.clock, 60.0, logger)
+        self.last_seen = LastSeen(self.sessions)
+        self.idle = IdleSessions(self.sessions, self.last_seen, servers, 60.0, logger)
         tasks = [
             CleanupTask("sessions", self.idle.tend),
             CleanupTask("deferred answers", self.deferred.expire),

@@ -22,7 +22,7 @@ from adapter.relay.exchange import ClientRequest, ClientResponse, both, forwarda
 from adapter.relay.replies import read_body
 from adapter.relay.server import REFUSED, caller_refusal
 from adapter.relay.sessions.session_map import Session, Sessions
-from adapter.relay.sessions.upstream_sessions import SessionOpener, UpstreamSessions
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.wire.envelope import Batch, Envelope, Kind
 from adapter.wire.eras import LEGACY, MODERN
 
@@ -41,7 +41,6 @@ class Relay:
 
     sessions: Sessions
     upstream_sessions: UpstreamSessions
-    opener: SessionOpener
     call_gate: CallGate
     passthrough: PassThrough
     staged: StagedExchange
@@ -105,14 +104,14 @@ class Relay:
         if sender.era is MODERN:
             return None
         if sender.session_id is None:
-            return await self.opener.principal_sessions.find(ask)
+            return await self.upstream_sessions.principal_sessions.find(ask)
         return await self.sessions.find(sender.session_id, ask.server.id, sender.principal)
 
     async def _open(self, ask: ClientRequest, initialize: Envelope) -> ClientResponse:
         _judge(ask, initialize)
         ask.server.require_healthy()
         ask.server.counters.exchanges += 1
-        answer = await self.opener.open(ask, initialize)
+        answer = await self.upstream_sessions.open(ask, initialize)
         if answer.status in REFUSED:
             _note_refusal(ask, answer, None)
         return answer

@@ -22,7 +22,7 @@ from adapter.relay.sessions.last_seen import LastSeen
 from adapter.relay.sessions.session_map import TABLE, Sessions
 from adapter.relay.sessions.upstream_sessions import close_kept
 from adapter.rules.access.sessions import Event, SessionRecord, SessionState, advance, decode, encode
-from adapter.state.port import Conflict, Row, Store
+from adapter.state.port import Conflict, Row
 
 SHORTEST = 1.0
 """Seconds by which a session is put off at least, so that a round never looks at the same ones without a pause."""
@@ -121,16 +121,14 @@ class ServerClosings:
 
 @dataclass(slots=True)
 class IdleSessions:
-    """Finds the sessions whose time has come, and writes what becomes of them. ``clock`` gives Unix time in seconds.
+    """Finds the sessions whose time has come, and writes what becomes of them.
 
     One that could not be tended is left alone for ``again`` seconds.
     """
 
     sessions: Sessions
-    store: Store
     last_seen: LastSeen
     servers: Servers
-    clock: Callable[[], float]
     again: float
     log: FilteringBoundLogger
 
@@ -161,8 +159,8 @@ class IdleSessions:
                 count=len(overdue.unreadable),
                 setting="state_persistence",
             )
-            rest = self.clock() + UNREADABLE_REST
-            await self.store.touch(TABLE, dict.fromkeys(overdue.unreadable, rest))
+            rest = self.sessions.clock() + UNREADABLE_REST
+            await self.sessions.store.touch(TABLE, dict.fromkeys(overdue.unreadable, rest))
         for due in overdue.found:
             closings = round_.setdefault(due.server, ServerClosings(self._tend))
             if closings.is_full and len(_busy(round_)) == len(closings.busy):
@@ -209,9 +207,9 @@ class IdleSessions:
         so that the next page has others. Raises StoreUnavailable.
         """
         overdue = Overdue([], [])
-        now = self.clock()
+        now = self.sessions.clock()
         dues: dict[str, float] = {}
-        for row in await self.store.overdue(TABLE, now):
+        for row in await self.sessions.store.overdue(TABLE, now):
             try:
                 record = decode(row.value)
             except ValueError:  # one that another version wrote harms no other
@@ -220,7 +218,7 @@ class IdleSessions:
             dues[row.key] = now + self._delay(record, put_off)
             overdue.found.append(DueSession(row, record.server, dues[row.key]))
         if put_off:
-            await self.store.touch(TABLE, dues)
+            await self.sessions.store.touch(TABLE, dues)
         return overdue
 
     def _delay(self, record: SessionRecord, put_off: float) -> float:
@@ -238,9 +236,9 @@ class IdleSessions:
         """
         if not self._is_idle_here(due.row.key):
             return False
-        if not self.store.shared:
+        if not self.sessions.store.shared:
             return True
-        now = await self.store.get(TABLE, due.row.key)
+        now = await self.sessions.store.get(TABLE, due.row.key)
         return now is not None and now.version == due.row.version and (now.due or 0.0) <= due.put_off
 
     def _is_idle_here(self, key: str) -> bool:
@@ -248,7 +246,7 @@ class IdleSessions:
         if session is None:
             return True
         ttl = self.sessions.limits.idle_ttl or 0.0
-        return not session.in_flight and self.clock() >= session.last_seen + ttl
+        return not session.in_flight and self.sessions.clock() >= session.last_seen + ttl
 
     async def lay_to_rest(self, due: DueSession) -> None:
         """Turn an idle session into a tombstone, unless it was used meanwhile. Raises StoreUnavailable."""
@@ -264,7 +262,7 @@ class IdleSessions:
         )
         with contextlib.suppress(Conflict):
             due_then = self.sessions.due(resting)
-            await self.store.put(TABLE, row.key, encode(resting), expected=row.version, due=due_then)
+            await self.sessions.store.put(TABLE, row.key, encode(resting), expected=row.version, due=due_then)
             self.sessions.cache.written(row.key)
             self.sessions.cache.drop(row.key)
             if slots is not None:
@@ -277,7 +275,7 @@ class IdleSessions:
         was read. Raises StoreUnavailable.
         """
         with contextlib.suppress(Conflict):
-            if await self.store.delete(TABLE, row.key, expected=row.version):
+            if await self.sessions.store.delete(TABLE, row.key, expected=row.version):
                 self.sessions.cache.written(row.key)
                 self.sessions.cache.drop(row.key)
                 await self.sessions.tell_end(row.key)

@@ -8,9 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.sessions.session import Session
-from adapter.relay.sessions.session_cache import SessionCache
-from adapter.relay.sessions.session_map import TABLE
-from adapter.state.port import Store
+from adapter.relay.sessions.session_map import TABLE, Sessions
 
 USUAL = 60.0
 """Seconds between two rounds."""
@@ -26,18 +24,13 @@ PAGE = 500
 
 
 class LastSeen:
-    """Writes the last-seen times of a process. A session may idle for ``idle_ttl`` seconds; None: for ever.
+    """Writes the last-seen times of a process. ``others`` write in the same rounds, and raise StoreUnavailable."""
 
-    ``clock`` gives Unix time in seconds. ``others`` write in the same rounds, and raise StoreUnavailable.
-    """
-
-    def __init__(
-        self, cache: SessionCache, store: Store, idle_ttl: float | None, clock: Callable[[], float]
-    ) -> None:
-        self._cache = cache
-        self._store = store
-        self._idle_ttl = idle_ttl
-        self._clock = clock
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._cache = sessions.cache
+        self._store = sessions.store
+        self._idle_ttl = sessions.limits.idle_ttl
         self.others: list[Callable[[], Awaitable[None]]] = []
 
     def __repr__(self) -> str:
@@ -63,7 +56,7 @@ class LastSeen:
                 await self.write()
                 for write in self.others:
                     await write()
-            await self._cache.forget_unused(self._clock())
+            await self._cache.forget_unused(self._sessions.clock())
             # Where too many are in use, nobody gains by looking for others at once.
             await asyncio.sleep(SHORTEST)
 
@@ -97,5 +90,5 @@ class LastSeen:
         ttl = self._idle_ttl or 0.0
         if session.in_flight and self._store.shared:
             # It is in use for as long as its requests take, which no other process can see.
-            return self._clock() + max(ttl, 2 * self.interval)
+            return self._sessions.clock() + max(ttl, 2 * self.interval)
         return session.last_seen + ttl

@@ -26,7 +26,7 @@ from adapter.rules.access.sessions import (
     encode,
 )
 from adapter.rules.access.shared_sessions import membership
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row
 
 LOST = "lost-"
 """How the keys of their rows begin; those of clients' sessions are hexadecimal."""
@@ -34,22 +34,18 @@ LOST = "lost-"
 
 class LostSessions:
     """Finds those that this process has used lately. ``others`` do the same for what only they know, and raise
-    StoreUnavailable. ``clock`` gives Unix time in seconds.
+    StoreUnavailable.
     """
 
     def __init__(
         self,
         sessions: Sessions,
-        store: Store,
         others: Sequence[Callable[[], Awaitable[None]]],
         background: BackgroundTasks,
-        clock: Callable[[], float],
     ) -> None:
         self._sessions = sessions
-        self._store = store
         self._others = others
         self._background = background
-        self._clock = clock
         # By server and id.
         self._waiting: dict[tuple[str, str], Session] = {}
         self._asked = self._searching = False
@@ -97,7 +93,7 @@ class LostSessions:
 
     async def _settle(self, session: Session, upstream_id: str) -> None:
         """Write an upstream session down to which no row leads any more."""
-        row = await self._store.get(TABLE, session.key)
+        row = await self._sessions.store.get(TABLE, session.key)
         if row is None:
             self._sessions.cache.drop(session.key)
         # What is a part of a shared session ends with that one.
@@ -105,11 +101,11 @@ class LostSessions:
             return
         upstream = UpstreamSession(upstream_id, session.protocol_version)
         ended = SessionRecord.begun(
-            session.server, session.principal, b"", upstream, SessionState.ENDED, self._clock()
+            session.server, session.principal, b"", upstream, SessionState.ENDED, self._sessions.clock()
         )
         with contextlib.suppress(Conflict):
             key, due = _key(session.server, upstream_id), self._sessions.due(ended)
-            await self._store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)
+            await self._sessions.store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)
 
 
 async def _until_done(work: Callable[[], Awaitable[None]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +20,7 @@ from adapter.rules.access.sessions import (
     decode,
     encode,
 )
-from adapter.state.port import ABSENT, Conflict, Store
+from adapter.state.port import ABSENT, Conflict
 from adapter.wire.envelope import dump
 
 PROBE_AGAIN = 30.0
@@ -35,18 +34,13 @@ _PLAIN = dump(rpc_request(0, "initialize", INITIALIZE_PARAMS))
 
 
 class PrincipalSessions:
-    """Finds the session of a legacy request without an id. ``serves``: also at servers that issue ids. ``clock`` gives
-    Unix time in seconds.
+    """Finds the session of a legacy request without an id. ``serves``: also at servers that issue ids.
 
     A server that issues none is stateless: there such a request needs no more than a place for what the relay notes.
     """
 
-    def __init__(
-        self, sessions: Sessions, store: Store, clock: Callable[[], float], *, serves: bool = False
-    ) -> None:
+    def __init__(self, sessions: Sessions, *, serves: bool = False) -> None:
         self._sessions = sessions
-        self._store = store
-        self._clock = clock
         self._serves = serves
         # By server and principal.
         self._stateless: dict[str, Session] = {}
@@ -82,7 +76,7 @@ class PrincipalSessions:
         if not self._serves:
             return
         key = _key(record.server, record.principal)
-        row = await self._store.get(TABLE, key)
+        row = await self._sessions.store.get(TABLE, key)
         before = decode(row.value) if row else None
         next_record = self._resting(record.server, record.principal, record.handshake.initialize)
         if before is not None and before.state in (SessionState.OPEN, SessionState.IDLE):
@@ -91,7 +85,7 @@ class PrincipalSessions:
         is_open = next_record.state is SessionState.OPEN
         due = row.due if row is not None and is_open else self._sessions.due(next_record)
         try:
-            await self._store.put(
+            await self._sessions.store.put(
                 TABLE, key, encode(next_record), expected=row.version if row else ABSENT, due=due
             )
         except Conflict:
@@ -105,7 +99,7 @@ class PrincipalSessions:
             raise SessionUnknown(record.reason)
         if row is not None and record is not None and record.state is not SessionState.ENDED:
             session = await self._sessions.adopt(row, record, epoch)
-            session.last_seen, session.touched = self._clock(), True
+            session.last_seen, session.touched = self._sessions.clock(), True
             return session
         self._sessions.cache.miss(key)
         record = self._resting(server, principal, _PLAIN)
@@ -115,26 +109,28 @@ class PrincipalSessions:
             return await self._read(key, server, principal)
         session = await self._sessions.adopt(row, record, epoch)
         # Nothing was called in it yet; of calls that other processes take nothing is known here.
-        session.guarded = ANY_GUARDED if self._store.shared else NONE_GUARDED
+        session.guarded = ANY_GUARDED if self._sessions.store.shared else NONE_GUARDED
         return session
 
     async def _find_out(self, server: Server) -> None:
         """Learn whether the server issues ids; once for all who wait, and not again for ``PROBE_AGAIN`` seconds."""
-        if self._clock() >= self._probed_at.get(server.id, 0.0) + PROBE_AGAIN:
+        if self._sessions.clock() >= self._probed_at.get(server.id, 0.0) + PROBE_AGAIN:
             await self._probes.get(server.id, partial(self._open_own_session, server))
 
     async def _open_own_session(self, server: Server) -> None:
         own_session = OwnSession(server, server.timeouts.request)
         try:
             await own_session.open()
-            self._probed_at[server.id] = self._clock()
+            self._probed_at[server.id] = self._sessions.clock()
         finally:
             await own_session.close()
 
     def _resting(self, server: str, principal: str, initialize: bytes) -> SessionRecord:
         """A session at rest: the first request in it opens one upstream."""
         upstream = UpstreamSession(None, LATEST_LEGACY)
-        return SessionRecord.begun(server, principal, initialize, upstream, SessionState.IDLE, self._clock())
+        return SessionRecord.begun(
+            server, principal, initialize, upstream, SessionState.IDLE, self._sessions.clock()
+        )
 
     def _keep_stateless(self, key: str, server: str, principal: str) -> Session:
         if len(self._stateless) >= MOST_STATELESS:

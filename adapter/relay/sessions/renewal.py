@@ -13,7 +13,6 @@ such a late session is closed, because nobody will use it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -71,20 +70,18 @@ ATTEMPTS = 3
 
 class Renewal:
     """Sends ``initialize``, closes sessions that open too late, and replaces the upstream sessions that stand behind
-    clients' sessions. ``clock`` gives Unix time in seconds, ``latest`` are seconds.
+    clients' sessions. ``latest`` in seconds.
     """
 
     def __init__(
         self,
         sessions: Sessions,
         background: BackgroundTasks,
-        clock: Callable[[], float],
         log: FilteringBoundLogger,
         latest: float = LATEST,
     ) -> None:
         self._sessions = sessions
         self._background = background
-        self._clock = clock
         self._log = log
         self._latest = latest
         # The late answers that are waited for, by server.
@@ -218,7 +215,9 @@ class Renewal:
             )
         await client._replace(session=upstream).tell(record.handshake.initialized or INITIALIZED)
         event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
-        return replace(record.seen(self._clock()), state=advance(record.state, event), upstream=upstream)
+        return replace(
+            record.seen(self._sessions.clock()), state=advance(record.state, event), upstream=upstream
+        )
 
     # --- initialize -------------------------------------------------------------------------------------------
 

@@ -71,8 +71,8 @@ class Sessions:
             self.slots = SessionSlots(store, limits.max_active, TABLE, clock)
         self.on_end: list[Callable[[str], Awaitable[None]]] = []
         self.on_event: Callable[[str, str], None] | None = None  # server, event; None where nobody counts
-        self._store = store
-        self._clock = clock
+        self.store = store
+        self.clock = clock
         self._ending: set[str] = set()
         store.listeners.append(self.cache)
 
@@ -128,15 +128,15 @@ class Sessions:
         if place is not None and self.slots is not None:
             place.slot = await self.slots.keep(key, place.slot)
         try:
-            row = await self._store.put(TABLE, key, encode(record), expected=ABSENT, due=self.due(record))
+            row = await self.store.put(TABLE, key, encode(record), expected=ABSENT, due=self.due(record))
         except (asyncio.CancelledError, StoreUnavailable):
             # It may be written all the same, and no client will ever know its id.
             with contextlib.suppress(StoreUnavailable):
-                await self._store.delete(TABLE, key)
+                await self.store.delete(TABLE, key)
             raise
         session = self.cache.keep(key, row.version, record, self.cache.epoch)
         # Nothing was called in it yet; of calls that other processes take nothing is known here.
-        session.guarded = ANY_GUARDED if self._store.shared else NONE_GUARDED
+        session.guarded = ANY_GUARDED if self.store.shared else NONE_GUARDED
         if place is not None:
             place.used = True
         return session_id
@@ -165,7 +165,7 @@ class Sessions:
             session = await self._read(key, server, principal)
         if session.server != server or session.principal != principal:
             raise SessionUnknown()
-        session.last_seen = self._clock()
+        session.last_seen = self.clock()
         session.touched = True
         return session
 
@@ -174,7 +174,7 @@ class Sessions:
         session = self.cache.open.get(key)
         if session is None or session.epoch != self.cache.epoch:
             return None
-        session.last_seen = self._clock()
+        session.last_seen = self.clock()
         session.touched = True
         return session
 
@@ -190,7 +190,7 @@ class Sessions:
         record = self._readable(row)
         if session is not None and record is not None:
             record = record.seen(max(record.times.last_seen, session.last_seen))
-        refused = refusal(record, server=server, principal=principal, now=self._clock(), limits=self.limits)
+        refused = refusal(record, server=server, principal=principal, now=self.clock(), limits=self.limits)
         if refused is not None:
             if row is None:
                 self.cache.miss(key)
@@ -212,7 +212,7 @@ class Sessions:
         for _ in range(READS):
             reading = self.cache.begin(key)
             try:
-                row = await self._store.get(TABLE, key)
+                row = await self.store.get(TABLE, key)
             finally:
                 self.cache.end(reading)
             if not reading.changed:
@@ -227,7 +227,7 @@ class Sessions:
         # Others may hear of it, and write theirs, before the answer comes.
         reading = self.cache.begin(key)
         try:
-            row = await self._store.put(TABLE, key, encode(record), expected=version, due=self.due(record))
+            row = await self.store.put(TABLE, key, encode(record), expected=version, due=self.due(record))
         finally:
             self.cache.end(reading)
         return row, STALE if reading.changed else reading.epoch
@@ -263,7 +263,7 @@ class Sessions:
 
     async def record(self, session: Session) -> tuple[Row, SessionRecord]:
         """The session as it is written down. Raises SessionUnknown when it has ended meanwhile."""
-        row = await self._store.get(TABLE, session.key)
+        row = await self.store.get(TABLE, session.key)
         if row is None or session.key in self._ending:
             self.cache.miss(session.key)
             raise SessionUnknown()
@@ -281,7 +281,7 @@ class Sessions:
     async def remap(self, session: Session, row: Row, record: SessionRecord) -> bool:
         """Write the session's new mapping unless another process has since ``row``; False: its mapping is kept."""
         try:
-            row = await self._store.put(
+            row = await self.store.put(
                 TABLE, session.key, encode(record), expected=row.version, due=self.due(record)
             )
         except Conflict:
@@ -317,10 +317,10 @@ class Sessions:
         version = session.version
         for _ in range(READS):
             try:
-                await self._store.delete(TABLE, session.key, expected=version)
+                await self.store.delete(TABLE, session.key, expected=version)
                 return True
             except Conflict:
-                row = await self._store.get(TABLE, session.key)
+                row = await self.store.get(TABLE, session.key)
                 if row is None:
                     return True
                 if decode(row.value).upstream.id != session.upstream_id:
@@ -339,19 +339,19 @@ class Sessions:
         What it was, for its upstream session is to be closed; None if it had ended. Raises StoreUnavailable.
         """
         slot = None if self.slots is None else await self.slots.of(key)
-        row = await self._store.get(TABLE, key)
+        row = await self.store.get(TABLE, key)
         record = decode(row.value) if row else None
         if row is None or record is None or record.state not in LIVING:
             self.cache.drop(key)
             return None
         revoked = replace(
-            record.seen(self._clock()),
+            record.seen(self.clock()),
             state=advance(record.state, Event.REVOKED_BY_DRIFT),
             upstream=record.upstream._replace(id=None),
             reason=reason,
         )
         try:
-            await self._store.put(TABLE, key, encode(revoked), expected=row.version, due=self.due(revoked))
+            await self.store.put(TABLE, key, encode(revoked), expected=row.version, due=self.due(revoked))
         except Conflict:
             return await self.revoke(key, reason)
         self.cache.written(key)
@@ -362,13 +362,13 @@ class Sessions:
         return record
 
     async def _mark_ended(self, key: str) -> None:
-        row = await self._store.get(TABLE, key)
+        row = await self.store.get(TABLE, key)
         record = decode(row.value) if row else None
         if row is None or record is None or record.state is SessionState.ENDED:
             return
-        ended = replace(record.seen(self._clock()), state=advance(record.state, Event.DELETED))
+        ended = replace(record.seen(self.clock()), state=advance(record.state, Event.DELETED))
         try:
-            await self._store.put(TABLE, key, encode(ended), expected=row.version, due=self._clock())
+            await self.store.put(TABLE, key, encode(ended), expected=row.version, due=self.clock())
         except Conflict:
             await self._mark_ended(key)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import SessionUnknown
@@ -39,21 +37,28 @@ from adapter.wire.envelope import Envelope
 LISTEN = "subscriptions/listen"
 """The modern era's request for a stream that stays open (MCP 2026-07-28)."""
 
+_NO_SCOPE = Scope("", "")
+"""The scope of the request that opens a session: there is nothing yet that could own files or pins."""
+
 
 class UpstreamSessions:
-    """Sends requests under upstream session ids. One request renews its session at most ``renewals`` times."""
+    """Opens sessions for clients, and sends requests under upstream session ids. One request renews its session at most
+    ``renewals`` times. ``serves``, ``latest``: see PrincipalSessions and Renewal.
+    """
 
     def __init__(
         self,
         sessions: Sessions,
         background: BackgroundTasks,
+        log: FilteringBoundLogger,
         *,
         renewals: int,
-        clock: Callable[[], float],
-        log: FilteringBoundLogger,
+        serves: bool = False,
         latest: float = LATEST,
     ) -> None:
-        self.renewal = Renewal(sessions, background, clock, log, latest)
+        self.principal_sessions = PrincipalSessions(sessions, serves=serves)
+        self.renewal = Renewal(sessions, background, log, latest)
+        self._sessions = sessions
         self._renewals = renewals
 
     async def send(
@@ -81,11 +86,78 @@ class UpstreamSessions:
                 return result
             attempts -= 1
 
-    async def open(self, ask: ClientRequest, body: bytes) -> UpstreamReply:
-        """Send a client's ``initialize``. Raises what Upstream.send raises."""
+    # --- opening ----------------------------------------------------------------------------------------------
+
+    async def open(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
+        """Open the session of a client that sends ``initialize``.
+
+        Raises LimitReached above ``sessions.max_active``, StoreUnavailable, and what the upstream raises.
+        """
+        slots = self._sessions.slots
+        if slots is None:
+            return await self._initialize(ask, envelope)
+        async with self._sessions.place(slots) as place:
+            return await self._initialize(ask, envelope, place)
+
+    async def _initialize(
+        self, ask: ClientRequest, envelope: Envelope, place: SessionPlace | None = None
+    ) -> ClientResponse:
+        read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
+        stages = ask.server.stages.stages_for(envelope)
+        body = ask.body
+        if stages:
+            # What is to be edited must come, and so be asked for, plain.
+            ask.headers = asking_plain(
+                ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
+            )
+            body = envelope.body
         share = Share(ask.sender.principal) if ask.server.shares else None
         request = InitializeRequest("POST", ask.headers, body, ask.sender.caller, ask.query, share=share)
-        return await self.renewal.initialize(ask.server, request, ask.server.timeouts.request)
+        reply = await self.renewal.initialize(ask.server, request, read_timeout)
+        shared = ask.server.rules.answer_headers.shared(reply.headers)
+        headers: list[tuple[str, str]] = shared
+        if reply.status != 200:
+            return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
+        upstream_session = header(reply.headers, "mcp-session-id")
+        upstream = UpstreamSession(upstream_session, LATEST_LEGACY)
+        client = InnerClient.of(ask, upstream._replace(protocol_version=""))
+        try:
+            if stages and media_type(reply) == "text/event-stream":
+                require_plain(reply)
+            answer = await client.answer(reply, envelope.id)
+            agreed = opened(upstream_session, answer.response)
+            if agreed is not None:
+                upstream = agreed
+                record = SessionRecord.begun(
+                    ask.server.id,
+                    ask.sender.principal,
+                    envelope.body,
+                    upstream,
+                    SessionState.OPEN,
+                    self._sessions.clock(),
+                )
+                ask.server.issues_ids = upstream_session is not None
+                headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record, place)))
+                if self._sessions.on_event is not None:
+                    self._sessions.on_event(record.server, "created")
+                await self.principal_sessions.remember(record)
+            else:
+                await InnerClient.of(ask, upstream).abandon()
+        except BaseException:
+            # The client will never learn of the session, and nothing is written that reminds anybody of it.
+            await InnerClient.of(ask, upstream).abandon()
+            raise
+        response = answer.response
+        if stages and response is not None:
+            call = Call(CallOrigin(ask.server.id), _NO_SCOPE, envelope, body)
+            response = await walk_response(stages, call, response)
+        changed = answer.with_response(response)
+        if changed is not answer.raw:
+            # What is edited leaves without the coding that it may have come in although it was not asked for.
+            headers = of_changed_body(headers)
+        return ClientResponse(200, headers, changed)
+
+    # --- one request ------------------------------------------------------------------------------------------
 
     def _request(self, ask: ClientRequest, session: Session | None, body: bytes) -> UpstreamRequest:
         headers: Headers = ask.headers
@@ -136,87 +208,3 @@ def _in_session(headers: list[tuple[str, str]], upstream_session: str) -> list[t
         fields = headers.followed_by(("Mcp-Session-Id", upstream_session))
         known = headers.derived[_in_session] = upstream_session, fields
     return known[1]
-
-
-_NO_SCOPE = Scope("", "")
-"""The scope of the request that opens a session: there is nothing yet that could own files or pins."""
-
-
-class SessionOpener:
-    """Opens sessions of clients that send ``initialize``. ``clock`` gives Unix time in seconds."""
-
-    def __init__(
-        self,
-        sessions: Sessions,
-        upstream_sessions: UpstreamSessions,
-        principal_sessions: PrincipalSessions,
-        clock: Callable[[], float],
-    ) -> None:
-        self.principal_sessions = principal_sessions
-        self._sessions = sessions
-        self._upstream_sessions = upstream_sessions
-        self._clock = clock
-
-    async def open(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
-        """Raises LimitReached above ``sessions.max_active``, StoreUnavailable, and what the upstream raises."""
-        slots = self._sessions.slots
-        if slots is None:
-            return await self._initialize(ask, envelope)
-        async with self._sessions.place(slots) as place:
-            return await self._initialize(ask, envelope, place)
-
-    async def _initialize(
-        self, ask: ClientRequest, envelope: Envelope, place: SessionPlace | None = None
-    ) -> ClientResponse:
-        read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
-        stages = ask.server.stages.stages_for(envelope)
-        body = ask.body
-        if stages:
-            # What is to be edited must come, and so be asked for, plain.
-            ask.headers = asking_plain(
-                ask.headers, drop=frozenset({"content-encoding"} if ask.encoded else ())
-            )
-            body = envelope.body
-        reply = await self._upstream_sessions.open(ask, body)
-        shared = ask.server.rules.answer_headers.shared(reply.headers)
-        headers: list[tuple[str, str]] = shared
-        if reply.status != 200:
-            return ClientResponse(reply.status, headers, await read_body(reply, read_timeout, limit))
-        upstream_session = header(reply.headers, "mcp-session-id")
-        upstream = UpstreamSession(upstream_session, LATEST_LEGACY)
-        client = InnerClient.of(ask, upstream._replace(protocol_version=""))
-        try:
-            if stages and media_type(reply) == "text/event-stream":
-                require_plain(reply)
-            answer = await client.answer(reply, envelope.id)
-            agreed = opened(upstream_session, answer.response)
-            if agreed is not None:
-                upstream = agreed
-                record = SessionRecord.begun(
-                    ask.server.id,
-                    ask.sender.principal,
-                    envelope.body,
-                    upstream,
-                    SessionState.OPEN,
-                    self._clock(),
-                )
-                ask.server.issues_ids = upstream_session is not None
-                headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record, place)))
-                if self._sessions.on_event is not None:
-                    self._sessions.on_event(record.server, "created")
-                await self.principal_sessions.remember(record)
-            else:
-                await InnerClient.of(ask, upstream).abandon()
-        except BaseException:
-            # The client will never learn of the session, and nothing is written that reminds anybody of it.
-            await InnerClient.of(ask, upstream).abandon()
-            raise
-        response = answer.response
-        if stages and response is not None:
-            call = Call(CallOrigin(ask.server.id), _NO_SCOPE, envelope, body)
-            response = await walk_response(stages, call, response)
-        changed = answer.with_response(response)
-        if changed is not answer.raw:
-            # What is edited leaves without the coding that it may have come in although it was not asked for.
-            headers = of_changed_body(headers)
-        return ClientResponse(200, headers, changed)

@@ -18,7 +18,7 @@ from tests.state.shared import SharedMemory
 
 
 def lost_sessions(replica: Replica) -> LostSessions:
-    return LostSessions(replica.sessions, replica.store, [], replica.background, replica.clock)
+    return LostSessions(replica.sessions, [], replica.background)
 
 
 def lose(replicas: Replicas) -> None:
