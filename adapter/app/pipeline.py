@@ -20,12 +20,12 @@ from adapter.pipeline.auth_stage import (
     fingerprint,
 )
 from adapter.pipeline.cache_stage import (
-    Caches,
     Caching,
     ResultFinder,
     decoded_outcome,
     encoded_outcome,
     kept_for,
+    purge,
     varying,
     varying_by_credential,
 )
@@ -91,15 +91,13 @@ class Materials:
     checks: SchemaChecks
     observing: Observing | None = None
     shared: SharedParts | None = None
-    caches: Caches = field(default_factory=Caches, init=False)
+    caches: dict[str, ResultCache] = field(default_factory=dict, init=False)
 
     def cache_of(self, entry: ServerSettings) -> ResultCache:
         """Return the results of one server's tools."""
-        try:
-            return self.caches[entry.id]
-        except KeyError:
-            self.caches.add(entry.id, ResultCache(entry.tools.cache.max_bytes, time.monotonic))
-            return self.caches[entry.id]
+        if entry.id not in self.caches:
+            self.caches[entry.id] = ResultCache(entry.tools.cache.max_bytes, time.monotonic)
+        return self.caches[entry.id]
 
     def shared_results(
         self,
@@ -114,7 +112,7 @@ class Materials:
 
     def purge(self, invalidation: Invalidation) -> Awaitable[None] | None:
         """Forget all stale results; what replicas share is to be waited for."""
-        self.caches.purge(invalidation)
+        purge(self.caches, invalidation)
         return None if self.shared is None else self.shared.purge(invalidation)
 
     def presenter_of(self, stages: ToolStages) -> Presenter | None:

@@ -14,10 +14,9 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
 from adapter.oauth.client_authentication import basic_proof, post_form
 from adapter.oauth.http import IssuerHttp
-from adapter.oauth.issuer import refused
+from adapter.oauth.issuer import IssuerTrust, refused
 from adapter.oauth.verified_tokens import Verification
-from adapter.rules.access.token_claims import read_object
-from adapter.rules.access.verified_tokens import IssuerTrust, digest_of
+from adapter.rules.access.token_claims import digest_of, read_object
 from adapter.rules.last_used import LastUsed
 from adapter.settings.auth import Introspection
 
@@ -95,7 +94,7 @@ class OpaqueTokens:
         self._failed = self._warned = 0.0
 
     def __repr__(self) -> str:
-        return f"<OpaqueTokens of {self.trust.issuer!r}: {len(self._asking)} asked about>"
+        return f"<OpaqueTokens of {self.trust.entry.issuer!r}: {len(self._asking)} asked about>"
 
     async def check(self, token: str) -> Verification:
         """See TokenCheck."""

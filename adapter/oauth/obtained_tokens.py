@@ -7,7 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -100,17 +100,27 @@ class SharedTokens:
             await self._lease.release()
 
 
-class _TokenRefusal(NamedTuple):
-    value: str
-    at: float
+class _Known(NamedTuple):
+    """What is known of one key: its token, and when the last request for one failed, and how.
+
+    ``refused`` is the value that the upstream has refused, and when: another replica may have written it down.
+    """
+
+    token: KeptToken | None = None
+    failed: tuple[float, CredentialsMissing] | None = None
+    refused: tuple[str, float] | None = None
 
     def __repr__(self) -> str:
-        return f"<_TokenRefusal at {self.at:.0f}>"
+        return f"<_Known: {self.token!r}>"
+
+    @property
+    def weight(self) -> Weight:
+        """Its bytes, about."""
+        values = len(self.token.value if self.token else "") + len(self.refused[0] if self.refused else "")
+        return Weight(id(self), values + 500)
 
 
-class _Failure(NamedTuple):
-    at: float
-    error: CredentialsMissing
+_NOTHING = _Known()
 
 
 class ObtainedTokens:
@@ -127,43 +137,41 @@ class ObtainedTokens:
         self._tell = tell
         self._fails = False
         self._shared = shared
-        self._kept = LastUsed[str, KeptToken](MOST, MOST_BYTES, _weight)
-        self._failures = LastUsed[str, _Failure](MOST, MOST_BYTES, _failure_weight)
-        # Values that the upstream has refused: another replica may have written one down.
-        self._refusals = LastUsed[str, _TokenRefusal](MOST, MOST_BYTES, _refusal_weight)
+        self._known = LastUsed[str, _Known](MOST, MOST_BYTES, lambda known: known.weight)
         self._flights: dict[str, asyncio.Task[KeptToken]] = {}
 
     def __repr__(self) -> str:
-        return f"<ObtainedTokens: {len(self._kept)} kept, {len(self._flights)} on the way>"
+        return f"<ObtainedTokens: {len(self._known)} known, {len(self._flights)} on the way>"
 
     async def get(self, key: str, obtain: Obtain) -> str:
         """The token of this key; ``obtain`` asks for one where there is none, once for all who wait.
 
         A token that is good but should be renewed is used while that is done. Raises what ``obtain`` raises.
         """
-        kept, now = self._kept.get(key), self._clock()
+        known, now = self._known.get(key) or _NOTHING, self._clock()
+        kept, failed = known.token, known.failed
         if kept is not None and now < kept.renewed:
             return kept.value
+        failure = failed[1] if failed is not None and _is_within(RETRY, failed[0], now) else None
         if kept is not None and now < kept.expires:
-            if self._failure(key) is None:
+            if failure is None:
                 self._fly(key, obtain)
             return kept.value
-        if (failure := self._failure(key)) is not None:
-            raise CredentialsMissing(str(failure.error))
+        if failure is not None:
+            raise CredentialsMissing(str(failure))
         # Shielded: one who waits and is cancelled must not end it for the others.
         return (await asyncio.shield(self._fly(key, obtain))).value
 
     def refused(self, key: str, value: str) -> bool:
         """Take note that the upstream refused a token. True if ``get`` will give another one."""
-        kept = self._kept.get(key)
-        if kept is None or kept.value != value:
+        known = self._known.get(key) or _NOTHING
+        if known.token is None or known.token.value != value:
             # Renewed by another request, or on the way.
             return True
-        now, last = self._clock(), self._refusals.get(key)
-        if last is not None and _is_within(REFUSED_AGAIN, last.at, now):
+        now = self._clock()
+        if known.refused is not None and _is_within(REFUSED_AGAIN, known.refused[1], now):
             return False
-        self._kept.drop(key)
-        self._refusals.put(key, _TokenRefusal(value, now))
+        self._note(key, token=None, refused=(value, now))
         return True
 
     async def close(self) -> None:
@@ -196,11 +204,10 @@ class ObtainedTokens:
             if not self._fails:
                 self._tell(why=str(error))
             self._fails = True
-            self._failures.put(key, _Failure(self._clock(), error))
+            self._note(key, failed=(self._clock(), error))
             raise
         self._fails = False
-        self._failures.drop(key)
-        self._kept.put(key, token)
+        self._note(key, token=token, failed=None)
         return token
 
     async def _join(self, shared: SharedTokens, key: str, obtain: Obtain) -> KeptToken:
@@ -224,8 +231,8 @@ class ObtainedTokens:
         found = await shared.find()
         if found is None or self._clock() >= found.renewed:
             return None
-        refusal = self._refusals.get(key)
-        return found if refusal is None or found.value != refusal.value else None
+        refused = (self._known.get(key) or _NOTHING).refused
+        return found if refused is None or found.value != refused[0] else None
 
     async def _obtain(self, obtain: Obtain) -> KeptToken:
         issued = await obtain()
@@ -235,23 +242,10 @@ class ObtainedTokens:
         expires = now + max(life - MARGIN, 0.0)
         return KeptToken(issued.access, now, min(now + life * random.uniform(*RENEWED_AT), expires), expires)  # noqa: S311 (spread, no secret)
 
-    def _failure(self, key: str) -> _Failure | None:
-        failure = self._failures.get(key)
-        return failure if failure is not None and _is_within(RETRY, failure.at, self._clock()) else None
+    def _note(self, key: str, **changes: Any) -> None:
+        self._known.put(key, (self._known.get(key) or _NOTHING)._replace(**changes))
 
 
 def _is_within(seconds: float, at: float, now: float) -> bool:
     """Tell whether ``at`` is so long ago at most; the future, which a clock that was set back has seen, never is."""
     return 0 <= now - at < seconds
-
-
-def _weight(token: KeptToken) -> Weight:
-    return Weight(token.value, len(token.value) + 100)
-
-
-def _failure_weight(failure: _Failure) -> Weight:
-    return Weight(id(failure), 500)
-
-
-def _refusal_weight(refusal: _TokenRefusal) -> Weight:
-    return Weight(refusal.value, len(refusal.value) + 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from adapter.rules.access.verified_tokens import VerifiedToken
+from adapter.rules.access.token_claims import VerifiedToken
 
 
 class TokenVerifier(Protocol):

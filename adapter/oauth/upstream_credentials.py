@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from adapter.errors import AdapterError, CredentialsMissing
@@ -11,7 +10,7 @@ from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.obtained_tokens import ObtainedTokens
 from adapter.rules.access.grants import GrantRefused, Tokens
-from adapter.rules.access.principals import Caller, authorization_of, bearer, name_of
+from adapter.rules.access.principals import Caller, authorization_of, bearer, digest, name_of
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 (a grant type of RFC 8693)
@@ -123,5 +122,4 @@ def subject_token(caller: Caller) -> str | None:
 
 
 def _key(caller: Caller, subject: str) -> str:
-    named = f"{len(caller.principal)}:{caller.principal}{subject}"
-    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest(f"{len(caller.principal)}:{caller.principal}{subject}")

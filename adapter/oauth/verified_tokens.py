@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from adapter.errors import Unauthorized
+from adapter.pipeline.jwt import unchecked_claims
 from adapter.pipeline.key_set import SigningKey
-from adapter.pipeline.signed_tokens import unchecked_claims
-from adapter.rules.access.token_claims import values_in
-from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
+from adapter.rules.access.token_claims import VerifiedToken, digest_of, values_in
 
 LONGEST_TOKEN = 16 * 1024
 """Characters of a token that is looked at; the groups of a person may take most of them."""

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -50,22 +51,23 @@ class Authenticator(Protocol):
         """
 
 
+@dataclass(eq=False)
 class Authenticating:
     """The stage of ``auth``: a call goes on only if ``authenticator`` lets its caller in.
 
     The result is the call's ``identity``, and ``user`` in the context that scripts see.
     """
 
-    def __init__(
-        self, tool: str, authenticator: Authenticator, expose: Expose, log: FilteringBoundLogger
-    ) -> None:
-        self._tool = tool
-        self._authenticator = authenticator
-        self._expose: Expose = expose
-        self._log = log.bind(tool=tool, plugin=authenticator.name)
+    tool: str
+    authenticator: Authenticator
+    expose: Expose
+    log: FilteringBoundLogger
+
+    def __post_init__(self) -> None:
+        self._log = self.log.bind(tool=self.tool, plugin=self.authenticator.name)
 
     def __repr__(self) -> str:
-        return f"<Authenticating by {self._authenticator.name!r} for {self._tool!r}>"
+        return f"<Authenticating by {self.authenticator.name!r} for {self.tool!r}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""
@@ -89,7 +91,7 @@ class Authenticating:
         # Not the context's request, since whoever adds to a context may have put another there.
         request = AuthRequest.of(call.server, call.tool, call.client.caller)
         try:
-            return await self._authenticator(request)
+            return await self.authenticator(request)
         except AuthRefused as refused:
             self._log.info("a call was refused", why=str(refused))
             raise StageFailed("auth", str(refused), refused.reason, retry_after=refused.retry_after) from None
@@ -100,7 +102,7 @@ class Authenticating:
             # To raise is how a plugin refuses; whether this is that or a defect, the log's readers know.
             self._log.warning("a call was refused by an exception", why=exposed(error))
             self._log.debug("where the plugin raised it", exc_info=True)
-            why = exposed(error, expose=self._expose, trace_id=call.context.get("trace_id"))
+            why = exposed(error, expose=self.expose, trace_id=call.context.get("trace_id"))
             raise StageFailed("auth", f"unauthorized: {why}") from None
 
 

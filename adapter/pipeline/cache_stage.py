@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from adapter.errors import BadJson
@@ -107,31 +108,11 @@ class Caching:
             return None
 
 
-class Caches:
-    """The caches of all servers: a call of one server may make results of another stale."""
-
-    def __init__(self) -> None:
-        self._caches: dict[str, ResultCache] = {}
-
-    def __repr__(self) -> str:
-        return f"<Caches of {', '.join(self._caches) or 'no server'}>"
-
-    def __getitem__(self, server: str) -> ResultCache:
-        """Raises KeyError for a server that keeps nothing."""
-        return self._caches[server]
-
-    def add(self, server: str, cache: ResultCache) -> None:
-        """Add the cache of a server, with results by the names of tools as clients see them."""
-        self._caches[server] = cache
-
-    def purge(self, invalidation: Invalidation) -> int:
-        """Forget all stale results; return their number."""
-        return sum(purged(server, cache, invalidation) for server, cache in self._caches.items())
-
-
-def purged(server: str, cache: ResultCache, invalidation: Invalidation) -> int:
-    """Forget the stale results of one server; return their number."""
-    return cache.purge(lambda tool: invalidation.stales(server, tool))
+def purge(caches: Mapping[str, ResultCache], invalidation: Invalidation) -> int:
+    """Forget the stale results of all servers, since a call of one may make results of another stale; return their
+    number. ``caches`` are by server, with results by the names of tools as clients see them.
+    """
+    return sum(cache.purge(partial(invalidation.stales, server)) for server, cache in caches.items())
 
 
 def encoded_outcome(outcome: Any) -> bytes | None:

@@ -24,6 +24,7 @@ Listed = Callable[[PlannedCall], Awaitable[bool]]
 """Whether the upstream lists the call's tool by this very name."""
 
 
+@dataclass(eq=False)
 class Resolving:
     """A PlanStage for a name that differs only in case or form from a name with other stages.
 
@@ -31,17 +32,16 @@ class Resolving:
     own.
     """
 
-    def __init__(self, tool: str, listed: Listed) -> None:
-        self._tool = tool
-        self._listed = listed
+    tool: str
+    listed: Listed
 
     def __repr__(self) -> str:
-        return f"<Resolving of {self._tool!r}>"
+        return f"<Resolving of {self.tool!r}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Raises ToolUnknown, and what the upstream raises."""
-        if not await self._listed(call):
-            raise ToolUnknown(f"Unknown tool: {self._tool}")
+        if not await self.listed(call):
+            raise ToolUnknown(f"Unknown tool: {self.tool}")
         return await forward(call)
 
 

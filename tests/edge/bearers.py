@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter.errors import AdapterError, Unauthorized
-from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
+from adapter.rules.access.token_claims import VerifiedToken, digest_of
 from tests.oauth.authorization_server import AuthorizationServer
 
 BASE = "https://tools.example.org"

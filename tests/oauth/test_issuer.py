@@ -16,10 +16,10 @@ from structlog.testing import capture_logs
 from adapter.errors import IssuerUnavailable, Unauthorized
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
-from adapter.oauth.issuer import LIFE, Issuer, fetch_keys
+from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
 from adapter.oauth.verified_tokens import Verification, VerifiedTokens
 from adapter.pipeline.key_set import KeySet
-from adapter.rules.access.verified_tokens import IssuerTrust
+from adapter.settings.auth import OAuthIssuer
 from tests.oauth.authorization_server import KEYS, OAUTH, AuthorizationServer
 from tests.pipeline.issuer import NOW, Clock, PrivateKey, document, ec_key, jwk, pem, rsa_key, token
 
@@ -42,7 +42,7 @@ class Reception:
             LIFE,
             self.cache.withdraw,
         )
-        self.issuer = Issuer(IssuerTrust(server.issuer), keys, self.clock)
+        self.issuer = Issuer(IssuerTrust(OAuthIssuer(issuer=server.issuer), 30.0), keys, self.clock)
 
     def passes(self, seconds: float) -> None:
         self.seconds.now += seconds

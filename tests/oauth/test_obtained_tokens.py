@@ -201,7 +201,7 @@ async def test_no_text_of_the_tokens_holds_one(issuer: Issuer, clock: Clock) -> 
     await issuer.begun.wait()
     (flight,) = tokens._flights.values()
     await waiting
-    assert "41000000001" not in repr(flight) + repr(tokens._kept.values)
+    assert "41000000001" not in repr(flight) + repr(tokens._known.values)
 
 
 async def test_closing_gives_up_what_is_on_the_way(tokens: ObtainedTokens, issuer: Issuer) -> None:

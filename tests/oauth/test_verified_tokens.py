@@ -19,7 +19,7 @@ from adapter.oauth.verified_tokens import (
     VerifiedTokens,
 )
 from adapter.pipeline.key_set import SigningKey
-from adapter.rules.access.verified_tokens import VerifiedToken
+from adapter.rules.access.token_claims import VerifiedToken
 from adapter.settings.auth import OAuth
 from tests.oauth.authorization_server import KEYS, OAUTH, AuthorizationServer, authorization_server
 from tests.pipeline.issuer import NOW, Clock, jwk, rsa_key, token

@@ -11,12 +11,11 @@ from structlog.typing import FilteringBoundLogger
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.introspection import OpaqueTokens
-from adapter.oauth.issuer import LIFE, Issuer, fetch_keys
+from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
 from adapter.oauth.port import TokenVerifier
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
-from adapter.rules.access.verified_tokens import IssuerTrust
-from adapter.settings.auth import OAuth, OAuthIssuer
+from adapter.settings.auth import OAuth
 
 
 class Clocks(NamedTuple):
@@ -39,20 +38,9 @@ def build_verifier(
         fetch = fetch_keys(http, discovery, entry.jwks_url)
         log = logger.bind(issuer=entry.issuer)
         keys = KeySet(entry.issuer, fetch, log, clocks.elapsed, LIFE, verifier.withdraw)
-        verifier.issuers[entry.issuer] = Issuer(_trust(entry, oauth), keys, clocks.now)
+        verifier.issuers[entry.issuer] = Issuer(IssuerTrust(entry, oauth.leeway_seconds), keys, clocks.now)
     if (asked := oauth.introspection) is not None:
-        trust = _trust(oauth.introspected_issuer, oauth)
-        log = logger.bind(issuer=trust.issuer)
+        trust = IssuerTrust(oauth.introspected_issuer, oauth.leeway_seconds)
+        log = logger.bind(issuer=trust.entry.issuer)
         verifier.introspection = OpaqueTokens(asked, trust, http, log, clocks.now)
     return verifier
-
-
-def _trust(entry: OAuthIssuer, oauth: OAuth) -> IssuerTrust:
-    return IssuerTrust(
-        issuer=entry.issuer,
-        audience=entry.audience,
-        algorithms=frozenset(entry.algorithms),
-        principal_claim=entry.principal_claim,
-        required_scopes=tuple(entry.required_scopes),
-        leeway=oauth.leeway_seconds,
-    )

@@ -13,7 +13,7 @@ from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.browser_sessions import TAB_FIELD, RoleTerms, is_own_page
 from adapter.rules.access.principals import Identity
 from adapter.rules.access.resources import ProtectedResource, challenge, refusal_of
-from adapter.rules.access.verified_tokens import VerifiedToken, digest_of
+from adapter.rules.access.token_claims import VerifiedToken, digest_of
 
 if TYPE_CHECKING:
     from adapter.oauth.browser_sessions import BrowserSessions

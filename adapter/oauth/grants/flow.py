@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +24,7 @@ from adapter.rules.access.grants import (
     code_request,
     issuer_agrees,
 )
+from adapter.rules.access.principals import digest
 
 PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between attempts to write a new grant while its person waits."""
@@ -91,7 +91,7 @@ class GrantFlow:
                 consent.link.id,
                 self.terms.server,
                 consent.link.principal,
-                _digest(browser),
+                digest(browser),
                 verifier,
                 endpoints.issuer,
                 endpoints.token,
@@ -155,7 +155,7 @@ class GrantFlow:
             )
         row, state = found
         secret = cookie_of(state.link)
-        if secret is None or not hmac.compare_digest(_digest(secret), state.browser):
+        if secret is None or not hmac.compare_digest(digest(secret), state.browser):
             # It stays: whoever brings it here must not be able to end it for the browser that it belongs to.
             raise FlowFailed("This answer belongs to another browser: open the link in the browser you use.")
         if not await self._links.take(row):
@@ -196,7 +196,3 @@ class GrantFlow:
             renewed=now,
             expires=None if tokens.life is None else now + tokens.life,
         )
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

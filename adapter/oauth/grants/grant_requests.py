@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import hmac
 import re
 import secrets
@@ -16,6 +15,7 @@ import orjson
 
 from adapter.errors import GrantRequired
 from adapter.oauth.grants.terms import GrantTerms
+from adapter.rules.access.principals import digest
 from adapter.state.port import ABSENT, Conflict, Row, delete_overdue
 from adapter.state.sealed_rows import SealedRows
 
@@ -135,8 +135,7 @@ class GrantLinks:
     def _id(self, server: str, principal: str, window: int) -> str:
         # A digest, so that all replicas make the same one, under a key, so that nobody else does.
         text = "\0".join((server, str(window), principal)).encode("utf-8", "surrogatepass")
-        digest = hmac.digest(self._rows.name_key, text, "sha256")[:18]
-        return base64.urlsafe_b64encode(digest).decode()
+        return base64.urlsafe_b64encode(hmac.digest(self._rows.name_key, text, "sha256")[:18]).decode()
 
     async def _found(self, link_id: str) -> tuple[Row, GrantLink] | None:
         if _LINK.fullmatch(link_id) is None:
@@ -154,7 +153,7 @@ class GrantLinks:
     async def start(self, state: BrowserState) -> str:
         """Remember a browser's state; the ``state`` parameter that finds it, once."""
         # By a digest of the link: its id is not told to the authorization server.
-        group = _digest(state.link)[:16]
+        group = digest(state.link)[:16]
         rows = await self._rows.store.scan(STATES, group=group)
         for row in sorted(rows, key=lambda row: row.due or 0.0)[: max(len(rows) - MOST_STATES + 1, 0)]:
             await self.take(row)
@@ -186,8 +185,4 @@ def _encoded(value: GrantLink | BrowserState) -> bytes:
 
 
 def _key_of(parameter: str) -> str:
-    return f"{parameter.partition('.')[0]}/{_digest(parameter)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{parameter.partition('.')[0]}/{digest(parameter)}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from adapter.rules.access.grants import Grant, decode_grant, encode_grant
-from adapter.rules.access.principals import name_of
+from adapter.rules.access.principals import digest, name_of
 from adapter.state.port import Row, every_row
 from adapter.state.sealed_rows import SealedRows
 
@@ -108,8 +107,7 @@ class GrantStore:
 
 def key_of(server: str, principal: str) -> str:
     """The key of a grant's row, which tells nothing of the principal."""
-    digest = hashlib.sha256(principal.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{server}/{digest}"
+    return f"{server}/{digest(principal)}"
 
 
 def _decoded(plain: bytes) -> Grant | None:

@@ -27,6 +27,11 @@ class Scope(NamedTuple):
         return key if kind == "session" else None
 
 
+def digest(text: str) -> str:
+    """SHA-256 of a text of anybody's, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def session_scope(secret: bytes, session_key: str) -> Scope:
     return _scope(secret, f"session:{session_key}")
 
@@ -85,8 +90,8 @@ def token_principal(issuer: str, name: str) -> str:
 
     So neither two issuers nor a static token have one principal. What is shown of both is bounded and in one line.
     """
-    digest = hashlib.sha256(f"{issuer}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{shown(name, _LONGEST_SHOWN)}@{shown(issuer, _LONGEST_SHOWN)}:{digest[:16]}"
+    both = digest(f"{issuer}\0{name}")[:16]
+    return f"{shown(name, _LONGEST_SHOWN)}@{shown(issuer, _LONGEST_SHOWN)}:{both}"
 
 
 def is_of_token(principal: str) -> bool:
@@ -200,14 +205,10 @@ def party_of(caller: Caller) -> str:
     It is the principal. Where nobody is known, it is the principal and a digest of the credential for the upstream.
     """
     value = authorization_of(caller) if caller.principal == ANONYMOUS else None
-    return caller.principal if value is None else f"{ANONYMOUS} {_digest(value)}"
+    return caller.principal if value is None else f"{ANONYMOUS} {digest(value)}"
 
 
 def credential_digest(caller: Caller) -> str | None:
     """A digest of the Authorization field, by which results are told apart; None without one."""
     value = authorization_of(caller)
-    return None if value is None else _digest(value)
-
-
-def _digest(value: str) -> str:
-    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return None if value is None else digest(value)

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 import orjson
 
 from adapter.rules.access.authorization_servers import read_resource_metadata
-from adapter.rules.access.verified_tokens import VerifiedToken
+from adapter.rules.access.token_claims import VerifiedToken
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 

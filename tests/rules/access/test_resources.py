@@ -23,7 +23,7 @@ from adapter.rules.access.resources import (
     republished,
     resources_below,
 )
-from adapter.rules.access.verified_tokens import VerifiedToken
+from adapter.rules.access.token_claims import VerifiedToken
 
 BASE = "https://tools.example.org"
 RESOURCES = resources_below(BASE, {"a": "/mcp/a", "ab": "/mcp/ab", CONSOLE: "/console"}, ("mcp",))

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.oauth.issuer import LONGEST_PRINCIPAL, MOST_NAMES, IssuerTrust
 from adapter.rules.access.principals import name_of, token_principal
-from adapter.rules.access.verified_tokens import LONGEST_PRINCIPAL, MOST_NAMES, IssuerTrust
+from adapter.settings.auth import OAuthIssuer
 
 LOGIN = "https://login.example"
 NOW = 1_700_000_000.0
-TRUST = IssuerTrust(LOGIN, "adapter", required_scopes=("mcp",), leeway=30.0)
+TRUST = IssuerTrust(OAuthIssuer(issuer=LOGIN, audience="adapter", required_scopes=["mcp"]), 30.0)
 GOOD: dict[str, Any] = {"iss": LOGIN, "sub": "ann", "aud": "adapter", "exp": NOW + 60, "scope": "mcp files"}
 
 
@@ -67,7 +68,9 @@ def test_marks_of_access_tokens_are_no_reason(said: dict[str, Any]) -> None:
 
 def test_an_issuer_may_be_asked_for_another_claim() -> None:
     """Then the usual one does not matter."""
-    trust = TRUST._replace(principal_claim="https://login.example/user")
+    trust = TRUST._replace(
+        entry=TRUST.entry.model_copy(update={"principal_claim": "https://login.example/user"})
+    )
     claims = {**GOOD, "sub": None, "https://login.example/user": "bob"}
     assert name_of(trust.token(claims, NOW).principal) == f"bob@{LOGIN}"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.pipeline.jwt import BadToken, Signatures, TokenHeader, unchecked_claims
 from adapter.pipeline.key_set import SigningKey
-from adapter.pipeline.signed_tokens import BadToken, Signatures, TokenHeader, unchecked_claims
 from tests.pipeline.issuer import claims, ec_key, rsa_key, token
 
 SIGNATURES = Signatures(frozenset(("RS256", "ES256")))
