@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from adapter.rules.access.redacted_values import Censor, Censored, PathInvalid, censor_of, segments
 from adapter.rules.calls.conditions import Condition, ConditionInvalid, compile_condition
-from adapter.rules.presenters.declared_paths import JsonNotation, ShortNotation, unknown_name
+from adapter.rules.presenters.declared_paths import as_json_schema, unknown_name
 from adapter.rules.presenters.presenters import (
     BlockSources,
     Embed,
@@ -148,9 +148,9 @@ class _Building:
             return None
         unknown = None
         if declared is not None and declared.shape is not None:
-            unknown = unknown_name(steps, declared.shape, ShortNotation())
+            unknown = unknown_name(steps, as_json_schema(declared.shape))
         elif declared is not None and declared.json_schema is not None:
-            unknown = unknown_name(steps, [declared.json_schema], JsonNotation(declared.json_schema))
+            unknown = unknown_name(steps, declared.json_schema)
         if unknown is not None:
             # Whoever misspells it believes that it is hidden.
             self._wrong(place, f"{path}: {unknown}.")

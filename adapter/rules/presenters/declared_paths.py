@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any
 
 from adapter.rules.access.redacted_values import EVERY, Segment
 from adapter.rules.presenters.shapes import JsonDeclaration
@@ -16,62 +16,36 @@ from adapter.rules.presenters.shapes import JsonDeclaration
 _DEEPEST = 32
 """Lists within lists: a schema may refer to itself."""
 
-ANYTHING = None
+Place = Sequence[Any]
+"""A place in the data: the schemas that apply there."""
+
+ANYTHING: Place = ()
 """The place that holds whatever a path asks for."""
 
 
-class Places(Protocol):
-    """A notation of declared places. Places are the notation's own, and ``ANYTHING``."""
-
-    def members(self, place: Any) -> Mapping[str, Any] | None:
-        """The places of the members by name; None where there may be any."""
-
-    def items(self, place: Any) -> Sequence[Any]:
-        """The places of a list's items, none of what is no list."""
-
-
-class ShortNotation:
-    """Places of ``schema``: a mapping of names, a list of one, or the name of a type."""
-
-    def members(self, place: Any) -> Mapping[str, Any] | None:
-        """See Places."""
-        if isinstance(place, Mapping):
-            return {str(name).removesuffix("?"): declared for name, declared in place.items()}
-        return None if str(place).removesuffix("?") == "any" else {}
-
-    def items(self, place: Any) -> Sequence[Any]:
-        """See Places."""
-        if isinstance(place, list):
-            return place
-        text = place.replace(" ", "").removesuffix("?") if isinstance(place, str) else ""
-        return [text[5:-1]] if text.startswith("list[") else []
+def as_json_schema(declared: Any) -> Mapping[str, Any]:
+    """The JSON Schema with the members and items of what is declared in short notation; a scalar has neither."""
+    if isinstance(declared, Mapping):
+        members = {str(name).removesuffix("?"): as_json_schema(inner) for name, inner in declared.items()}
+        return {"properties": members}
+    if isinstance(declared, list):
+        return {"items": as_json_schema(declared[0])} if declared else {}
+    text = str(declared).replace(" ", "").removesuffix("?")
+    if text.startswith("list["):
+        return {"items": as_json_schema(text[5:-1])}
+    return {} if text == "any" else {"properties": {}}
 
 
-class JsonNotation:
-    """Places of ``json_schema``: the schemas that apply there."""
-
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._declaration = JsonDeclaration(schema)
-
-    def members(self, place: Any) -> Mapping[str, Any] | None:
-        """See Places."""
-        within = self._declaration.within(place)
-        return None if within.free and not within.items else within.members
-
-    def items(self, place: Any) -> Sequence[Any]:
-        """See Places."""
-        items = self._declaration.within(place).items
-        return [items] if items else []
-
-
-def unknown_name(path: Sequence[Segment], root: Any, notation: Places) -> str | None:
+def unknown_name(path: Sequence[Segment], schema: Mapping[str, Any]) -> str | None:
     """Return a sentence on the first name of the path that is not declared, with the most similar declared name; None
-    for a path that leads somewhere. ``root`` is the place of one item of the data.
+    for a path that leads somewhere. ``schema`` is the JSON Schema of one item of the data.
     """
-    places: list[Any] = [root]
+    declaration = JsonDeclaration(schema)
+    root: Place = [schema]
+    places: list[Place] = [root]
     for number, segment in enumerate(path):
         known: set[str] = set()
-        within = list(_within(places, segment, notation, known))
+        within = list(_within(places, segment, declaration, known))
         if ANYTHING in within:
             return None
         if number == 0 and not isinstance(segment, str):
@@ -86,24 +60,24 @@ def unknown_name(path: Sequence[Segment], root: Any, notation: Places) -> str | 
 
 
 def _within(
-    places: Iterable[Any], segment: Segment, notation: Places, known: set[str], depth: int = 0
-) -> Iterator[Any]:
+    places: Iterable[Place], segment: Segment, declaration: JsonDeclaration, known: set[str], depth: int = 0
+) -> Iterator[Place]:
     """Yield the places to which the segment leads from these places; add the names that exist there to ``known``."""
     for place in places if depth <= _DEEPEST else ():
-        items, members = notation.items(place), notation.members(place)
-        if not items and members is None:
+        members, items, free = declaration.within(place)
+        if free and not items:
             yield ANYTHING
             return
-        known.update(members or ())
+        known.update(members)
         if segment is EVERY:
-            yield from (*items, *(members or {}).values())
+            yield from (*([items] if items else ()), *members.values())
         elif isinstance(segment, int):
-            yield from items
-        elif segment in (members or {}):
-            yield (members or {})[str(segment)]
-        else:
+            yield from [items] if items else ()
+        elif segment in members:
+            yield members[str(segment)]
+        elif items:
             # A name leads through the items of a list that is in its way.
-            yield from _within(items, segment, notation, known, depth + 1)
+            yield from _within([items], segment, declaration, known, depth + 1)
 
 
 def _spelled(segment: Segment) -> str:

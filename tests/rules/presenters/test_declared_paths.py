@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.access.redacted_values import censor_of, segments
-from adapter.rules.presenters.declared_paths import JsonNotation, ShortNotation, unknown_name
+from adapter.rules.presenters.declared_paths import as_json_schema, unknown_name
 from adapter.rules.presenters.shapes import shape_of
 
 SCHEMA = {
@@ -46,13 +46,13 @@ LEADING_IN_JSON = [
 @pytest.mark.parametrize("path", LEADING)
 def test_w14_a_path_that_leads_somewhere_is_known(path: str) -> None:
     """Through members, items and whatever has any member, from the data or from each item of a list."""
-    assert unknown_name(segments(path), SCHEMA, ShortNotation()) is None
+    assert unknown_name(segments(path), as_json_schema(SCHEMA)) is None
 
 
 @pytest.mark.parametrize("path", LEADING_IN_JSON)
 def test_w14_a_path_that_leads_somewhere_in_json_schema_is_known(path: str) -> None:
     """Through references and open objects too."""
-    assert unknown_name(segments(path), [JSON_SCHEMA], JsonNotation(JSON_SCHEMA)) is None
+    assert unknown_name(segments(path), JSON_SCHEMA) is None
 
 
 @pytest.mark.parametrize(
@@ -67,26 +67,26 @@ def test_w14_a_path_that_leads_somewhere_in_json_schema_is_known(path: str) -> N
 )
 def test_w14_a_misspelled_name_is_told_with_its_nearest(path: str, name: str, nearest: str) -> None:
     """The first that is not declared, and what was probably meant there."""
-    said = unknown_name(segments(path), SCHEMA, ShortNotation())
+    said = unknown_name(segments(path), as_json_schema(SCHEMA))
     assert said == f"{name} is not declared in the schema; the nearest is {nearest}"
 
 
 @pytest.mark.parametrize("path", ["id.x", "client[0].name.x", "client.phones.x", "tree.x"])
 def test_w14_what_holds_nothing_has_no_names(path: str) -> None:
     """A scalar has neither members nor items."""
-    assert unknown_name(segments(path), SCHEMA, ShortNotation()) is not None
+    assert unknown_name(segments(path), as_json_schema(SCHEMA)) is not None
 
 
 @pytest.mark.parametrize(("path", "nearest"), [("snn", "ssn"), ("orders[*].cart", "card")])
 def test_w14_a_misspelled_name_in_json_schema_is_told(path: str, nearest: str) -> None:
     """As in the short notation."""
-    said = unknown_name(segments(path), [JSON_SCHEMA], JsonNotation(JSON_SCHEMA))
+    said = unknown_name(segments(path), JSON_SCHEMA)
     assert said is not None and said.endswith(f"; the nearest is {nearest}")
 
 
 def test_w14_a_list_of_itself_has_an_end() -> None:
     """A schema whose items are itself is looked into no deeper than data is."""
-    assert unknown_name(segments("tree.x"), [JSON_SCHEMA], JsonNotation(JSON_SCHEMA)) is not None
+    assert unknown_name(segments("tree.x"), JSON_SCHEMA) is not None
 
 
 SCHEMAS = st.recursive(
@@ -114,4 +114,4 @@ def test_w14_what_a_path_hides_is_declared(schema: dict[str, Any], value: Any, s
     except Exception:
         return
     if censor_of([path])(parsed) != parsed:
-        assert unknown_name(segments(path), schema, ShortNotation()) is None
+        assert unknown_name(segments(path), as_json_schema(schema)) is None
