@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -15,16 +15,15 @@ from adapter.app.file_keeping import build_registry, build_shelf
 from adapter.app.files import FileParts
 from adapter.app.state import sealed_rows
 from adapter.edge.api.auth_hook import AuthHook
-from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.routes import ServerRoutes
-from adapter.edge.api.server_catalogue import ServerCatalogue
+from adapter.edge.api.server_catalogue import NewsStreams, ServerCatalogue
 from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console.activity import Activity
-from adapter.edge.console.data import Connections, ConsoleData, ConsoleFacts, ConsoleTopics
+from adapter.edge.console.data import Connections, ConsoleData, ConsoleFacts, ConsoleGrants, ConsoleTopics
 from adapter.edge.console.page_files import PageFiles, pages
 from adapter.edge.console.sessions import OpenSessions
-from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus
+from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus, Viewers
 from adapter.edge.http.request import Request
 from adapter.edge.openapi import ServedPaths, document
 from adapter.edge.router import ExchangeRecords
@@ -40,9 +39,6 @@ from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.version import VERSION
 from adapter.wire.eras import Era
-
-if TYPE_CHECKING:
-    from adapter.edge.console.grants import ConsoleGrants
 
 SECRET = "http sessions"  # noqa: S105 (the name of a secret)
 
@@ -168,9 +164,6 @@ def _grants(app: Core) -> ConsoleGrants | None:
     settings, sign_in, grants = app.settings, app.sign_in, app.grants
     if grants is None:
         return None
-    from adapter.edge.console.grants import ConsoleGrants
-    from adapter.edge.console.status import Viewers
-
     guard = app.guard if sign_in is None else sign_in.guard
     viewers = Viewers(guard, settings.console.operators, None if sign_in is None else sign_in.roles)
     return ConsoleGrants(settings.console.path, viewers, grants.servers)

@@ -11,9 +11,8 @@ from typing import Any
 import orjson
 
 from adapter.edge.api.auth_hook import AuthHook, Hook
-from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.routes import ServerRoutes
-from adapter.edge.api.server_catalogue import ServerCatalogue
+from adapter.edge.api.server_catalogue import NewsStreams, ServerCatalogue
 from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.http.access import Bases, Guard

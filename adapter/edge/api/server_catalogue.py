@@ -5,17 +5,20 @@ Everything goes through the caller's own session, so callers see what MCP client
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from adapter.edge.api.news_streams import NewsStreams
 from adapter.edge.api.server_tools import Callers, preview_of, questions_of
 from adapter.edge.api.tool_api import ToolApi, refusal_of
 from adapter.edge.http.request import Request, query_of
-from adapter.edge.http.response import Extra, send
-from adapter.errors import AdapterError, Unauthorized, UpstreamBroken
+from adapter.edge.http.response import CallStream, Extra, begin_stream, send
+from adapter.errors import AdapterError, LimitReached, Unauthorized, UpstreamBroken
 from adapter.relay.background import in_turns
-from adapter.relay.http_api.callers import METHOD_NOT_FOUND
+from adapter.relay.http_api.callers import METHOD_NOT_FOUND, Who
 from adapter.relay.http_api.dialogue import ReplyAddress
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused
 from adapter.rules.calls.tool_api import (
@@ -55,6 +58,71 @@ class _Asked(NamedTuple):
 
     method: str
     params: dict[str, Any]
+
+
+HEARTBEAT = 15.0
+"""Seconds after which a stream without news says that it is still there."""
+
+LONGEST = 600.0
+"""Seconds after which a stream ends: the next one needs a credential that is still good."""
+
+MOST, MOST_OF_ONE = 200, 16
+"""Streams that are open at once, and those of one principal."""
+
+
+class NewsStreams:
+    """Keeps the streams of all servers. ``heartbeat`` and ``longest`` are in seconds."""
+
+    def __init__(self, heartbeat: float = HEARTBEAT, longest: float = LONGEST) -> None:
+        self._heartbeat = heartbeat
+        self._longest = longest
+        self._open: Counter[str] = Counter()
+        self._closed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<NewsStreams: {self._open.total()}>"
+
+    def close(self) -> None:
+        """End all streams, because the adapter stops."""
+        self._closed.set()
+
+    async def serve(self, request: Request, sessions: HttpSessions, who: Who, extra: Extra) -> None:
+        """Send the news of the caller's session as events until the client goes. Raises ClientGone, LimitReached."""
+        with self._counted(who.principal):
+            stream = CallStream(request, extra)
+            begin_stream(request, extra)
+            await request.reply.write(b": news\n\n")
+            listening = asyncio.ensure_future(sessions.listen(who, stream.event))
+            closed = asyncio.ensure_future(self._closed.wait())
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._longest):
+                        await self._beat(request, listening, closed)
+            finally:
+                listening.cancel()
+                closed.cancel()
+                await asyncio.gather(listening, closed, return_exceptions=True)
+            request.reply.end()
+
+    async def _beat(self, request: Request, *ends: asyncio.Future[Any]) -> None:
+        """Say that the stream is there until one of these is done."""
+        while True:
+            done, _ = await asyncio.wait(ends, timeout=self._heartbeat, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return
+            await request.reply.write(b": still here\n\n")
+
+    @contextmanager
+    def _counted(self, principal: str) -> Iterator[None]:
+        if self._open.total() >= MOST or self._open[principal] >= MOST_OF_ONE:
+            raise LimitReached("Too many streams of news are open; close a tab.", retry_after=self._heartbeat)
+        self._open[principal] += 1
+        try:
+            yield
+        finally:
+            self._open[principal] -= 1
+            if not self._open[principal]:
+                del self._open[principal]
 
 
 class ServerCatalogue:
@@ -100,14 +168,15 @@ class ServerCatalogue:
         await self._shown(request, showing, extra)
 
     async def _shown(
-        self, request: Request, show: Callable[[], Awaitable[HttpOutcome]], extra: Extra
+        self, request: Request, show: Callable[[], Awaitable[HttpOutcome]], extra: Extra, name: str = ""
     ) -> None:
         """Answer a caller who has a token where tokens are asked for, unlike lists of tools, which all may read."""
         try:
-            answered = await self.tools.admitted(request, "", show)
+            answered = await self.tools.admitted(request, name, show)
         except AdapterError as error:
             answered = self.tools.failed_to_look(error)
-        send(request, answered, extra)
+        if answered is not _STREAMED:
+            send(request, answered, extra)
 
     async def show_resource(self, request: Request, extra: Extra) -> None:
         """``GET /resources?uri=…``: the bytes of a resource. Raises ClientGone."""
@@ -204,11 +273,7 @@ class ServerCatalogue:
         if execution and not self.tools.allows_execution:
             send(request, DISABLED, extra)
             return
-        try:
-            answered = await self.tools.admitted(request, name, acting)
-        except AdapterError as error:
-            answered = self.tools.failed_to_look(error)
-        send(request, answered, extra)
+        await self._shown(request, acting, extra, name)
 
     # --- news -------------------------------------------------------------------------------------------------
 
@@ -220,12 +285,7 @@ class ServerCatalogue:
             await self._news.serve(request, self._sessions, who, extra)
             return _STREAMED
 
-        try:
-            answered = await self.tools.admitted(request, "", streaming)
-        except AdapterError as error:
-            answered = self.tools.failed_to_look(error)
-        if answered is not _STREAMED:
-            send(request, answered, extra)
+        await self._shown(request, streaming, extra)
 
 
 def _prompt(body: Mapping[str, Any]) -> _Asked | None:

@@ -33,7 +33,8 @@ from adapter.wire.envelope import dump, parse
 
 if TYPE_CHECKING:
     # Few adapters have any.
-    from adapter.edge.console.grants import ConsoleGrants
+    from adapter.oauth.grants.credentials import GrantCredentials
+    from adapter.oauth.grants.grant_store import ListedGrant
 
 Look = Callable[[Request, str], Awaitable[object]]
 """Have the adapter list the tools of a server (id) for who makes this request. May raise AdapterError, ToolRefused."""
@@ -83,6 +84,45 @@ class Connections:
             "signs_in": self.signs_in,
             "clients": [_client(name, client, address) for name, client in CLIENTS.items()],
         }
+
+
+MOST_GRANTS = 1000
+"""Grants that are shown."""
+
+
+class ConsoleGrants:
+    """Tells of grants, and serves the route that revokes one."""
+
+    def __init__(self, path: str, viewers: Viewers, servers: Mapping[str, GrantCredentials]) -> None:
+        self._data = f"{path.rstrip('/')}/-"
+        self._viewers = viewers
+        self._servers = servers
+
+    def branch(self) -> Branch:
+        """The route."""
+        return Branch(f"{self._data}/grants", 3, ("POST",), (), self._revoke)
+
+    async def told(self, viewer: Viewer) -> list[dict[str, object]]:
+        """The grants that a viewer may see. Raises StoreUnavailable."""
+        found = [each for name, grants in self._servers.items() async for each in grants.grants.all(name)]
+        return [each.as_data() for each in found if _may_see(viewer, each)][:MOST_GRANTS]
+
+    async def _revoke(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+        server, grant_id, verb = names
+        viewer = self._viewers.of(request.headers)
+        require_json(request)
+        grants = self._servers.get(server)
+        listed = None if grants is None else await grants.grants.listed(server, grant_id)
+        if grants is None or listed is None or verb != "revoke" or not _may_see(viewer, listed):
+            raise NotFound("There is no such grant.")
+        revoked = await grants.revoke(listed)
+        send(request, HttpOutcome(200, dump({"revoked": revoked})), extra)
+
+
+def _may_see(viewer: Viewer, listed: ListedGrant) -> bool:
+    if viewer.operator:
+        return True
+    return listed.grant is not None and listed.grant.principal == viewer.principal
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.edge.api.news_streams import MOST_OF_ONE
+from adapter.edge.api.server_catalogue import MOST_OF_ONE
 from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.edge.api.test_tool_api import ANN, tools
 from tests.edge.raw import read_body
