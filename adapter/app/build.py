@@ -19,6 +19,7 @@ from adapter.app.tools import ToolParts
 from adapter.edge.health import Health
 from adapter.edge.http.access import Bases
 from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.limits import Patience
 from adapter.edge.router import Front
 from adapter.oauth.port import TokenVerifier
 from adapter.relay.stages import StageTable
@@ -34,14 +35,15 @@ if TYPE_CHECKING:
 
 
 class App(Core):
-    """The adapter, built but not yet listening. ``bodies`` are the limits of all bodies that come in; ``metering`` is
-    None where nothing is counted.
+    """The adapter, built but not yet listening. ``bodies`` are the limits of all bodies that come in, ``patience``
+    the times of clients; ``metering`` is None where nothing is counted.
     """
 
     metering: Metering | None = None
     console: ConsoleParts
     front: Front
     bodies: BodyTerms
+    patience: Patience
 
 
 def build(
@@ -166,6 +168,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
         app.plans.require()
     app.front = build_front(app)
     app.bodies = build_body_terms(settings)
+    app.patience = Patience(idle=settings.core.client_timeouts.idle_seconds)
 
 
 def _console(app: App) -> ConsoleParts:

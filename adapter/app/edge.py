@@ -15,7 +15,6 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.credentials import AccessTokens
-from adapter.edge.http.limits import Patience
 from adapter.edge.http.request import Branch
 from adapter.edge.landing import landing_page
 from adapter.edge.mcp.endpoint import Endpoint
@@ -112,20 +111,8 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
 
 def build_body_terms(settings: Settings) -> BodyTerms:
     """Build the limits of memory and time that hold for bodies of requests."""
-    times = settings.core.client_timeouts
-    floor = Floor(
-        rate=times.min_body_bytes_per_second,
-        window=times.min_body_window_seconds,
-        grace=times.min_body_window_seconds,
-    )
     buffers = RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
-    return BodyTerms(buffers, floor, times.body_silence_seconds)
-
-
-def build_patience(settings: Settings) -> Patience:
-    """Build the times that clients are given on their connections."""
-    times = settings.core.client_timeouts
-    return Patience(idle=times.idle_seconds, head=times.head_seconds, stall=times.answer_stall_seconds)
+    return BodyTerms(buffers, Floor(settings.core.client_timeouts.min_body_bytes_per_second))
 
 
 # --- access -----------------------------------------------------------------------------------------------------

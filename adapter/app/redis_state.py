@@ -29,13 +29,12 @@ def redis_address(state: RedisState) -> RedisAddress:
             password,
             state.db,
             tls=state.tls or state.tls_insecure,
-            cluster=state.cluster,
         )
     try:
         address = parse_address(state.url.get_secret_value())
     except ValueError as error:
         raise SettingsError([Problem("state_persistence.redis.url", str(error))]) from None
-    return replace(address, cluster=address.cluster or state.cluster, tls=address.tls or state.tls_insecure)
+    return replace(address, tls=address.tls or state.tls_insecure)
 
 
 def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = None) -> Store:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from adapter import log
 from adapter.app.base import SharedChecks
 from adapter.app.build import App, build
-from adapter.app.edge import build_patience
 from adapter.app.state import refresh, warn_of_unowned
 from adapter.edge.http.limits import ConnectionLimit, Handler, RareWarning
 from adapter.edge.http.listener import Grace, Listener
@@ -37,14 +36,12 @@ over HTTP is closed after the next start.
 async def open_port(app: App) -> Listener:
     """Open the port of the settings. Raises OSError when the address cannot be bound."""
     core = app.settings.core
-    return await Listener.open(
-        _places(app, app.front), core.host, core.port, build_patience(app.settings), app.bodies
-    )
+    return await Listener.open(_places(app, app.front), core.host, core.port, app.patience, app.bodies)
 
 
 def join_port(app: App, door: SharedSockets) -> Listener:
     """Accept connections from a port that other processes accept from too."""
-    return Listener.share(_places(app, app.front), door, build_patience(app.settings), app.bodies)
+    return Listener.share(_places(app, app.front), door, app.patience, app.bodies)
 
 
 def _places(app: App, front: Front) -> ConnectionLimit:
@@ -91,7 +88,7 @@ async def _open_metrics(app: App) -> Listener | None:
     """Open the port of metrics, if they have one of their own. Raises OSError."""
     if app.metering is None:
         return None
-    return await app.metering.open_port(build_patience(app.settings), app.bodies)
+    return await app.metering.open_port(app.patience, app.bodies)
 
 
 async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
@@ -118,7 +115,7 @@ class _ReplicaListener:
         place, address = self._parts.place, public.address
         if place is not None:
             front = self._app.front.only(self._parts.branch)
-            patience, bodies = build_patience(self._app.settings), self._app.bodies
+            patience, bodies = self._app.patience, self._app.bodies
             listener = await Listener.open(_places(self._app, front), *place, patience, bodies)
             self._opened, address = (front, listener), listener.address
         await self._parts.join(address)

@@ -282,8 +282,6 @@ def _redis_address(redis: RedisState) -> Iterator[Problem]:
         for key in ("host", "port", "db", "username", "password", "tls"):
             if key in redis.model_fields_set and getattr(redis, key):
                 yield Problem(f"state_persistence.redis.{key}", "is in redis.url: remove one of them")
-    if redis.cluster and redis.db:
-        yield Problem("state_persistence.redis.db", "must be 0: a cluster has no other database")
 
 
 def _oauth(settings: Settings) -> Iterator[Problem]:

@@ -116,29 +116,13 @@ class UpstreamConnections(Section):
 
 
 class ClientTimeouts(Section):
-    """Timeouts and minimum speed for clients."""
+    """Patience with clients."""
 
     idle_seconds: Seconds = Field(default=75, description="Time that a client's connection may be idle.")
-    head_seconds: Seconds = Field(
-        default=15, description="Time from the first byte of a request head to its end; after it 408."
-    )
-    answer_stall_seconds: Seconds = Field(
-        default=60,
-        description="Time that a client may read nothing of its answer; after it the connection is closed.",
-    )
-    body_silence_seconds: Seconds = Field(
-        default=30,
-        description="Time without a byte of a request body; after it 408. For uploads see "
-        "`uploads.stall_timeout_seconds`.",
-    )
     min_body_bytes_per_second: ByteSizeOrZero = Field(
         default=1024,
         description="Minimum speed of a request body, including uploads; below it 408. Only time spent waiting "
         "for the client counts. 0 allows any speed.",
-    )
-    min_body_window_seconds: Seconds = Field(
-        default=10,
-        description="Seconds of waiting over which that speed is measured; the first ones of a body do not count.",
     )
 
 

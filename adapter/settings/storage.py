@@ -104,8 +104,8 @@ class RedisState(Section):
 
     url: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="Address in one text, in place of `host`, `port`, `db`, `username`, `password`, `tls` and "
-        "`cluster`: `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+cluster://host,host`, or "
+        description="Address in one text, in place of `host`, `port`, `db`, `username`, `password` and "
+        "`tls`: `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+cluster://host,host`, or "
         "`redis+sentinel://host,host/service/0`. User and password are percent-encoded.",
     )
     host: OptionalText = Field(default=None, description="Host of the Redis server.")
@@ -115,7 +115,6 @@ class RedisState(Section):
     password: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None, description="Password for the login."
     )
-    cluster: bool = Field(default=False, description="The server is a node of a Redis Cluster.")
     tls: bool = Field(default=False, description="Connect over TLS.")
     tls_insecure: bool = Field(
         default=False, description="Connect over TLS without verifying the certificate."

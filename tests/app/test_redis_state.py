@@ -28,19 +28,19 @@ def settings(**redis: Any) -> Settings:
 
 
 def test_single_values_are_an_address() -> None:
-    """Host, port, database, login, TLS and cluster may stand by themselves; a password is written as it is."""
+    """Host, port, database, login and TLS may stand by themselves; a password is written as it is."""
     state = settings(
         host="h", port=7000, db=2, username="me", password="p@ss/%2F", tls=True
     ).state_persistence
     wanted = RedisAddress((RedisServer("h", 7000),), "me", "p@ss/%2F", 2, tls=True)
     assert redis_address(state.redis) == wanted
-    state = settings(host="h", cluster=True, tls_insecure=True).state_persistence
-    assert redis_address(state.redis) == RedisAddress((RedisServer("h", 6379),), tls=True, cluster=True)
+    state = settings(host="h", tls_insecure=True).state_persistence
+    assert redis_address(state.redis) == RedisAddress((RedisServer("h", 6379),), tls=True)
 
 
 def test_a_url_is_an_address() -> None:
-    """A URL stands for all of them, and other settings may add a cluster."""
-    state = settings(url="redis://me:p%40ss@h:7000/0", cluster=True).state_persistence
+    """A URL stands for all of them, and for a cluster."""
+    state = settings(url="redis+cluster://me:p%40ss@h:7000").state_persistence
     wanted = RedisAddress((RedisServer("h", 7000),), "me", "p@ss", cluster=True)
     assert redis_address(state.redis) == wanted
 
@@ -51,7 +51,6 @@ def test_a_url_is_an_address() -> None:
         ({}, r"state_persistence\.redis\.host: or redis\.url is required"),
         ({"url": "redis://h", "host": "h"}, r"redis\.host: is in redis\.url"),
         ({"url": "redis://h", "password": "s3cret"}, r"redis\.password: is in redis\.url"),
-        ({"host": "h", "db": 1, "cluster": True}, r"redis\.db: must be 0"),
         ({"host": "h", "key_base": "a{b}"}, r"redis\.key_base"),
         ({"host": "h", "key_base": "a b"}, r"redis\.key_base"),
     ],

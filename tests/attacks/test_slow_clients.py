@@ -36,8 +36,7 @@ async def upstream() -> RawUpstream:
 async def test_slow_heads_by_the_thousand_are_let_go(tmp_path: Path, upstream: RawUpstream) -> None:
     """Each is told so when its time is over; nobody else notices, and health answers meanwhile."""
     await upstream.start()
-    times = {"head_seconds": 3}
-    async with attacked(tmp_path, upstream.url, core={"client_timeouts": times}) as arena:
+    async with attacked(tmp_path, upstream.url) as arena:
         async with crowd(arena.client, SLOW_HEADS) as slow, arena.client() as watching:
             for client in slow:
                 await client.send_more(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n")
@@ -140,8 +139,7 @@ async def send_half(client: RawClient, half: bytes, announced: int) -> tuple[Hea
 async def test_trickling_bodies_are_let_go(tmp_path: Path, upstream: RawUpstream) -> None:
     """A byte now and then keeps no body alive: each is told the floor."""
     await upstream.start()
-    times = {"min_body_window_seconds": 1}
-    async with attacked(tmp_path, upstream.url, core={"client_timeouts": times}) as arena:
+    async with attacked(tmp_path, upstream.url) as arena:
         async with crowd(arena.client, HALF_SENT) as slow:
             for client in slow:
                 await client.send("POST", b" ", content_length=str(MIB))

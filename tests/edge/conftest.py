@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from adapter.app import App, build, running
+from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.limits import Patience
 from adapter.oauth.port import TokenVerifier
 from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
@@ -76,6 +78,8 @@ def adapter(tmp_path: Path) -> StartAdapter:
         server: Mapping[str, Any] | None = None,
         store: Store | None = None,
         verifier: TokenVerifier | None = None,
+        bodies: BodyTerms | None = None,
+        patience: Patience | None = None,
         **more: Any,
     ) -> AsyncIterator[Adapter]:
         entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
@@ -96,6 +100,7 @@ def adapter(tmp_path: Path) -> StartAdapter:
             store,
             verifier,
         )
+        app.bodies, app.patience = bodies or app.bodies, patience or app.patience
         async with running(app) as (_, port):
             yield Adapter(app, port)
 

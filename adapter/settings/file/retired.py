@@ -8,7 +8,11 @@ from typing import Any
 from adapter.settings.section import Problem, spelled
 
 RETIRED: Mapping[str, str] = {
-    "core.client_timeouts.min_body_grace_seconds": "the first min_body_window_seconds of a body do not count",
+    "core.client_timeouts.answer_stall_seconds": "a client may read nothing of its answer for 60 s",
+    "core.client_timeouts.body_silence_seconds": "a body may be silent for 30 s",
+    "core.client_timeouts.head_seconds": "a request head may take 15 s",
+    "core.client_timeouts.min_body_grace_seconds": "the first 10 s of a body do not count",
+    "core.client_timeouts.min_body_window_seconds": "the speed of a body is measured over 10 s",
     "core.cors.allowed_methods": "a preflight answer allows GET, POST, DELETE and OPTIONS",
     "core.cors.max_age_seconds": "a browser may keep a preflight answer for 600 s",
     "core.max_batch_members": "a JSON-RPC batch has at most 100 messages",
@@ -18,6 +22,7 @@ RETIRED: Mapping[str, str] = {
     "core.max_tools": "a server has at most 20,000 tools",
     "core.upstream.connect_timeout_seconds": "a connection is opened within 5 s",
     "state_persistence.reconciliation.legacy_server_id": "files without a record are given to nobody",
+    "state_persistence.redis.cluster": "a url with redis+cluster:// names a cluster",
     "state_persistence.redis.connect_timeout_seconds": "timeout_seconds counts for connections too",
     "state_persistence.redis.partitions": "rows are divided into 64 parts",
     "telemetry.drop_on_queue_full": "spans are dropped while 5000 wait, and no call waits for a collector",

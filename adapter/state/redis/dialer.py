@@ -39,7 +39,7 @@ _BY_CODE = {
     "NOAUTH": "Redis asks for a login: set state_persistence.redis.username and password.",
     "WRONGPASS": "Redis refuses the login: check state_persistence.redis.username and password.",
     "WRONGTYPE": "Keys of the state store belong to another program: set another state_persistence.redis.key_base.",
-    "MOVED": "The Redis server is a node of a cluster: set state_persistence.redis.cluster to true.",
+    "MOVED": "The Redis server is a node of a cluster: use a URL with redis+cluster://.",
     "CROSSSLOT": "The Redis Cluster does not keep the keys of a partition together.",
 }
 
@@ -200,7 +200,7 @@ def packed(words: tuple[bytes, ...]) -> bytes:
     return command
 
 
-NO_CLUSTER = "The Redis server is not a node of a cluster: set state_persistence.redis.cluster to false."
+NO_CLUSTER = "The Redis server is not a node of a cluster: use a URL with redis:// or rediss://."
 
 
 ClusterMap: TypeAlias = "list[RedisServer | None]"

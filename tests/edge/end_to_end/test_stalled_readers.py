@@ -44,7 +44,7 @@ async def serving(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader,
 async def test_who_takes_nothing_of_a_stream_is_let_go(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
-    """After ``core.client_timeouts.answer_stall_seconds``; the upstream's connection is free again too."""
+    """After the time that it has for a part of its answer; the upstream's connection is free again too."""
     gone = asyncio.Event()
 
     async def script(exchange: Exchange) -> None:
@@ -54,8 +54,8 @@ async def test_who_takes_nothing_of_a_stream_is_let_go(
                 await exchange.chunk(b"data: " + bytes(64 * 1024) + b"\n\n")
         gone.set()
 
-    core = {"client_timeouts": {"answer_stall_seconds": STALL}}
-    async with upstream(script) as up, adapter(up, core=core) as front, front.client() as client:
+    patience = Patience(stall=STALL)
+    async with upstream(script) as up, adapter(up, patience=patience) as front, front.client() as client:
         await client.initialize()
         client.stop_reading()
         await client.send("POST", call_body())

@@ -20,15 +20,14 @@ from tests.edge.filing import FORM, file_part
 from tests.edge.raw import Exchange, RawClient, call_body, error_of, result
 
 KIB, MIB = 1024, 1024 * 1024
-HURRIED = {
-    "body_silence_seconds": 0.3,
-    "min_body_bytes_per_second": 10_000,
-    "min_body_window_seconds": 0.2,
-}
 
 
 def terms(limit: int = MIB, patience: float = 0.05, **floor: float) -> BodyTerms:
     return BodyTerms(RequestBuffers(limit, patience), Floor(**floor) if floor else Floor(), read_timeout=0.2)
+
+
+def hurried() -> BodyTerms:
+    return BodyTerms(RequestBuffers(MIB), Floor(rate=10_000, window=0.2, grace=0.1), read_timeout=0.3)
 
 
 async def until(condition: Any) -> None:
@@ -42,7 +41,7 @@ async def until(condition: Any) -> None:
 
 async def test_a_body_that_trickles_is_408(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """It is never silent, but below the floor; the answer names the setting, and the upstream hears nothing."""
-    async with upstream() as up, adapter(up, core={"client_timeouts": HURRIED}) as front:
+    async with upstream() as up, adapter(up, bodies=hurried()) as front:
         async with front.client() as client:
             await client.send("POST", content_length="100000")
             answer = asyncio.create_task(client.head())
@@ -58,10 +57,9 @@ async def test_a_body_that_trickles_is_408(upstream: StartUpstream, adapter: Sta
 async def test_an_upload_that_trickles_is_408(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """Uploads have the same floor as other bodies, besides a silence of their own."""
     takes = {"type": "upload_consumer", "tools": ["tool"], "file_path_argument": "path"}
-    core = {"client_timeouts": HURRIED}
     async with (
         upstream() as up,
-        adapter(up, core=core, server={"adapters": [takes]}) as front,
+        adapter(up, bodies=hurried(), server={"adapters": [takes]}) as front,
         front.client() as client,
     ):
         await client.initialize()
@@ -80,7 +78,7 @@ async def test_a_body_that_stops_is_408(upstream: StartUpstream, adapter: StartA
     """Silence in the middle of a body ends the wait for the rest."""
     async with (
         upstream() as up,
-        adapter(up, core={"client_timeouts": HURRIED}) as front,
+        adapter(up, bodies=hurried()) as front,
         front.client() as client,
     ):
         head, body = await client.request("POST", b"{", content_length="100000")
@@ -91,7 +89,7 @@ async def test_a_body_above_the_floor_may_take_long(upstream: StartUpstream, ada
     """Many windows of it, each with enough."""
     async with (
         upstream() as up,
-        adapter(up, core={"client_timeouts": HURRIED}) as front,
+        adapter(up, bodies=hurried()) as front,
         front.client() as client,
     ):
         await client.initialize()

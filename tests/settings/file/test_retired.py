@@ -29,6 +29,15 @@ def test_a_retired_key_is_told_with_what_holds(tmp_path: Path) -> None:
     )
 
 
+def test_a_retired_section_is_told_as_a_whole(tmp_path: Path) -> None:
+    """Whatever keys it has."""
+    file = tmp_path / "config.yaml"
+    servers = [{"id": "a", "upstream": {"url": "http://u/"}}]
+    file.write_text(yaml.safe_dump({"servers": servers, "validation": {"max_steps": 5, "x": 1}}))
+    told = {each.path: each.sentence for each in cautions(load(file, environ={}))}
+    assert told["validation"].startswith("has no effect: a check takes at most 2 s")
+
+
 def test_a_retired_key_without_a_value_is_not_told(tmp_path: Path) -> None:
     """Files that spell out every default ask for nothing; what is no section is left to the ordinary checks."""
     assert LEGACY not in told_of(tmp_path, {"legacy_server_id": None})
