@@ -210,12 +210,12 @@ def _over_sse(made: Upstreams, entry: ServerSettings) -> Upstream:
     # Late: few servers speak the transport of 2024.
     from adapter.upstream.local.upstream import LocalUpstream
     from adapter.upstream.sse.server import SseServer
-    from adapter.upstream.sse.stream import SseAddress, SseTerms
+    from adapter.upstream.sse.stream import SseAddress
 
     core, http = made.base.settings.core, _over_http(made, entry)
-    terms = SseTerms(core.upstream.max_answer_bytes, core.upstream_request_timeout_seconds)
-    address, log = SseAddress(http, entry.upstream.url or ""), made.base.log.bind(server=entry.id)
-    return LocalUpstream(SseServer(address, terms, log, core.upstream.max_streams))
+    limits = core.upstream.max_answer_bytes, core.upstream_request_timeout_seconds
+    address, log = SseAddress(http, entry.upstream.url or "", *limits), made.base.log.bind(server=entry.id)
+    return LocalUpstream(SseServer(address, log, core.upstream.max_streams))
 
 
 def _over_stdio(made: Upstreams, entry: ServerSettings) -> Upstream:

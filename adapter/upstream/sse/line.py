@@ -10,14 +10,12 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, SessionUnknown, UpstreamBroken, UpstreamUnreachable
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.port import Headers
+from adapter.upstream.port import Headers, UpstreamRequest
 from adapter.upstream.sse.stream import (
     ENDPOINT,
     MESSAGE,
-    Asked,
     SseAddress,
     SseStream,
-    SseTerms,
     StreamRefusedError,
     open_stream,
     target_of,
@@ -56,38 +54,23 @@ class LineOwner(Protocol):
 class SseLine:
     """Opens and reads the streams of one session, each in place of the one before."""
 
-    def __init__(
-        self, address: SseAddress, terms: SseTerms, log: FilteringBoundLogger, owner: LineOwner
-    ) -> None:
+    def __init__(self, address: SseAddress, log: FilteringBoundLogger, owner: LineOwner) -> None:
         self._address = address
-        self._terms = terms
         self._log = log
         self._owner = owner
-        self._asked = Asked((), "")
+        self.headers: Headers = ()
+        """The fields of the client's latest request: the next stream is asked for with them, and the first's query."""
+        self._query = ""
         self._stream: SseStream | None = None
         self._endpoint: asyncio.Future[HttpUpstream] = asyncio.get_running_loop().create_future()
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._reading: asyncio.Task[None] | None = None
 
-    @property
-    def is_up(self) -> bool:
-        """Tell whether messages can be sent now."""
-        return self._endpoint.done()
-
-    @property
-    def headers(self) -> Headers:
-        """The fields of the client's latest request: the next stream is asked for with them."""
-        return self._asked.headers
-
-    @headers.setter
-    def headers(self, headers: Headers) -> None:
-        self._asked = self._asked._replace(headers=headers)
-
-    async def open(self, asked: Asked) -> None:
-        """Open the first stream. Raises what ``open_stream`` raises."""
-        self._asked = asked
-        stream = await open_stream(self._address, asked, self._terms)
+    async def open(self, request: UpstreamRequest) -> None:
+        """Open the first stream, for this request. Raises what ``open_stream`` raises."""
+        self.headers, self._query = request.headers, request.query
+        stream = await open_stream(self._address, self.headers, self._query)
         self._follow(stream)
         self._reading = asyncio.create_task(self._run(stream))
 
@@ -191,12 +174,12 @@ class SseLine:
         return stream
 
     async def _opened_again(self, before: SseStream) -> SseStream | None:
-        least = self._terms.delay
+        least = self._address.delay
         delay = least if before.retry is None else min(before.retry / 1000, LONGEST_RETRY)
         for _ in range(ATTEMPTS):
             await asyncio.sleep(max(delay, least))
             try:
-                return await open_stream(self._address, self._asked, self._terms, before.last_id)
+                return await open_stream(self._address, self.headers, self._query, before.last_id)
             except UpstreamUnreachable:
                 delay = 2 * delay
             except (AdapterError, StreamRefusedError):

@@ -13,7 +13,7 @@ from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.sse.session import SseSession
-from adapter.upstream.sse.stream import SseAddress, SseTerms
+from adapter.upstream.sse.stream import SseAddress
 from adapter.wire.envelope import Envelope, failure
 from adapter.wire.eras import Era
 
@@ -32,10 +32,9 @@ class SseServer:
 
     reads_params = False
 
-    def __init__(self, address: SseAddress, terms: SseTerms, log: FilteringBoundLogger, most: int) -> None:
+    def __init__(self, address: SseAddress, log: FilteringBoundLogger, most: int) -> None:
         self.sessions = LocalSessions(2 * most, self._ended, BOUNDS)
         self._address = address
-        self._terms = terms
         self._log = log
         self._streams: dict[LocalSession, SseSession] = {}
 
@@ -49,7 +48,7 @@ class SseServer:
         if request.session is not None:
             return self._of(request.session).call(request)
         local = self.sessions.open("", request.declared_capabilities)
-        session = self._streams[local] = SseSession(self._address, self._terms, self._log, local)
+        session = self._streams[local] = SseSession(self._address, self._log, local)
         return session.open(request)
 
     async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:

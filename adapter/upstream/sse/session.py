@@ -26,7 +26,7 @@ from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import UpstreamRequest, dropped
 from adapter.upstream.sse.line import SseLine
-from adapter.upstream.sse.stream import Asked, SseAddress, SseTerms, StreamRefusedError, post
+from adapter.upstream.sse.stream import SseAddress, StreamRefusedError, post
 from adapter.wire.envelope import Envelope
 from adapter.wire.line_messages import LineMessage, agreed_version, messages_of
 from adapter.wire.shared_ids import CANCELLED
@@ -41,13 +41,11 @@ class SseSession:
     A request is sent once: what was sent when the line is lost fails as one that may have run.
     """
 
-    def __init__(
-        self, address: SseAddress, terms: SseTerms, log: FilteringBoundLogger, local: LocalSession
-    ) -> None:
-        self._terms = terms
+    def __init__(self, address: SseAddress, log: FilteringBoundLogger, local: LocalSession) -> None:
+        self._address = address
         self._log = log
         self._local = local
-        self._line = SseLine(address, terms, log, self)
+        self._line = SseLine(address, log, self)
         self._correlation = Correlation(self)
         self._over = False
         self._unsent: dict[RequestUnderWay, None] = {}
@@ -55,7 +53,7 @@ class SseSession:
         self._cancellations: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
-        state = "over" if self._over else "up" if self._line.is_up else "connecting"
+        state = "over" if self._over else "open"
         return f"<SseSession: {state}, {len(self._correlation.requests)} under way>"
 
     # --- requests -------------------------------------------------------------------------------------------------
@@ -73,7 +71,7 @@ class SseSession:
 
     async def _opened(self, way: RequestUnderWay, request: LocalRequest) -> None:
         try:
-            await self._line.open(Asked(request.head.request.headers, request.head.request.query))
+            await self._line.open(request.head.request)
         except StreamRefusedError as refused:
             way.answer(refused.answer)
             self.end()
@@ -110,7 +108,7 @@ class SseSession:
             self.lost(UpstreamBroken())
 
     async def _post(self, endpoint: HttpUpstream, body: bytes, asked: UpstreamRequest) -> LocalAnswer | None:
-        return await post(endpoint, body, asked, self._terms.answer_limit, self.receive)
+        return await post(endpoint, body, asked, self._address.answer_limit, self.receive)
 
     def _start(self, way: RequestUnderWay, work: Coroutine[Any, Any, None]) -> RequestUnderWay:
         self._unsent[way] = None
@@ -146,11 +144,11 @@ class SseSession:
 
     async def _told(self, body: bytes, asked: UpstreamRequest) -> None:
         try:
-            async with asyncio.timeout(self._terms.patience):
+            async with asyncio.timeout(self._address.patience):
                 refusal = await self._post(await self._line.endpoint(), body, asked)
         except TimeoutError:
             raise UpstreamSilent(
-                f"The upstream server did not accept the message within {self._terms.patience:g} s."
+                f"The upstream server did not accept the message within {self._address.patience:g} s."
             ) from None
         if refusal is None:
             return
@@ -205,7 +203,7 @@ class SseSession:
     def _limit_post(self, way: RequestUnderWay) -> None:
         """Leave the POST of a request that is over little time to be accepted."""
         if way in self._posts:
-            asyncio.get_running_loop().call_later(self._terms.linger, self._posts[way].cancel)
+            asyncio.get_running_loop().call_later(self._address.linger, self._posts[way].cancel)
 
     def take(self, message: LineMessage) -> None:
         """See ServerLine."""

@@ -13,7 +13,6 @@ import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 from urllib.parse import urljoin
 
 from adapter.errors import AnswerTooLarge, UpstreamBroken, UpstreamSilent
@@ -57,33 +56,22 @@ Taker = Callable[[bytes], None]
 """Takes a message of the server's."""
 
 
-class SseAddress(NamedTuple):
-    """The upstream, and its URL as a base of the endpoints that it names."""
-
-    http: HttpUpstream
-    url: str
-
-
 @dataclass(frozen=True, slots=True)
-class SseTerms:
-    """Limits of a session: ``answer_limit`` in bytes of one event or answer, all others in seconds.
+class SseAddress:
+    """The upstream, its ``url`` as a base of the endpoints that it names, and the limits of a session there:
+    ``answer_limit`` in bytes of one event or answer, all others in seconds.
 
     ``patience`` is for the endpoint of a stream and for the answer to a notification. ``linger`` is the time that a
     POST still has when its message has been answered on the stream. ``delay`` passes before a stream is opened again,
     where the server wants no other time.
     """
 
+    http: HttpUpstream
+    url: str
     answer_limit: int
     patience: float
     linger: float = 5.0
     delay: float = 0.25
-
-
-class Asked(NamedTuple):
-    """The fields of the client's latest request, and the query of its first one: a stream is asked for with them."""
-
-    headers: Headers
-    query: str
 
 
 class StreamRefusedError(Exception):
@@ -128,31 +116,31 @@ class SseStream:
         self._reply.abort()
 
 
-async def open_stream(address: SseAddress, asked: Asked, terms: SseTerms, last_id: bytes = b"") -> SseStream:
+async def open_stream(address: SseAddress, headers: Headers, query: str, last_id: bytes = b"") -> SseStream:
     """Open the stream of a new session, or with ``last_id`` that of one which broke off. Raises StreamRefusedError,
     UpstreamSilent where no endpoint comes in time, UpstreamBroken where it is none or of another origin, and what
     Upstream.send raises.
     """
-    fields = [field for field in asked.headers if field[0].lower() not in _OF_A_MESSAGE]
+    fields = [field for field in headers if field[0].lower() not in _OF_A_MESSAGE]
     fields.append(("Accept", "text/event-stream"))
     if last_id:
         fields.append(("Last-Event-ID", last_id.decode("latin-1")))
-    request = UpstreamRequest("GET", fields, query=asked.query, repeatable=always, purpose=Purpose.STREAM)
+    request = UpstreamRequest("GET", fields, query=query, repeatable=always, purpose=Purpose.STREAM)
     try:
-        async with asyncio.timeout(terms.patience):
+        async with asyncio.timeout(address.patience):
             reply = await address.http.send(request, None)
             try:
-                return await _started(reply, address, terms)
+                return await _started(reply, address)
             except BaseException:
                 reply.abort()
                 raise
     except TimeoutError:
         raise UpstreamSilent(
-            f"The upstream server named no endpoint on its event stream within {terms.patience:g} s."
+            f"The upstream server named no endpoint on its event stream within {address.patience:g} s."
         ) from None
 
 
-async def _started(reply: UpstreamReply, address: SseAddress, terms: SseTerms) -> SseStream:
+async def _started(reply: UpstreamReply, address: SseAddress) -> SseStream:
     if reply.status != 200:
         raise StreamRefusedError(await refusal_of(reply))
     if not is_event_stream(reply):
@@ -160,7 +148,7 @@ async def _started(reply: UpstreamReply, address: SseAddress, terms: SseTerms) -
             "The upstream server answered GET with no event stream: upstream.url may be that of a "
             "streamable_http server."
         )
-    stream = SseStream(reply, terms.answer_limit)
+    stream = SseStream(reply, address.answer_limit)
     while (event := await stream.next()) is not None:
         if event.event == ENDPOINT and event.data is not None:
             stream.target = target_of(event.data, address)

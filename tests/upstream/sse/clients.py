@@ -12,7 +12,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Headers, UpstreamReply, UpstreamRequest, header
 from adapter.upstream.sse.server import SseServer
-from adapter.upstream.sse.stream import SseAddress, SseTerms
+from adapter.upstream.sse.stream import SseAddress
 from tests.upstream.raw_peer import PATIENCE
 from tests.upstream.sse.scripted_server import SseSite, Stream
 
@@ -47,8 +47,8 @@ class Front:
     ) -> None:
         self.site = site
         self.http = HttpUpstream(site.url, max_streams=most)
-        address, terms = SseAddress(self.http, site.url), SseTerms(limit, patience, linger, DELAY)
-        self.server = SseServer(address, terms, structlog.get_logger("test"), most)
+        address = SseAddress(self.http, site.url, limit, patience, linger, DELAY)
+        self.server = SseServer(address, structlog.get_logger("test"), most)
         self.upstream = LocalUpstream(self.server)
 
     async def close(self) -> None:

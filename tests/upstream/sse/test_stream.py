@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import header
 from adapter.upstream.sse.stream import LONGEST_ENDPOINT, SseAddress, target_of
+from tests.upstream.raw_peer import PATIENCE
 from tests.upstream.sse.clients import INITIALIZE, Front
 from tests.upstream.sse.scripted_server import OPENED, SseSite
 
 URL = "https://mcp.example/a/sse?key=1"
+ADDRESS = SseAddress(HttpUpstream(URL), URL, 1 << 20, PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +30,7 @@ URL = "https://mcp.example/a/sse?key=1"
 )
 async def test_an_endpoint_is_of_the_upstreams_origin(uri: bytes, target: str) -> None:
     """A URI is resolved as a link on the page of the upstream's URL would be."""
-    assert target_of(uri, SseAddress(HttpUpstream(URL), URL)) == target
+    assert target_of(uri, ADDRESS) == target
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,7 @@ async def test_an_endpoint_is_of_the_upstreams_origin(uri: bytes, target: str) -
 async def test_any_other_endpoint_is_refused(uri: bytes) -> None:
     """Scheme, host and port are those of the URL, and the URI has nothing that another reader could take otherwise."""
     with pytest.raises(UpstreamBroken, match="named an endpoint that is"):
-        target_of(uri, SseAddress(HttpUpstream(URL), URL))
+        target_of(uri, ADDRESS)
 
 
 async def test_an_endpoint_elsewhere_gets_no_message(site: SseSite, front: Front) -> None:
@@ -130,7 +134,7 @@ async def test_what_is_no_stream_is_told(site: SseSite, front: Front, head: byte
 async def test_a_server_that_is_not_there_is_unreachable(site: SseSite, front: Front) -> None:
     """As for any upstream; a stream that was promised and broke off is broken."""
     gone = Front(site)
-    gone.server._address = SseAddress(HttpUpstream("http://127.0.0.1:1/sse"), "http://127.0.0.1:1/sse")
+    gone.server._address = replace(ADDRESS, http=HttpUpstream("http://127.0.0.1:1/sse"))
     with pytest.raises(UpstreamUnreachable):
         await gone.post(INITIALIZE)
     await gone.close()
