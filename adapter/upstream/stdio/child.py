@@ -19,7 +19,7 @@ from adapter.upstream.stdio.failures import ChildExit, start_failure
 from adapter.upstream.stdio.pipes import LinePipe, MessagePipe
 from adapter.upstream.stdio.supervisor import Supervisor
 from adapter.upstream.stdio.supervisor_link import StartRefused, SupervisedProcess
-from adapter.wire.lines import Line, LongLine
+from adapter.wire.lines import Line
 
 INHERITED = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"),
@@ -77,11 +77,8 @@ class ChildOwner(Protocol):
     def outgoing(self) -> MessagePipe:
         """The messages to the child. They may wait there before it is started."""
 
-    def received(self, line: bytes) -> None:
-        """Take a line of standard output without its line end."""
-
-    def dropped(self, line: LongLine) -> None:
-        """Take note of a line that was longer than the limit."""
+    def received(self, line: Line) -> None:
+        """Take a line of standard output without its line end, or note that it was longer than the limit."""
 
     def exited(self, child_exit: ChildExit) -> None:
         """Take note of the end, once and last; after it nothing else is called."""
@@ -108,7 +105,7 @@ class ChildProcess:
             os.set_blocking(descriptor, False)
         self._stdin = owner.outgoing
         self._stdin.open(ends[1])
-        self._stdout = LinePipe(ends[2], spec.line_bytes, self._take, self._output_ended)
+        self._stdout = LinePipe(ends[2], spec.line_bytes, owner.received, self._output_ended)
         self._stderr = LinePipe(ends[4], LONGEST_LINE, self._errors.take, self._output_ended)
 
     def __repr__(self) -> str:
@@ -178,12 +175,6 @@ class ChildProcess:
         return await asyncio.shield(self._stopping)
 
     # --- its output -------------------------------------------------------------------------------------------
-
-    def _take(self, line: Line) -> None:
-        if isinstance(line, LongLine):
-            self._owner.dropped(line)
-        else:
-            self._owner.received(line)
 
     def _output_ended(self) -> None:
         if self._status is not None:

@@ -23,7 +23,7 @@ from adapter.upstream.stdio.failures import ChildExit, exited, never_answered, n
 from adapter.upstream.stdio.pipes import MessagePipe
 from adapter.wire.envelope import Envelope, Kind
 from adapter.wire.line_messages import LineMessage, as_line, messages_of, number_of_long_line
-from adapter.wire.lines import LongLine
+from adapter.wire.lines import Line, LongLine
 from adapter.wire.shared_ids import CANCELLED
 
 StartChild = Callable[[ChildOwner], Awaitable[ChildProcess]]
@@ -191,9 +191,12 @@ class ChildConversation:
 
     # --- from the child ---------------------------------------------------------------------------------------
 
-    def received(self, line: bytes) -> None:
+    def received(self, line: Line) -> None:
         """See ChildOwner. A line that holds no message is dropped."""
         if self.failure is not None:
+            return
+        if isinstance(line, LongLine):
+            self._dropped(line)
             return
         try:
             messages = messages_of(line)
@@ -219,8 +222,8 @@ class ChildConversation:
         if self.audience is not None:
             self.audience.take(message)
 
-    def dropped(self, line: LongLine) -> None:
-        """See ChildOwner. The request that a line was too long an answer to fails."""
+    def _dropped(self, line: LongLine) -> None:
+        """Fail the request that a line was too long an answer to."""
         self._drops.note(logging.WARNING, "dropped a line that is too long", line.size)
         way = self.correlation.requests.take(number_of_long_line(line.head, line.tail))
         if way is not None:

@@ -15,7 +15,7 @@ from adapter.upstream.stdio.child import ChildProcess, ChildSpec, child_environm
 from adapter.upstream.stdio.failures import ChildExit
 from adapter.upstream.stdio.pipes import MessagePipe
 from adapter.upstream.stdio.supervisor import Supervisor
-from adapter.wire.lines import LongLine
+from adapter.wire.lines import Line, LongLine
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,14 +50,12 @@ class Witness:
         self.outgoing = MessagePipe("test")
         self._news = asyncio.Event()
 
-    def received(self, line: bytes) -> None:
+    def received(self, line: Line) -> None:
         assert not self.exits
-        self.lines.append(line)
-        self._news.set()
-
-    def dropped(self, line: LongLine) -> None:
-        assert not self.exits
-        self.long.append(line)
+        if isinstance(line, LongLine):
+            self.long.append(line)
+        else:
+            self.lines.append(line)
         self._news.set()
 
     def exited(self, child_exit: ChildExit) -> None:

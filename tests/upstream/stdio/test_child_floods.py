@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.wire.lines import LongLine
+from adapter.wire.lines import Line, LongLine
 from tests.upstream.stdio.children import Start, Witness
 
 pytestmark = [pytest.mark.deep, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
@@ -40,9 +40,11 @@ class Counting(Witness):
         super().__init__()
         self.count = 0
 
-    def received(self, line: bytes) -> None:
-        self.count += 1
-        self.lines[:] = [line]
+    def received(self, line: Line) -> None:
+        if not isinstance(line, LongLine):
+            self.count += 1
+            self.lines.clear()
+        super().received(line)
 
 
 def resident() -> dict[str, int]:
