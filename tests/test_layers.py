@@ -53,7 +53,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 ONLY_IN = {
     "aiohttp.web": "edge",
     "python_multipart": "edge",
-    "aiofiles": "files",
     "aiohttp": "upstream",
     "httpx2": "upstream",
     "mcp": "upstream",
@@ -213,7 +212,6 @@ def test_the_core_is_pure() -> None:
         ("relay/x.py", "from aiohttp import web", foreign),
         ("edge/x.py", "import aiohttp", foreign),
         ("edge/x.py", "from aiohttp import ClientSession", foreign),
-        ("edge/x.py", "import aiofiles.os", foreign),
         ("upstream/x.py", "from aiohttp.web_request import Request", foreign),
     ],
 )

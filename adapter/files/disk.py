@@ -7,8 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import cache, partial
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -154,14 +153,6 @@ def _labour(works: SimpleQueue[_Work | SideWork[Any] | None]) -> None:
         del work  # what it holds is not to live until the next one comes
 
 
-async def _end_of(running: asyncio.Future[Any]) -> None:
-    while not running.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([running])
-    if not running.cancelled():
-        running.exception()  # looked at, so that nobody complains that nobody did
-
-
 class Disk:
     """Runs what blocks in threads of its own: a slow disk must not hold up name look-ups, and they not it.
 
@@ -174,7 +165,6 @@ class Disk:
         self._under_way = 0
         self._threads = 0
         self._starting = Lock()
-        self._executor: ThreadPoolExecutor | None = None
         self._closed = False
 
     async def do(self, work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
@@ -210,21 +200,6 @@ class Disk:
         self._works.put(beside)
         return beside
 
-    async def finish(self, work: Callable[[ThreadPoolExecutor], Coroutine[Any, Any, T]]) -> T:
-        """As ``do``, for work that goes to threads by itself."""
-        if self._closed:
-            raise StorageFailed("The store of files is closed.")
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="files-whole")
-        running = asyncio.ensure_future(work(self._executor))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await _end_of(running)
-            raise
-        except OSError as error:
-            raise failure(error) from error
-
     def close(self) -> None:
         """Begin nothing new. Work that already runs still ends."""
         with self._starting:
@@ -233,8 +208,6 @@ class Disk:
             self._closed = True
             for _ in range(self._threads):
                 self._works.put(None)
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
 
     def _have_threads(self, wanted: int) -> None:
         """Start a thread if there are fewer than ``wanted`` and than THREADS."""

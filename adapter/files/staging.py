@@ -10,10 +10,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-
-import aiofiles
 
 from adapter.errors import AdapterError, StorageFailed
 from adapter.files.areas import FoundFile
@@ -24,8 +21,7 @@ PIECE = 1024 * 1024
 
 
 class FileOnDisk:
-    """An OpenFile. Several tasks may read it at once, its whole one after another; a read under way when it is closed
-    ends in peace."""
+    """An OpenFile. Several tasks may read it at once; a read under way when it is closed ends in peace."""
 
     def __init__(self, found: FoundFile, disk: Disk) -> None:
         self._descriptor = found.descriptor
@@ -43,7 +39,7 @@ class FileOnDisk:
         return await self._disk.do(self._read, offset, length)
 
     async def whole(self) -> bytes:
-        return await self._disk.finish(self._whole)
+        return await self._disk.do(self._read, 0, self._size)
 
     async def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
         end = offset + length
@@ -62,12 +58,6 @@ class FileOnDisk:
 
     def close(self) -> None:
         self._descriptor.close()
-
-    async def _whole(self, threads: ThreadPoolExecutor) -> bytes:
-        with self._descriptor as number:
-            async with aiofiles.open(number, "rb", closefd=False, executor=threads) as file:
-                await file.seek(0)
-                return await file.read(self._size)
 
     def _read(self, offset: int, length: int) -> bytes:
         with self._descriptor as number:

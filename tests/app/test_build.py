@@ -50,7 +50,6 @@ FILES = (
     "adapter.edge.files",
     "adapter.relay.files.file_registry",
     "adapter.rules.files.redaction",
-    "aiofiles",
 )
 CONSOLE = (
     "adapter.edge.console",
