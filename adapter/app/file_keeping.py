@@ -17,10 +17,10 @@ from adapter.edge.http.request import Branch
 from adapter.files.shelf import Shelf
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.artifact_view import FileAccess
-from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Links
-from adapter.relay.files.upload_batch import BatchLimits
+from adapter.relay.files.upload_batch import FileLimits
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.quota import Limits
@@ -156,7 +156,8 @@ def build_registry(base: Base, files: Shelf) -> FileRegistry:
     )
     limits = FileLimits(
         quota,
-        BatchLimits(settings.uploads.max_file_bytes, settings.uploads.max_files, quota.scope_bytes),
+        settings.uploads.max_file_bytes,
+        settings.uploads.max_files,
         upload_ttl=settings.uploads.ttl_seconds,
         artifact_ttl=settings.artifacts.ttl_seconds,
         queue_wait=settings.uploads.stall_timeout_seconds,

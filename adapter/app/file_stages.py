@@ -9,7 +9,8 @@ from adapter.app.file_keeping import KeptFiles, takes_uploads
 from adapter.app.servers import read_timeouts
 from adapter.files.port import CaptureLimit
 from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
-from adapter.relay.files.artifact_producer import Producer, ProducerRule
+from adapter.relay.files.artifact_capture import ProducerRule
+from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
     Announcing,
     Document,
@@ -17,7 +18,6 @@ from adapter.relay.files.artifact_resources import (
     ResourceRead,
     ResourceTemplates,
 )
-from adapter.relay.files.artifact_view import ArtifactShowing
 from adapter.relay.files.round_stage import RoundStage
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
@@ -138,12 +138,6 @@ class ActiveFiles(KeptFiles):
             raw = adapter.allow_raw_output
         if raw is None:
             raw = self.settings.tool_defaults_for(entry).allow_raw_output
-        showing = ArtifactShowing(
-            exposed=self._exposes(entry) and adapter.expose_as_resource,
-            downloads=self.settings.core.allow_artifacts_download,
-            raw_limit=artifacts.max_resource_bytes if raw else None,
-            scheme=artifacts.uri_scheme,
-        )
         rule = ProducerRule(
             server=entry.id,
             tool=tool,
@@ -153,8 +147,11 @@ class ActiveFiles(KeptFiles):
             ),
             edits=edits,
             required=adapter.required,
-            capture_limit=capture_limit(self.settings, self._patience(entry, tool)),
-            showing=showing,
+            limit=capture_limit(self.settings, self._patience(entry, tool)),
+            exposed=self._exposes(entry) and adapter.expose_as_resource,
+            downloads=self.settings.core.allow_artifacts_download,
+            raw_limit=artifacts.max_resource_bytes if raw else None,
+            scheme=artifacts.uri_scheme,
         )
         return Producer(
             rule,

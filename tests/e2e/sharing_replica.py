@@ -16,9 +16,9 @@ from pathlib import Path
 from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.shelf import Shelf
-from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile
-from adapter.relay.files.upload_batch import BatchLimits
+from adapter.relay.files.upload_batch import FileLimits
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.quota import Limits
@@ -36,7 +36,8 @@ def registry_over(files: Shelf, store: SqliteStore, quota: int | None) -> FileRe
     """The registry of one replica. ``quota`` in bytes."""
     limits = FileLimits(
         Limits(scope_bytes=quota, total_bytes=TOTAL),
-        BatchLimits(1 << 20, 10, quota),
+        1 << 20,
+        10,
         upload_ttl=None,
         artifact_ttl=None,
         queue_wait=30.0,

@@ -22,11 +22,11 @@ from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.router import Front
 from adapter.files.shelf import Shelf
 from adapter.log import get_logger
-from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
-from adapter.relay.files.upload_batch import BatchLimits
+from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.rules.access.principals import ANONYMOUS, Principals, Scope
 from adapter.rules.access.sessions import (
@@ -193,7 +193,8 @@ async def filing(
         shelf,
         FileLimits(
             Limits(scope_bytes=quota, total_bytes=total),
-            BatchLimits(max_file_bytes, max_files, quota),
+            max_file_bytes,
+            max_files,
             upload_ttl=120.0,
             artifact_ttl=600.0,
             queue_wait=queue_wait,

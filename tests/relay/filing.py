@@ -14,10 +14,10 @@ from typing import Any
 from adapter import log
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.files.port import CaptureLimit, ContentSource, Measure, Staging
-from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile, Spend
 from adapter.relay.files.scope_cache import TABLE
-from adapter.relay.files.upload_batch import BatchLimits, UploadBatch
+from adapter.relay.files.upload_batch import FileLimits, UploadBatch
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.quota import Limits, Policy
@@ -271,7 +271,8 @@ class Filing:
     def _registry(self) -> FileRegistry:
         limits = FileLimits(
             Limits(self.scope_bytes, self.total_bytes, self.artifacts, self.policy),
-            BatchLimits(self.max_file_bytes, self.max_files, self.scope_bytes),
+            self.max_file_bytes,
+            self.max_files,
             upload_ttl=self.upload_ttl,
             artifact_ttl=self.artifact_ttl,
             queue_wait=self.queue_wait,

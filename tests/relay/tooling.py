@@ -17,7 +17,8 @@ from adapter.files.shelf import Shelf
 from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.exchange import ClientResponse as Left
-from adapter.relay.files.artifact_producer import Producer, ProducerRule
+from adapter.relay.files.artifact_capture import ProducerRule
+from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
     Announcing,
     Document,
@@ -25,12 +26,12 @@ from adapter.relay.files.artifact_resources import (
     ResourceRead,
     ResourceTemplates,
 )
-from adapter.relay.files.artifact_view import ArtifactShowing, FileAccess
-from adapter.relay.files.file_registry import FileLimits, FileRegistry
+from adapter.relay.files.artifact_view import FileAccess
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_stage import RoundStage
 from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Credentials, Links
-from adapter.relay.files.upload_batch import BatchLimits
+from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
@@ -83,10 +84,8 @@ class Acting:
 def producing(
     mode: Mode = "none", key: str | None = None, regexes: Sequence[str] = (), **more: Any
 ) -> ProducerRule:
-    """The rule of the tool ``write`` with that locator; ``more`` are other fields of it or of what it shows."""
-    fields = ArtifactShowing.__dataclass_fields__
-    showing = ArtifactShowing(**{name: more.pop(name) for name in list(more) if name in fields})
-    return replace(WRITE, locator=Locator(mode, key, regexes), showing=showing, **more)
+    """The rule of the tool ``write`` with that locator; ``more`` are other fields of it."""
+    return replace(WRITE, locator=Locator(mode, key, regexes), **more)
 
 
 @dataclass
@@ -124,7 +123,8 @@ class Tools:
             self.files,
             FileLimits(
                 self.limits,
-                BatchLimits(1 << 20, 10, self.limits.scope_bytes),
+                1 << 20,
+                10,
                 upload_ttl=100.0,
                 artifact_ttl=100.0,
                 queue_wait=1.0,

@@ -67,22 +67,42 @@ class Captured(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Capturing:
-    """For one tool of one server. ``limit`` is the largest file that is captured; None: quotas decide."""
+class ProducerRule:
+    """One artifact producer of the configuration, for one of its tools.
+
+    ``argument`` is dotted; None: the tool is not told where to write. ``locator`` finds the file in the result.
+    ``edits``: what it makes of the files that it is given is captured too. ``required``: a call whose file cannot be
+    captured fails. ``limit``: the largest file that is captured; None: quotas decide.
+
+    Of an artifact, ``exposed``: it is listed as a resource. ``downloads``: the result has a link to it. ``raw_limit``:
+    the size in bytes up to which the result holds the file itself; None: it never does. ``scheme`` begins its URI.
+    """
+
+    server: str
+    tool: str
+    argument: str | None
+    locator: Locator
+    edits: bool = False
+    required: bool = False
+    limit: CaptureLimit | None = None
+    exposed: bool = True
+    downloads: bool = False
+    raw_limit: int | None = None
+    scheme: str = "artifact://"
+
+
+class Capturing(NamedTuple):
+    """For one tool of one server."""
 
     registry: FileRegistry
     files: FileStore
-    locator: Locator
-    server: str
-    tool: str
-    exposed: bool
-    limit: CaptureLimit | None
+    rule: ProducerRule
 
     async def written(self, call: Call, allocated: Allocated) -> Captured | None:
         """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was
         there and cannot be kept."""
         place = allocated.place
-        measure = None if place is None else await self.files.adopt(place, self.limit)
+        measure = None if place is None else await self.files.adopt(place, self.rule.limit)
         if place is None or measure is None:
             return None
         record = await self._keep(call, allocated.name, measure, place=place)
@@ -90,7 +110,7 @@ class Capturing:
 
     async def named(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         """Each file that the result holds or names, when it is kept. Raises as ``written`` does."""
-        match self.locator.mode:
+        match self.rule.locator.mode:
             case "embedded":
                 for each in embedded(result):
                     yield Captured(await self._store(call, each.name, each.data, each.media_type))
@@ -101,7 +121,7 @@ class Capturing:
                 async with aclosing(self._located(call, began, result)) as files:
                     async for captured in files:
                         yield captured
-                        if not self.locator.every:
+                        if not self.rule.locator.every:
                             return
 
     async def edited(self, call: Call) -> AsyncGenerator[Captured, None]:
@@ -126,7 +146,7 @@ class Capturing:
         """The copy of one file, None where it is as it was."""
         scope_id, kind, file_id = key.split("/")
         given = await self.registry.find(scope_id, FileKind(kind), file_id)
-        taken = None if given is None else await self.files.take_copy(given.place, copy, self.limit)
+        taken = None if given is None else await self.files.take_copy(given.place, copy, self.rule.limit)
         if given is None or taken is None:
             raise StorageFailed("A file is no longer where the tool was given it.")
         staging, measure = taken
@@ -139,18 +159,18 @@ class Capturing:
 
     async def _located(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         if length(result) <= AT_ONCE:
-            paths = self.locator.located(result)
+            paths = self.rule.locator.located(result)
         else:
-            paths = await asyncio.to_thread(self.locator.located, result)
+            paths = await asyncio.to_thread(self.rule.locator.located, result)
         # A copy that the tool was given is as new as what it produced, and may lie where that does.
         own = {PurePosixPath(path).parts[-2:] for path in call.notes.get(HANDLES, {})}
         for path in paths:
             if own and PurePosixPath(path).parts[-2:] in own:
                 continue
-            taken = await self.files.take(path, call.scope.id, began, self.limit)
+            taken = await self.files.take(path, call.scope.id, began, self.rule.limit)
             if taken is not None:
                 staging, measure = taken
-                name = artifact_name(self.tool, path)
+                name = artifact_name(self.rule.tool, path)
                 yield Captured(await self._keep(call, name, measure, staging=staging), path)
 
     async def _linked(self, call: Call, result: Result) -> AsyncIterator[FileRecord]:
@@ -165,13 +185,13 @@ class Capturing:
 
     async def _store(self, call: Call, name: str | None, data: bytes, said: str | None) -> FileRecord:
         """Keep bytes that came inside a message."""
-        if self.limit is not None:
-            self.limit.check(len(data))
+        if self.rule.limit is not None:
+            self.rule.limit.check(len(data))
         staging = await self.files.stage()
         try:
             await staging.write(data)
             measure = await staging.finish()
-            called = artifact_name(self.tool, name, said)
+            called = artifact_name(self.rule.tool, name, said)
             return await self._keep(call, called, measure, staging=staging, said=said)
         finally:
             await staging.discard()
@@ -191,7 +211,7 @@ class Capturing:
             if place is None:
                 scope = call.scope.id
                 place = Place(FileKind.ARTIFACT, scope, secrets.token_hex(16), stored_name(filename))
-            file = NewFile(self.server, filename, measure, said, self.exposed)
+            file = NewFile(self.rule.server, filename, measure, said, self.rule.exposed)
             return await self.registry.keep_artifact(call.scope, place, file, staging)
         finally:
             if staging is not None:

@@ -6,16 +6,22 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError
-from adapter.files.port import CaptureLimit
-from adapter.relay.files.artifact_capture import Allocated, ArtifactName, Captured, Capturing, artifact_name
-from adapter.relay.files.artifact_view import ArtifactShowing, ArtifactView, FileAccess
+from adapter.relay.files.artifact_capture import (
+    Allocated,
+    ArtifactName,
+    Captured,
+    Capturing,
+    ProducerRule,
+    artifact_name,
+)
+from adapter.relay.files.artifact_view import FileAccess, content, iso
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import EARLIER, noted_earlier
 from adapter.relay.files.upload_consumer import HANDLES
@@ -25,12 +31,12 @@ from adapter.relay.replies import edited
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, slot
 from adapter.rules.calls.rounds import STATE, asks_for_input
-from adapter.rules.files.file_records import FileKind, Place
+from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import stored_name
-from adapter.rules.files.locators import Locator
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.tool_results import (
     Shown,
+    ShownFile,
     is_task,
     succeeded,
     tool_result,
@@ -39,28 +45,10 @@ from adapter.rules.results.tool_results import (
     with_failure,
     without_paths,
 )
+from adapter.wire.signed_urls import artifact_uri
 
 NOT_CAPTURED = "The tool answered, but its file could not be captured."
 NOT_ALL_CAPTURED = "The tool answered, but not all of its files could be captured."
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerRule:
-    """One artifact producer of the configuration, for one of its tools.
-
-    ``argument`` is dotted; None: the tool is not told where to write. ``locator`` finds the file in the result.
-    ``edits``: what it makes of the files that it is given is captured too. ``required``: a call whose file cannot be
-    captured fails. ``capture_limit``: the largest file that is captured; None: quotas decide.
-    """
-
-    server: str
-    tool: str
-    argument: str | None
-    locator: Locator
-    edits: bool = False
-    required: bool = False
-    capture_limit: CaptureLimit | None = None
-    showing: ArtifactShowing = field(default_factory=ArtifactShowing)
 
 
 @dataclass(slots=True)
@@ -103,16 +91,8 @@ class Producer:
         self._clock = clock
         self._log = log
         self._nothing_known = Redaction(files.store.roots, {})
-        self._capturing = Capturing(
-            files.registry,
-            files.store,
-            rule.locator,
-            rule.server,
-            rule.tool,
-            rule.showing.exposed,
-            rule.capture_limit,
-        )
-        self._view = ArtifactView(files, rule.showing)
+        self._capturing = Capturing(files.registry, files.store, rule)
+        self._links = files.links if rule.downloads else None
         only_edits = rule.edits and rule.locator.mode == "none"
         self._may_name_none = (
             (rule.locator.every or only_edits) and rule.argument is None and not rule.required
@@ -180,7 +160,7 @@ class Producer:
             return await edited(
                 response, partial(with_failure, response, capture.failure, self._withheld(call, {}))
             )
-        if capture.kept and self._rule.showing.exposed:
+        if capture.kept and self._rule.exposed:
             self._notifications.resources_changed(call.scope)
         withheld = self._withheld(call, self._uris(capture.kept))
         if capture.failure is not None:
@@ -239,7 +219,7 @@ class Producer:
         # What one result tells of is there together: a file is not evicted for the next one.
         call.defer(await self._registry.hold(captured.record))
         capture.kept.append(captured)
-        capture.shown.append(await self._view.shown(captured.record, call.origin.base))
+        capture.shown.append(await self._shown(captured.record, call.origin.base))
 
     async def _drop(self, capture: _Capture) -> None:
         """Nobody will be told of what was kept."""
@@ -259,8 +239,27 @@ class Producer:
 
     # --- what clients see -------------------------------------------------------------------------------------
 
+    def _uri(self, record: FileRecord) -> str:
+        return artifact_uri(record.scope, record.id, record.filename, self._rule.scheme)
+
+    async def _shown(self, record: FileRecord, base: str) -> Shown:
+        """``base`` is the URL under which the client knows the adapter. Raises FileGone, StorageFailed."""
+        expires, limit, found = self._registry.expires_at(record), self._rule.raw_limit, record.content
+        raw = None
+        if limit is not None and found.size <= limit:
+            raw = await content(self._registry, record)
+        return Shown(
+            uri=self._uri(record),
+            id=record.id,
+            file=ShownFile(record.filename, found.media_type, found.size, found.sha256),
+            expires_at=None if expires is None else iso(expires),
+            exposed=record.exposed,
+            download_url=None if self._links is None else self._links.download(base, record),
+            raw=raw,
+        )
+
     def _uris(self, kept: Sequence[Captured]) -> dict[str, str]:
-        return {path: self._view.uri(record) for record, path in kept if path is not None}
+        return {path: self._uri(record) for record, path in kept if path is not None}
 
     def _withheld(self, call: Call, uris: Mapping[str, str]) -> Redaction:
         """Shows the URIs of artifacts, and the handles of the files that this call was given."""

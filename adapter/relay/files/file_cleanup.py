@@ -8,8 +8,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.files.port import FileStore
 from adapter.relay.files.file_index import FileIndex
-from adapter.relay.files.replica_leases import LEASE
 from adapter.relay.files.scope_cache import TABLE, ScopeCache
+from adapter.relay.files.storage_total import LEASE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, Place, decode, record_key
 from adapter.state.port import Row, Store

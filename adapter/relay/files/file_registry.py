@@ -11,7 +11,6 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 
@@ -24,14 +23,13 @@ from adapter.relay.files.file_cleanup import FileCleanup
 from adapter.relay.files.file_index import FileIndex
 from adapter.relay.files.file_transactions import FileTransactions, Release
 from adapter.relay.files.incoming_files import IncomingFile, NewFile, Staged
-from adapter.relay.files.replica_leases import RENEWAL
 from adapter.relay.files.scope_cache import TABLE, ScopeCache
-from adapter.relay.files.storage_total import StorageTotal
-from adapter.relay.files.upload_batch import BatchLimits, UploadBatch, UploadQueue
+from adapter.relay.files.storage_total import RENEWAL, StorageTotal
+from adapter.relay.files.upload_batch import FileLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.filenames import stored_name
-from adapter.rules.files.quota import Ledger, Limits
+from adapter.rules.files.quota import Ledger
 from adapter.state.port import Store
 
 Records: TypeAlias = list[FileRecord]
@@ -45,23 +43,6 @@ CHANGED_KEPT = 86_400.0
 SOON = 3 * RENEWAL
 """Seconds before the time in its row at which the use of a file is written down at once, where replicas share it: the
 cleanup of another one goes by that time."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileLimits:
-    """The limits of the files that scopes hold.
-
-    ``upload_ttl`` and ``artifact_ttl`` are seconds since the last access; None: the file lives as long as its scope.
-    ``queue_wait``: seconds that a batch waits for other batches of its scope. ``sweep_grace``: age in seconds from
-    which a file without a record is removed; None: such a file is never removed.
-    """
-
-    quota: Limits
-    batch: BatchLimits
-    upload_ttl: float | None
-    artifact_ttl: float | None
-    queue_wait: float
-    sweep_grace: float | None
 
 
 class FileRegistry:
@@ -94,7 +75,7 @@ class FileRegistry:
         self._closing = asyncio.Event()
         self._tending: asyncio.Task[None] | None = None
         self._queue = UploadQueue(limits.quota.scope_bytes, limits.queue_wait)
-        self._batches: dict[str, set[UploadBatch]] = {}
+        self._batches: set[UploadBatch] = set()
         self._clock = clock
         self._log = log
 
@@ -312,7 +293,6 @@ class FileRegistry:
         QuotaReached, with the time to try again, after waiting in vain. The batch must be discarded in the end.
         """
         leave = await self._queue.enter(scope.id, bound)
-        batches = self._batches.setdefault(scope.id, set())
 
         def record(filename: str, declared_type: str | None, measure: Measure) -> FileRecord:
             file_id, stored = secrets.token_hex(16), stored_name(filename)
@@ -322,20 +302,18 @@ class FileRegistry:
 
         def over() -> None:
             leave()
-            batches.discard(batch)
-            if not batches and self._batches.get(scope.id) is batches:
-                del self._batches[scope.id]
+            self._batches.discard(batch)
 
         batch = UploadBatch(
             self._transactions,
             self._files,
             Staged(self._ledger, scope.id),
-            self._limits.batch,
+            self._limits,
             bound=bound,
             record=record,
             leave=over,
         )
-        batches.add(batch)
+        self._batches.add(batch)
         return batch
 
     async def keep_artifact(
@@ -384,8 +362,8 @@ class FileRegistry:
 
     async def drop_scope(self, scope_id: str) -> None:
         """The scope has ended: hold nothing of it, and let nothing in that is on its way. Raises StoreUnavailable."""
-        for batch in self._batches.get(scope_id, set()):
-            batch.cut_off()
+        for batch in self._batches:
+            batch.cut_off(scope_id)
         await self._transactions.put_out_scope(scope_id)
 
     async def expire(self) -> None:

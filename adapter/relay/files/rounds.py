@@ -53,20 +53,8 @@ def noted_earlier(call: Call, note: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundSize:
-    """The most that one round may have: files, characters of its state, bytes of its notes.
-
-    A longer state could hardly come back in a request.
-    """
-
-    files: int = 1000
-    state_length: int = 4 << 20
-    note_bytes: int = 512 << 10
-
-
-@dataclass(frozen=True, slots=True)
 class RoundLimits:
-    """The limits of rounds that wait for their clients, each for ``ttl`` seconds.
+    """The limits of rounds that wait for their clients, each for ``ttl`` seconds and of at most ``each`` bytes.
 
     ``per_scope`` and ``total`` rounds wait at most; for a new one the oldest is given up. ``scope_bytes`` and
     ``total_bytes`` limit the notes and states of a scope's rounds, and of all rounds.
@@ -77,7 +65,7 @@ class RoundLimits:
     total: int = 10_000
     scope_bytes: int = 8 << 20
     total_bytes: int = 64 << 20
-    each: RoundSize = RoundSize()
+    each: int = 512 << 10
 
 
 class Rounds:
@@ -308,13 +296,14 @@ class Rounds:
         self._index.drop(waiting)
         pending, limits = waiting.pending, self._limits
         pending.notes = {name: call.notes[name] for name in _KEPT if name in call.notes}
-        if len(state) > limits.each.state_length or len(pending.notes.get(DELIVERED, ())) > limits.each.files:
+        own = None if given == state else state
+        if own is not None and len(own) > limits.each:
             return None
         pending.due = self._clock() + limits.ttl
-        pending.add_state(key_of(call, given), None if given == state else state)
+        pending.add_state(key_of(call, given), own)
         row = encode(pending)
         waiting.size = len(row)
-        return row if waiting.size <= limits.each.note_bytes else None
+        return row if waiting.size <= limits.each else None
 
     async def end(self, call: Call) -> None:
         """The call got its result: there will be no other round."""

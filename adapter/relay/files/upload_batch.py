@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_transactions import FileTransactions
 from adapter.relay.files.incoming_files import IncomingFile, Spend, Staged
 from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.quota import Limits
 
 FILL = 16 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows."""
@@ -28,12 +28,14 @@ LEAST_FILL = 64 * 1024
 _RETRY_AFTER = 5.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Door:
-    """One scope's: the bytes that are on their way in, and those who wait, first come first."""
+    """One scope's: the bytes that are on their way in, how many batches wait, and whose turn of these it is."""
 
     inside: int = 0
-    waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
+    waiting: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class UploadQueue:
@@ -51,7 +53,7 @@ class UploadQueue:
         """Is told how many seconds a batch waited, and True if it came in; None where nobody counts."""
 
     def __repr__(self) -> str:
-        waiting = sum(len(door.waiting) for door in self._doors.values())
+        waiting = sum(door.waiting for door in self._doors.values())
         return f"<UploadQueue: {len(self._doors)} scopes, {waiting} waiting>"
 
     async def enter(self, scope_id: str, bound: int | None) -> Callable[[], None]:
@@ -63,38 +65,8 @@ class UploadQueue:
         size = self._capacity if bound is None else min(bound, self._capacity)
         door = self._doors.setdefault(scope_id, _Door())
         if door.waiting or door.inside + size > self._capacity:
-            await self._queue(scope_id, door, size)
-        else:
-            door.inside += size
-        return self._leaving(scope_id, door, size)
-
-    async def _queue(self, scope_id: str, door: _Door, size: int) -> None:
-        loop, entered = asyncio.get_running_loop(), False
-        place, began = (size, loop.create_future()), loop.time()
-        door.waiting.append(place)
-        try:
-            async with asyncio.timeout(self._wait):
-                await place[1]
-            entered = True
-        except BaseException as failure:
-            if place in door.waiting:
-                door.waiting.remove(place)
-            else:  # let in at the very moment of giving up
-                door.inside -= size
-            self._let_in(scope_id, door)
-            if isinstance(failure, TimeoutError):
-                raise QuotaReached(
-                    "Together with other running uploads, this upload would exceed "
-                    "sessions.max_total_session_size; try again when they are finished.",
-                    data={"limit": self._capacity, "setting": "sessions.max_total_session_size"},
-                    retry_after=_RETRY_AFTER,
-                ) from None
-            raise
-        finally:
-            if self.on_wait is not None:
-                self.on_wait(loop.time() - began, entered)
-
-    def _leaving(self, scope_id: str, door: _Door, size: int) -> Callable[[], None]:
+            await self._wait_for_room(scope_id, door, self._capacity - size)
+        door.inside += size
         inside = True
 
         def leave() -> None:
@@ -102,28 +74,57 @@ class UploadQueue:
             if inside:
                 inside = False
                 door.inside -= size
-                self._let_in(scope_id, door)
+                door.left.set()
+                self._close(scope_id, door)
 
         return leave
 
-    def _let_in(self, scope_id: str, door: _Door) -> None:
-        assert self._capacity is not None, "without a capacity nobody waits"
-        while door.waiting and door.inside + door.waiting[0][0] <= self._capacity:
-            size, admitted = door.waiting.popleft()
-            door.inside += size
-            if not admitted.done():
-                admitted.set_result(None)
-        if not door.waiting and not door.inside and self._doors.get(scope_id) is door:
+    async def _wait_for_room(self, scope_id: str, door: _Door, most: int) -> None:
+        """Wait until it is one's turn, and at most so many bytes are inside."""
+        loop, entered = asyncio.get_running_loop(), False
+        began = loop.time()
+        door.waiting += 1
+        try:
+            async with asyncio.timeout(self._wait), door.turn:
+                while door.inside > most:
+                    door.left.clear()
+                    await door.left.wait()
+            entered = True
+        except TimeoutError:
+            raise QuotaReached(
+                "Together with other running uploads, this upload would exceed "
+                "sessions.max_total_session_size; try again when they are finished.",
+                data={"limit": self._capacity, "setting": "sessions.max_total_session_size"},
+                retry_after=_RETRY_AFTER,
+            ) from None
+        finally:
+            door.waiting -= 1
+            if not entered:
+                self._close(scope_id, door)
+            if self.on_wait is not None:
+                self.on_wait(loop.time() - began, entered)
+
+    def _close(self, scope_id: str, door: _Door) -> None:
+        if not (door.waiting or door.inside) and self._doors.get(scope_id) is door:
             del self._doors[scope_id]
 
 
 @dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """``batch_bytes`` is what the scope may hold at all, None sets no limit."""
+class FileLimits:
+    """The limits of the files that scopes hold.
 
+    ``upload_ttl`` and ``artifact_ttl`` are seconds since the last access; None: the file lives as long as its scope.
+    ``queue_wait``: seconds that a batch waits for other batches of its scope. ``sweep_grace``: age in seconds from
+    which a file without a record is removed; None: such a file is never removed.
+    """
+
+    quota: Limits
     max_file_bytes: int
     max_files: int
-    batch_bytes: int | None
+    upload_ttl: float | None
+    artifact_ttl: float | None
+    queue_wait: float
+    sweep_grace: float | None
 
 
 class _Arrived(NamedTuple):
@@ -145,7 +146,7 @@ class UploadBatch:
         transactions: FileTransactions,
         files: FileStore,
         staged: Staged,
-        limits: BatchLimits,
+        limits: FileLimits,
         *,
         bound: int | None,
         record: Callable[[str, str | None, Measure], FileRecord],
@@ -223,7 +224,7 @@ class UploadBatch:
         """Count bytes that may come, at most ``most``; 0 where these would be few."""
         limits = self._limits
         room = min(FILL, limits.max_file_bytes - self._size)
-        for limit in (limits.batch_bytes, self._bound):
+        for limit in (limits.quota.scope_bytes, self._bound):
             if limit is not None:
                 room = min(room, limit - self._staged.size)
         if room < LEAST_FILL:
@@ -244,7 +245,7 @@ class UploadBatch:
         await self._transactions.put_out_expired()
         if self._bound is None:
             return  # it may turn out never to fit, and would have pushed out everything by then
-        batch_bytes = self._limits.batch_bytes
+        batch_bytes = self._limits.quota.scope_bytes
         whole = self._bound if batch_bytes is None else min(self._bound, batch_bytes)
         with contextlib.suppress(QuotaReached, StorageFull):
             await self._transactions.make_room(
@@ -258,11 +259,11 @@ class UploadBatch:
                 f"The file is larger than the {limits.max_file_bytes} bytes that uploads.max_file_bytes allows.",
                 data={"limit": limits.max_file_bytes, "setting": "uploads.max_file_bytes"},
             )
-        if limits.batch_bytes is not None and self._staged.size + more > limits.batch_bytes:
+        if limits.quota.scope_bytes is not None and self._staged.size + more > limits.quota.scope_bytes:
             raise QuotaReached(
-                f"The files are larger than the {limits.batch_bytes} bytes that "
+                f"The files are larger than the {limits.quota.scope_bytes} bytes that "
                 "sessions.max_total_session_size allows.",
-                data={"limit": limits.batch_bytes, "setting": "sessions.max_total_session_size"},
+                data={"limit": limits.quota.scope_bytes, "setting": "sessions.max_total_session_size"},
             )
         if self._bound is not None and self._staged.size + more > self._bound:
             raise UploadRefused("The upload is larger than its Content-Length.")
@@ -314,9 +315,9 @@ class UploadBatch:
         if self._cut_off:
             raise SessionUnknown()
 
-    def cut_off(self) -> None:
-        """The scope has ended: nothing comes in any more."""
-        self._cut_off = True
+    def cut_off(self, scope_id: str) -> None:
+        """A scope has ended: nothing comes into it any more."""
+        self._cut_off = self._cut_off or scope_id == self._staged.scope_id
 
     async def discard(self) -> None:
         """Remove what was not kept. Harmless after ``keep`` and when done twice."""

@@ -323,7 +323,7 @@ LIMIT = CaptureLimit(100, "artifacts.max_file_bytes")
 async def test_artifact_above_its_own_limit_is_not_read(tmp_path: Path) -> None:
     """The setting is named, nothing is evicted, and the tool's file goes."""
     act, limits = writing(b"x" * 101), Limits(150, None, None, POLICY)
-    async with tools(tmp_path, act, producing=producing(capture_limit=LIMIT), limits=limits) as one:
+    async with tools(tmp_path, act, producing=producing(limit=LIMIT), limits=limits) as one:
         await one.uploaded(b"y" * 90)
         kept = one.on_disk()
         assert "100 bytes that artifacts.max_file_bytes" in error_of(await one.call("write", "{}"))
@@ -332,7 +332,7 @@ async def test_artifact_above_its_own_limit_is_not_read(tmp_path: Path) -> None:
 
 async def test_file_in_a_result_has_the_limit_too(tmp_path: Path) -> None:
     """One that came inside the message."""
-    rule = producing("embedded", argument=None, capture_limit=LIMIT)
+    rule = producing("embedded", argument=None, limit=LIMIT)
     async with tools(tmp_path, answering(f'"content":[{IMAGE}]'), producing=rule) as one:
         assert "artifacts.max_file_bytes" in error_of(await one.call("write", "{}"))
         assert one.on_disk() == []
@@ -348,7 +348,7 @@ def sparse(request: UpstreamRequest) -> ScriptedAnswer:
 async def test_capturing_takes_no_longer_than_the_call_may(tmp_path: Path) -> None:
     """The setting is named, the call's result kept, the file gone."""
     limit = CaptureLimit(1 << 40, "artifacts.max_file_bytes", patience=0.2)
-    async with tools(tmp_path, sparse, producing=producing(capture_limit=limit)) as one, asyncio.timeout(5):
+    async with tools(tmp_path, sparse, producing=producing(limit=limit)) as one, asyncio.timeout(5):
         sentence = error_of(await one.call("write", "{}"))
         assert "core.defaults.tool_call_timeout_seconds" in sentence
         assert one.on_disk() == []

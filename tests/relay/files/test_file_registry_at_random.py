@@ -10,9 +10,8 @@ import orjson
 import pytest
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
-from adapter.relay.files.replica_leases import GROUP, RENEWAL
 from adapter.relay.files.scope_cache import TABLE
-from adapter.relay.files.storage_total import COUNT_EVERY
+from adapter.relay.files.storage_total import COUNT_EVERY, GROUP, RENEWAL
 from adapter.relay.files.storage_total import TABLE as TOTALS
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, decode

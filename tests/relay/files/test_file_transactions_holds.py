@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from adapter.errors import FileGone, QuotaReached, StoreUnavailable
-from adapter.relay.files.replica_leases import LEASE
-from adapter.relay.files.replica_leases import TABLE as LEASES
 from adapter.relay.files.scope_cache import HEADS
+from adapter.relay.files.storage_total import LEASE, LEASES
 from adapter.rules.files.file_records import decode_head
 from tests.relay.filing import ALICE, replicas, view
 

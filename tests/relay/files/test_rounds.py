@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
-from adapter.relay.files.rounds import TABLE, RoundLimits, RoundSize
+from adapter.relay.files.rounds import TABLE, RoundLimits
 from adapter.relay.files.upload_consumer import Delivery
 from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.rounds import STATES_KEPT
@@ -460,10 +460,9 @@ async def test_bytes_of_an_earlier_process_count(tmp_path: Path) -> None:
         assert await rows(two) == 2
 
 
-@pytest.mark.parametrize("size", [RoundSize(note_bytes=100), RoundSize(state_length=5), RoundSize(files=0)])
-async def test_call_with_more_than_is_kept_is_not_remembered(tmp_path: Path, size: RoundSize) -> None:
+async def test_call_with_more_than_is_kept_is_not_remembered(tmp_path: Path) -> None:
     """Its server says that the state is not good, and nothing is left of it."""
-    async with tools(tmp_path, Asking(), round_limits=RoundLimits(each=size)) as one:
+    async with tools(tmp_path, Asking(), round_limits=RoundLimits(each=100)) as one:
         arguments = {"path": await uploaded(one)}
         state = state_in(await called(one, "convert", arguments))
         assert "error" in await called(one, "convert", arguments, state)

@@ -9,10 +9,8 @@ import pytest
 from structlog import get_logger
 
 from adapter.errors import StorageFull, StoreUnavailable
-from adapter.relay.files.replica_leases import GROUP, RENEWAL
-from adapter.relay.files.replica_leases import TABLE as LEASES
 from adapter.relay.files.scope_cache import TABLE as FILES
-from adapter.relay.files.storage_total import COUNT_EVERY, TABLE, StorageTotal
+from adapter.relay.files.storage_total import COUNT_EVERY, GROUP, LEASES, RENEWAL, TABLE, StorageTotal
 from adapter.rules.access.principals import session_scope
 from adapter.rules.files.file_records import size_in
 from adapter.rules.files.quota import Ledger, Limits

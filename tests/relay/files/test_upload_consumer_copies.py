@@ -372,7 +372,7 @@ async def test_a_copy_that_is_gone_costs_no_other_its_changes(tmp_path: Path) ->
 async def test_a_copy_that_has_grown_too_large_is_not_kept(tmp_path: Path) -> None:
     """The limit and its setting are named, and nothing is evicted."""
     limit = CaptureLimit(10, "artifacts.max_file_bytes")
-    async with tools(tmp_path, changing(more), producing=replace(EDITS, capture_limit=limit)) as one:
+    async with tools(tmp_path, changing(more), producing=replace(EDITS, limit=limit)) as one:
         record = await one.uploaded(b"hello")
         response = await one.call("read", calling(record))
         assert "artifacts.max_file_bytes" in response["result"]["_meta"]["artifact_error"]
@@ -382,7 +382,7 @@ async def test_a_copy_that_has_grown_too_large_is_not_kept(tmp_path: Path) -> No
 async def test_a_copy_that_has_grown_too_large_costs_no_other_its_changes(tmp_path: Path) -> None:
     """The first file is above the limit, the second one is kept, and the result says what is missing and why."""
     limit = CaptureLimit(12, "artifacts.max_file_bytes")
-    async with tools(tmp_path, changing(more), producing=replace(EDITS, capture_limit=limit)) as one:
+    async with tools(tmp_path, changing(more), producing=replace(EDITS, limit=limit)) as one:
         records = [await one.uploaded(content, f"{len(content)}.txt") for content in (b"hello", b"h")]
         meta = (await one.call("read", calling(*records)))["result"]["_meta"]
         assert meta["artifact"]["filename"] == "1.txt"
