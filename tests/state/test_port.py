@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from operator import methodcaller
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapter.state.memory import MemoryStore
-from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, TableFull
+from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, TableFull, tell_all
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
@@ -362,3 +364,35 @@ async def test_uses_count_no_longer_than_their_window(store: Store) -> None:
             await asyncio.sleep(0)
     for key in "bcdef":
         assert await store.spend("rates", key, 1, 0.02) == 0.0
+
+
+# --- listeners of a store ----------------------------------------------------------------------------------------
+
+
+class Ear:
+    """A listener that notes that it was told, and may fail then."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self._fails = fails
+        self.told = 0
+
+    def row_changed(self, table: str, key: str) -> None:
+        raise AssertionError(table, key)
+
+    def rows_unknown(self) -> None:
+        self.told += 1
+        if self._fails:
+            raise ValueError("a fault of its own")
+
+    def announced(self, topic: str, body: bytes) -> None:
+        raise AssertionError(topic, body)
+
+
+async def test_a_listener_that_fails_makes_no_other_deaf() -> None:
+    """The failure is reported, once."""
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    ears = [Ear(fails=True), Ear(fails=False)]
+    tell_all(ears, methodcaller("rows_unknown"))
+    assert [ear.told for ear in ears] == [1, 1]
+    assert [str(report["exception"]) for report in reports] == ["a fault of its own"]

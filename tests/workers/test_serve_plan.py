@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import socket
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from adapter.errors import StorageFailed
 from adapter.settings.file.load import load
 from adapter.settings.file.reading import ReadSettings
 from adapter.workers.plan_locks import StorageLock
-from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan, plan_of
+from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan, open_sockets, plan_of
 
 SERVERS = [{"id": "one", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}]
 
@@ -76,3 +78,34 @@ def test_a_reading_that_dies_is_a_refusal() -> None:
     with pytest.raises(PlanRefused, match="has failed") as refused:
         PlanReading(fail, nothing).result()
     assert refused.value.status == 1
+
+
+# --- the port that workers share ---------------------------------------------------------------------------------
+
+
+def test_every_address_of_a_name_is_opened() -> None:
+    """As one process does: a name may have several, and families that this machine lacks are passed over."""
+    opened = open_sockets("localhost", 0)
+    try:
+        assert {each.getsockname()[0] for each in opened} & {"127.0.0.1", "::1"}
+        for each in opened:
+            with contextlib.closing(socket.create_connection(each.getsockname()[:2], timeout=5)):
+                pass
+    finally:
+        for each in opened:
+            each.close()
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    """And nothing is left open."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match="Address already in use"),
+    ):
+        open_sockets("127.0.0.1", taken.getsockname()[1])
+
+
+def test_a_name_without_an_address_is_refused() -> None:
+    """Nothing can listen there."""
+    with pytest.raises(OSError):
+        open_sockets("no.such.name.invalid", 0)

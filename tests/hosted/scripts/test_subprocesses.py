@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from adapter.hosted.scripts.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts.scripts import Scripts
-from adapter.hosted.scripts.subprocesses import Confinement
+from adapter.hosted.scripts.subprocesses import Confinement, Starts
 from adapter.hosted.tools import ToolCall
 from adapter.rules.results.outcomes import Result, ToolUserError
 from tests.hosted.serving import ERAS, LOG, ToolAnswer, front, hosted, text, tool
@@ -323,3 +323,47 @@ def test_many_calls_leave_no_process_and_no_descriptor(load: Load) -> None:
     """Whichever way they end, each one's process is reaped and its pipes are closed."""
     source = "#!/bin/sh\nread n\ncase $n in *bad*) exit 1;; esac\nsleep $n\necho 0"
     exercise(load(source, "script.sh"), rounds=10)
+
+
+# --- places for programs -----------------------------------------------------------------------------------------
+
+
+async def test_one_begins_in_each_turn_of_the_loop() -> None:
+    """Others are served between two of them."""
+    starts, begun, others = Starts(), 0, 0
+
+    async def begin() -> None:
+        nonlocal begun
+        async with starts.place():
+            begun += 1
+
+    running = [asyncio.ensure_future(begin()) for _ in range(20)]
+    while begun < len(running):
+        before = begun
+        await asyncio.sleep(0)
+        assert begun - before <= 1
+        others += 1
+    assert others >= len(running)
+
+
+async def test_no_more_run_than_there_are_places() -> None:
+    """Who waits for one begins when another ends, and who leaves while waiting takes none."""
+    starts, going, most, end = Starts(at_once=3), 0, 0, asyncio.Event()
+
+    async def run() -> None:
+        nonlocal going, most
+        async with starts.place():
+            going += 1
+            most = max(most, going)
+            await end.wait()
+            going -= 1
+
+    running = [asyncio.ensure_future(run()) for _ in range(10)]
+    while going < 3:
+        await asyncio.sleep(0)
+    running[-1].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running.pop()
+    end.set()
+    await asyncio.gather(*running)
+    assert (going, most) == (0, 3)

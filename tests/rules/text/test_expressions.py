@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.text.expressions import LONGEST, Expression, ExpressionInvalid
+from adapter.rules.text.expressions import LONGEST, Expression, ExpressionInvalid, Glob, GlobInvalid
 
 
 def test_an_expression_finds_what_it_says() -> None:
@@ -69,3 +70,91 @@ def test_what_both_can_read_both_read_alike(source: str, text: str) -> None:
     except (ExpressionInvalid, re.error, FutureWarning):
         return
     assert expression.occurs_in(text) == (theirs.search(text) is not None)
+
+
+# --- patterns of dotted names, and that no pattern can take long -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "matches"),
+    [
+        ("users.update", "users.update", True),
+        ("users.*", "users.update", True),
+        ("users.*", "users", False),
+        ("users.*", "users.a.b", False),
+        ("users.**", "users", True),
+        ("users.**", "users.a.b", True),
+        ("**", "anything.at.all", True),
+        ("**.get", "a.b.get", True),
+        ("**.get", "get", True),
+        ("a.**.z", "a.z", True),
+        ("a.**.m.**.z", "a.b.m.c.d.z", True),
+        ("a.**.m.**.z", "a.b.c.z", False),
+        ("*.get", "users.get", True),
+        ("users_*", "users_update", True),
+        ("users_*", "users_", True),
+        ("get-*-by-*", "get-user-by-id", True),
+        ("get-*-by-*", "get-user-id", False),
+        ("a*", "a.b", False),
+        ("user", "users", False),
+    ],
+)
+def test_v18_one_star_is_one_segment_two_are_any_number(pattern: str, name: str, matches: bool) -> None:
+    """A star within a segment stands for any of its characters."""
+    assert Glob(pattern).matches(name) is matches
+
+
+@pytest.mark.parametrize("pattern", ["", ".", "a.", ".a", "a..b", "a**", "***", "x" * 300])
+def test_v18_patterns_are_validated(pattern: str) -> None:
+    """A mistake is found at start."""
+    with pytest.raises(GlobInvalid):
+        Glob(pattern)
+
+
+SEGMENT = st.text("ab", max_size=3).filter(bool)
+PATTERN = st.lists(SEGMENT | st.sampled_from(["*", "**", "a*", "*b", "a*b"]), min_size=1, max_size=5).map(
+    ".".join
+)
+NAME = st.lists(SEGMENT, min_size=1, max_size=6).map(".".join)
+
+
+def as_expression(pattern: str) -> str:
+    """The same pattern as a regular expression over names that end in a dot."""
+    parts = [
+        r"(?:[^.]+\.)*"
+        if segment == "**"
+        else (r"[^.]+" if segment == "*" else segment.replace("*", "[^.]*")) + r"\."
+        for segment in pattern.split(".")
+    ]
+    return "".join(parts)
+
+
+@given(PATTERN, NAME)
+def test_v18_globs_match_what_they_say(pattern: str, name: str) -> None:
+    """As a regular expression of the same meaning does."""
+    assert Glob(pattern).matches(name) is bool(re.fullmatch(as_expression(pattern), name + "."))
+
+
+@given(PATTERN, PATTERN, NAME)
+def test_v18_what_covers_another_matches_all_of_its_names(one: str, other: str, name: str) -> None:
+    """There is no name that only the covered one matches."""
+    if Glob(one).covers(Glob(other)) and Glob(other).matches(name):
+        assert Glob(one).matches(name)
+
+
+@given(st.text("ab*.", min_size=1, max_size=200), st.text("ab.", max_size=5000))
+def test_v18_globs_are_bounded(pattern: str, name: str) -> None:
+    """Whoever writes patterns and names, a match ends within its steps, with an answer."""
+    try:
+        glob = Glob(pattern)
+    except GlobInvalid:
+        return
+    assert glob.matches(name) in (True, False)
+
+
+def test_v18_a_match_that_takes_too_long_is_none() -> None:
+    """The worst pattern costs a thousand steps, not minutes."""
+    begun = process_time()
+    assert Glob("**.a.**.a.**.a.**.a.**.b").matches(".".join("a" * 50_000)) is False
+    assert Glob("*a" * 100).matches("a" * 50_000) is False
+    assert process_time() - begun < 1
