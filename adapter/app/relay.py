@@ -38,9 +38,9 @@ def build_relay(app: Core, counts: OperationCounts | None = None) -> None:
         sessions,
         upstream_sessions,
         call_gate,
-        PassThrough(upstream_sessions, app.deferred, app.background),
-        StagedExchange(call_gate, upstream_sessions, app.deferred, app.background),
-        GetStreams(call_gate, upstream_sessions, app.deferred, parts.notifications),
+        PassThrough(upstream_sessions, app.deferred),
+        StagedExchange(call_gate, app.deferred),
+        GetStreams(call_gate, app.deferred, parts.notifications),
     )
     if settings.core.audit.enabled:
         # Late: most adapters keep no record.

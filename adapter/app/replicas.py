@@ -75,9 +75,9 @@ class ReplicaParts:
         digest = settings_digest(settings)
         self.replicas = Replicas(store, name, VERSION, base.clock, base.log, terms, digest)
         self.replicas.on_displaced.append(self._displaced)
-        self._forwarding = Forwarding(self.replicas, store, self._connect, base.background, base.log)
-        self.home = Home(self.replicas, self._local, base.background, base.log)
-        self._words = SharedSessionWords(store, self.replicas, base.background, base.clock, base.log)
+        self._forwarding = Forwarding(self.replicas, self._connect, base.background)
+        self.home = Home(self.replicas, self._local, base.background)
+        self._words = SharedSessionWords(self.replicas, base.background, base.clock)
         self.branch: Branch = replica_branch(self.home)
         store.listeners.append(self.home)
         base.rereads.append(self.read_key)
@@ -99,11 +99,11 @@ class ReplicaParts:
         self._local[server] = upstream
         sessions = upstream.server.sessions
         sessions.owner = self.replicas.id
-        owned = OwnedUpstream(server, upstream, self.replicas, self._forwarding, self.home.left)
+        owned = OwnedUpstream(server, upstream, self._forwarding, self.home.left)
         if not isinstance(sessions, PortableSessions):
             return owned
         sessions.words = self._words.of(server, sessions)
-        return PortableUpstream(server, owned, self.replicas, self._forwarding)
+        return PortableUpstream(owned)
 
     async def join(self, bound: tuple[str, int] | None) -> None:
         """Let the others know that they find this replica where it is bound. Raises StoreUnavailable.
@@ -123,7 +123,7 @@ class ReplicaParts:
 
     async def read_key(self) -> None:
         """Read from the store the key by which replicas know each other, also again. Raises StoreUnavailable."""
-        self._forwarding.key = self.home.key = await kept_secret(self._store, KEY, self.home.key or None)
+        self.replicas.key = await kept_secret(self._store, KEY, self.replicas.key or None)
 
     def store_lost(self) -> None:
         """Be found by the others again."""

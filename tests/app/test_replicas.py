@@ -124,10 +124,10 @@ async def test_key_of_replicas_is_read_again_after_a_start_without_the_store(tmp
     await away.store.open()
     assert away.store.outage() is None
     await ours.join(BOUND)
-    assert away.store.outage() is not None and ours.home.key != theirs.home.key
+    assert away.store.outage() is not None and ours.replicas.key != theirs.replicas.key
     memory.replicas[1].down = False
     async with asyncio.timeout(10):
-        while away.store.outage() is not None or ours.home.key != theirs.home.key:
+        while away.store.outage() is not None or ours.replicas.key != theirs.replicas.key:
             await asyncio.sleep(0.05)
     for app in (away, there):
         assert app.replicas is not None

@@ -96,9 +96,9 @@ class Relaying:
             self.sessions,
             self.upstream_sessions,
             call_gate,
-            PassThrough(self.upstream_sessions, self.deferred, self.background),
-            StagedExchange(call_gate, self.upstream_sessions, self.deferred, self.background),
-            GetStreams(call_gate, self.upstream_sessions, self.deferred, Notifications()),
+            PassThrough(self.upstream_sessions, self.deferred),
+            StagedExchange(call_gate, self.deferred),
+            GetStreams(call_gate, self.deferred, Notifications()),
         )
         servers = {"one": self.server}
         self.last_seen = LastSeen(self.sessions)

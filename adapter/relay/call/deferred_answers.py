@@ -64,7 +64,7 @@ class DeferredAnswers(StoreListener):
     ) -> None:
         self._store = store
         self._tables = tables
-        self._background = background
+        self.background = background
         self._ttl = ttl
         self._clock = clock
         self._claim = claim
@@ -163,7 +163,7 @@ class DeferredAnswers(StoreListener):
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener: what another replica has delivered need not be held."""
         if table == TABLE and key in self._held.get(_session_of(key), ()):
-            self._background.run(self._confirm(key))
+            self.background.run(self._confirm(key))
 
     async def _confirm(self, key: str) -> None:
         with contextlib.suppress(StoreUnavailable):

@@ -23,7 +23,6 @@ from adapter.relay.notifications import Inbox, Notifications
 from adapter.relay.replies import edited_events, media_type, require_plain
 from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, Stage, StageTable
 from adapter.rules.access.principals import Caller
 from adapter.rules.results.tool_results import without_paths
@@ -87,7 +86,6 @@ class GetStreams:
     """Takes the streams that clients open to listen."""
 
     call_gate: CallGate
-    upstream_sessions: UpstreamSessions
     deferred: DeferredAnswers
     notifications: Notifications
 
@@ -115,7 +113,7 @@ class GetStreams:
         observe = ask.server.listener()
         if needed or observe is not None:
             ask.headers = asking_plain(ask.headers)
-        reply = await self.upstream_sessions.send(ask, session, b"", read_timeout)
+        reply = await self.call_gate.upstream_sessions.send(ask, session, b"", read_timeout)
         if session is not None and session.over:
             reply.abort()
             raise SessionUnknown()

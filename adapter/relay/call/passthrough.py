@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import MessageTooLong, UpstreamSilent
-from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamTerms
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.resumption import ExchangeRecovery
@@ -32,7 +31,6 @@ class PassThrough:
 
     upstream_sessions: UpstreamSessions
     deferred: DeferredAnswers
-    background: BackgroundTasks
 
     async def pipe(
         self, ask: ClientRequest, session: Session | None, requests: list[Envelope]
@@ -78,7 +76,7 @@ class PassThrough:
     def _recovery(
         self, ask: ClientRequest, session: Session | None, requests: list[Envelope]
     ) -> ExchangeRecovery:
-        return ExchangeRecovery(ask, session, requests, self.deferred, self.background)
+        return ExchangeRecovery(ask, session, requests, self.deferred)
 
 
 async def reduced(

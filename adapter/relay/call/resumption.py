@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 
 from adapter.errors import AdapterError, UpstreamSilent
-from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.sessions.inner_client import InnerClient
@@ -30,14 +29,12 @@ class ExchangeRecovery:
         session: Session | None,
         requests: list[Envelope],
         deferred: DeferredAnswers,
-        background: BackgroundTasks,
         reading: tuple[Call, Stages] | None = None,
     ) -> None:
         self._ask = ask
         self._session = session
         self._requests = requests
         self._deferred = deferred
-        self._background = background
         self._reading = reading
 
     def finish(self) -> None:
@@ -73,7 +70,7 @@ class ExchangeRecovery:
                 + request.id_bytes
                 + b',"reason":"The adapter waited too long for an answer."}}'
             )
-            self._background.run(_tell_quietly(client, body))
+            self._deferred.background.run(_tell_quietly(client, body))
 
     @property
     def _client(self) -> InnerClient:

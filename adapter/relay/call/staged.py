@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, AnswerTooLarge, BadJson, UpstreamBroken, UpstreamSilent
-from adapter.relay.background import BackgroundTasks
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
@@ -29,7 +28,6 @@ from adapter.relay.replies import (
     require_plain,
 )
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.results.tool_results import without_paths
@@ -45,16 +43,14 @@ class StagedExchange:
     """Takes the requests that stages concern."""
 
     call_gate: CallGate
-    upstream_sessions: UpstreamSessions
     deferred: DeferredAnswers
-    background: BackgroundTasks
 
     async def read(
         self, ask: ClientRequest, session: Session | None, envelope: Envelope, stages: Stages
     ) -> ClientResponse:
         """Answer one request by way of its stages. Raises AdapterError."""
         call = self.call_gate.call(ask, session, envelope)
-        recovery = ExchangeRecovery(ask, session, [envelope], self.deferred, self.background, (call, stages))
+        recovery = ExchangeRecovery(ask, session, [envelope], self.deferred, (call, stages))
         try:
             own = await walk_request(stages, call)
             if own is not None:
@@ -82,7 +78,7 @@ class StagedExchange:
         ask.headers = asking_plain(call.headers, drop=frozenset({"content-encoding"} if ask.encoded else ()))
         read_timeout = ask.server.read_timeout_of(call.envelope.method, call.envelope.name)
         try:
-            reply = await self.upstream_sessions.send(ask, session, call.request, read_timeout)
+            reply = await self.call_gate.upstream_sessions.send(ask, session, call.request, read_timeout)
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)

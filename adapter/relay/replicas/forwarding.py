@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import orjson
-from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import (
     AdapterError,
@@ -26,7 +25,6 @@ from adapter.relay.exchange import JSON
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.principals import SESSION_ID, Caller
 from adapter.rules.access.replicas import ReplicaRecord
-from adapter.state.port import Store
 from adapter.upstream.port import (
     RewrittenReply,
     Upstream,
@@ -86,27 +84,19 @@ class _Unreached(Exception):
 
 
 class Forwarding:
-    """Sends requests to the replicas that own their sessions. ``connect`` gives the upstream at a URL.
-
-    ``key`` is set before the first request comes.
-    """
+    """Sends requests to the replicas that own their sessions. ``connect`` gives the upstream at a URL."""
 
     def __init__(
         self,
         replicas: Replicas,
-        store: Store,
         connect: Callable[[str], Upstream],
         background: BackgroundTasks,
-        log: FilteringBoundLogger,
     ) -> None:
-        self.key = b""
         self.on_end: Callable[[str, str], None] | None = None
         """Is told of the server of a request that was forwarded, and of the result; None where nobody counts."""
-        self._replicas = replicas
-        self._store = store
+        self.replicas = replicas
         self._connect = connect
         self._background = background
-        self._log = log
         self._peers: dict[str, tuple[str, Upstream]] = {}
         self._failing: set[str] = set()
         replicas.on_gone.append(self._gone)
@@ -130,7 +120,7 @@ class Forwarding:
         A request that may have run there is never answered so: raises UpstreamUnanswered, or what the owner's upstream
         raised. Raises StoreUnavailable where it is not known who the owner is.
         """
-        record = await self._replicas.find(owner)
+        record = await self.replicas.find(owner)
         for _ in range(ATTEMPTS):
             if record is None:
                 break
@@ -144,7 +134,7 @@ class Forwarding:
                 if self.on_end is not None:
                     self.on_end(server, "ok")
                 return reply
-            record = await self._replicas.find(owner, afresh=True)
+            record = await self.replicas.find(owner, afresh=True)
         else:
             self._tell_once(
                 owner, "another replica refuses what is forwarded to it", setting="core.replica.address"
@@ -179,7 +169,7 @@ class Forwarding:
         except (UpstreamUnanswered, UpstreamBroken):
             # Also of one that went silent, to which the connections were dropped.
             raise UpstreamUnanswered(_ENDED) from None
-        kind = kind_of(header(reply.headers, MARK), self.key, nonce, reply.status)
+        kind = kind_of(header(reply.headers, MARK), self.replicas.key, nonce, reply.status)
         if kind == "answer":
             # Its fields are those that its upstream gave it.
             return RewrittenReply(
@@ -220,7 +210,7 @@ class Forwarding:
         content = head + request.body
         nonce = secrets.token_hex(12)
         seal = Seal(owner, record.challenge, nonce, len(head), len(content), await beside(digest_of, content))
-        fields = [(SEAL, seal.signed(self.key)), ("Content-Type", "application/octet-stream")]
+        fields = [(SEAL, seal.signed(self.replicas.key)), ("Content-Type", "application/octet-stream")]
         sealed = UpstreamRequest(
             METHOD, fields, content, repeatable=request.repeatable, purpose=request.purpose
         )
@@ -230,7 +220,7 @@ class Forwarding:
         fields = caller.lower_fields()
         # Results may be kept for callers with equal fields, so a secret must differ from others without being told.
         secret = {
-            name: disguised(self.key, fields[name])
+            name: disguised(self.replicas.key, fields[name])
             for name in (SESSION_ID, *caller.withheld)
             if name in fields
         }
@@ -267,13 +257,13 @@ class Forwarding:
         if not moves:
             return
         session = header(request.headers, "mcp-session-id")
-        self._store.announce(LEFT, orjson.dumps([owner, server, session]))
+        self.replicas.store.announce(LEFT, orjson.dumps([owner, server, session]))
 
     def _tell_once(self, owner: str, event: str, **facts: str) -> None:
         """Log what is wrong with a replica, until it takes a request again or has gone."""
         if owner not in self._failing:
             self._failing.add(owner)
-            self._log.warning(event, replica=owner, **facts)
+            self.replicas.log.warning(event, replica=owner, **facts)
 
 
 async def _failure_of(reply: UpstreamReply) -> AdapterError:

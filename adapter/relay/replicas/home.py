@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import orjson
-from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadRequest, InternalError, NotFound
 from adapter.relay.background import BackgroundTasks
@@ -107,23 +106,17 @@ class MarkedReply(NamedTuple):
 
 
 class Home(StoreListener):
-    """Gives requests that replicas forward to ``upstreams``, by their servers, and to nothing else.
-
-    ``key`` is set before the first request comes.
-    """
+    """Gives requests that replicas forward to ``upstreams``, by their servers, and to nothing else."""
 
     def __init__(
         self,
         replicas: Replicas,
         upstreams: Mapping[str, Upstream],
         background: BackgroundTasks,
-        log: FilteringBoundLogger,
     ) -> None:
-        self.key = b""
         self._replicas = replicas
         self._upstreams = upstreams
         self._background = background
-        self._log = log
         self._streams: set[UpstreamReply] = set()
         self.left = LeftSessions(self._end_soon)
         self._leaving = False
@@ -139,7 +132,7 @@ class Home(StoreListener):
             seal, mac = read_seal(text or "")
         except ValueError:
             raise self._refused("it has no seal") from None
-        if not self.key or not seal.is_signed(mac, self.key):
+        if not self._replicas.key or not seal.is_signed(mac, self._replicas.key):
             raise self._refused("its seal is not that of a replica")
         if seal.owner != self._replicas.id:
             raise self._refused("it is for another replica")
@@ -155,7 +148,7 @@ class Home(StoreListener):
         now = time.monotonic()
         if now >= self._quiet_until.get(why, 0.0):
             self._quiet_until[why] = now + 1.0
-            self._log.warning("a request in the name of a replica was refused", why=why)
+            self._replicas.log.warning("a request in the name of a replica was refused", why=why)
         return NotFound()
 
     async def serve(self, seal: Seal, content: bytes) -> MarkedReply:
@@ -174,7 +167,7 @@ class Home(StoreListener):
         except AdapterError as error:
             return self.failed(seal, error)
         except Exception:
-            self._log.exception("a forwarded request failed unexpectedly", server=head.server)
+            self._replicas.log.exception("a forwarded request failed unexpectedly", server=head.server)
             return self.failed(seal, InternalError())
         endless = request.purpose is STREAM
         if endless and reply.whole is None:
@@ -221,7 +214,7 @@ class Home(StoreListener):
         return MarkedReply([JSON, self._mark(seal, "failure", 200)], WholeReply(200, [JSON], body), False)
 
     def _mark(self, seal: Seal, kind: Kind, status: int) -> tuple[str, str]:
-        return MARK, mark(self.key, seal.nonce, kind, status)
+        return MARK, mark(self._replicas.key, seal.nonce, kind, status)
 
     # --- sessions that live on elsewhere ----------------------------------------------------------------------
 
@@ -244,19 +237,16 @@ class Home(StoreListener):
         try:
             (await upstream.send(request, _CLOSING)).abort()
         except AdapterError as error:
-            self._log.info("a session that lives on elsewhere could not be ended", why=str(error))
+            self._replicas.log.info("a session that lives on elsewhere could not be ended", why=str(error))
 
 
 class OwnedUpstream:
     """An Upstream whose sessions live in the replica that opened them: ``home`` has those that live in this one."""
 
-    def __init__(
-        self, server: str, home: Upstream, replicas: Replicas, forwarding: Forwarding, left: LeftSessions
-    ) -> None:
+    def __init__(self, server: str, home: Upstream, forwarding: Forwarding, left: LeftSessions) -> None:
         self.home = home
-        self._server = server
-        self._replicas = replicas
-        self._forwarding = forwarding
+        self.server = server
+        self.forwarding = forwarding
         self._left = left
 
     def __repr__(self) -> str:
@@ -266,11 +256,11 @@ class OwnedUpstream:
         """See Upstream. Also raises StoreUnavailable."""
         session = header(request.headers, "mcp-session-id")
         owner = owner_of(session)
-        if owner is None or owner == self._replicas.id:
+        if owner is None or owner == self.forwarding.replicas.id:
             if self._left:
-                self._left.used(self._server, session)
+                self._left.used(self.server, session)
             return await self.home.send(request, read_timeout)
-        return await self._forwarding.send(owner, self._server, request, read_timeout)
+        return await self.forwarding.send(owner, self.server, request, read_timeout)
 
     async def close(self) -> None:
         """See Upstream."""
@@ -284,12 +274,9 @@ class PortableUpstream:
     live in one replica nevertheless.
     """
 
-    def __init__(self, server: str, owned: OwnedUpstream, replicas: Replicas, forwarding: Forwarding) -> None:
+    def __init__(self, owned: OwnedUpstream) -> None:
         self.home = owned.home
-        self._server = server
         self._owned = owned
-        self._replicas = replicas
-        self._forwarding = forwarding
 
     def __repr__(self) -> str:
         return f"<PortableUpstream {self.home!r}>"
@@ -299,7 +286,8 @@ class PortableUpstream:
         if owner_of(header(request.headers, "mcp-session-id")) is not None:
             return await self._owned.send(request, read_timeout)
         if request.purpose is STREAM and (keeper := self._keeper(request)) is not None:
-            reply = await self._forwarding.send(keeper, self._server, request, read_timeout, moves=False)
+            owned = self._owned
+            reply = await owned.forwarding.send(keeper, owned.server, request, read_timeout, moves=False)
             if reply.status != 404:
                 return reply
             reply.abort()
@@ -309,9 +297,10 @@ class PortableUpstream:
         """The other replica that keeps the events behind the one that the request names."""
         last = header(request.headers, "last-event-id")
         tag, dot, _ = (last or "").partition(".")
-        if not dot or tag == replica_tag(self._replicas.id):
+        replicas = self._owned.forwarding.replicas
+        if not dot or tag == replica_tag(replicas.id):
             return None
-        return next((other.id for other in self._replicas.others() if replica_tag(other.id) == tag), None)
+        return next((other.id for other in replicas.others() if replica_tag(other.id) == tag), None)
 
     async def close(self) -> None:
         """See Upstream."""

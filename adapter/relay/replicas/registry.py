@@ -63,7 +63,8 @@ def replica_id() -> str:
 
 class Replicas:
     """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds, ``settings``
-    is a digest of the settings that must be equal in all replicas.
+    is a digest of the settings that must be equal in all replicas. ``key``, by which they know each other, is set
+    before the first request comes.
 
     A replica that has gone loses its row: whoever deletes it at the version at which it was silent decides that, so
     that a replica which only was slow learns of it when it renews its row. It then calls ``on_displaced``: its
@@ -82,12 +83,13 @@ class Replicas:
         settings: str = "",
     ) -> None:
         self.id = replica
+        self.key = b""
         self.challenges = Challenges(ACCEPTED)
         self.on_displaced: list[Callable[[], None]] = []
         self.on_gone: list[Callable[[str], None]] = []
         self.epoch = StoreEpoch(store, clock, log)
-        self._store = store
-        self._log = log
+        self.store = store
+        self.log = log
         self._terms = terms
         self.sightings = Sightings[Found](terms.looks, terms.lease)
         self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "", settings=settings)
@@ -106,7 +108,7 @@ class Replicas:
     async def join(self, address: str) -> None:
         """Let the others know this replica by its address (a URL) until ``close``. Raises StoreUnavailable."""
         self._record = replace(self._record, address=address)
-        row = await self._store.get(TABLE, self.id)
+        row = await self.store.get(TABLE, self.id)
         # One that ended without a word, under the id of the settings: it is not waited for.
         self._version = ABSENT if row is None else row.version
         await self.renew()
@@ -139,10 +141,10 @@ class Replicas:
 
     async def _remove(self) -> None:
         with contextlib.suppress(StoreUnavailable, Conflict):
-            row = await self._store.get(TABLE, self.id)
+            row = await self.store.get(TABLE, self.id)
             found = None if row is None else _read(row)
             if row is not None and found is not None and found.incarnation == self._record.incarnation:
-                await self._store.delete(TABLE, self.id, expected=row.version)
+                await self.store.delete(TABLE, self.id, expected=row.version)
 
     async def _run(self) -> None:
         while True:
@@ -154,7 +156,7 @@ class Replicas:
                 continue
             except Exception:
                 # Without its row the others would take its sessions over.
-                self._log.exception("the row of this replica could not be renewed")
+                self.log.exception("the row of this replica could not be renewed")
 
     async def beat(self) -> None:
         """Write the row anew, and look at those of the others. Raises StoreUnavailable.
@@ -181,7 +183,7 @@ class Replicas:
         # it is the same one, so that the last that they have read goes on to count.
         self.challenges.announce(record.challenge)
         try:
-            row = await self._store.put(TABLE, self.id, encode_replica(record), expected=self._version)
+            row = await self.store.put(TABLE, self.id, encode_replica(record), expected=self._version)
         except Conflict:
             row = await self._regain(record)
         else:
@@ -191,23 +193,23 @@ class Replicas:
 
     async def _regain(self, record: ReplicaRecord) -> Row:
         """Write the row that another process has changed, or that a failed attempt has written all the same."""
-        row = await self._store.get(TABLE, self.id)
+        row = await self.store.get(TABLE, self.id)
         found = None if row is None else _read(row)
         if row is not None and found is not None and found.incarnation == record.incarnation:
             if self._version is not None and row.version < self._version and not await self._has_lost():
                 # With the epoch of then.
                 self.epoch.lost(is_older=True)
-            return await self._store.put(TABLE, self.id, encode_replica(record), expected=row.version)
+            return await self.store.put(TABLE, self.id, encode_replica(record), expected=row.version)
         if row is None and await self._has_lost():
             self._version = ABSENT
-            return await self._store.put(TABLE, self.id, encode_replica(record))
+            return await self.store.put(TABLE, self.id, encode_replica(record))
         # Also where this write fails, or only seems to: what it leaves is no older state of the store.
         self._version = ABSENT
         if row is None:
-            self._log.warning("the other replicas took this one for gone", replica=self.id)
+            self.log.warning("the other replicas took this one for gone", replica=self.id)
         else:
             taken, self.id = self.id, f"{self.id[:55]}-{secrets.token_hex(4)}"
-            self._log.error(
+            self.log.error(
                 "another process has the id of this replica",
                 replica=taken,
                 now=self.id,
@@ -215,7 +217,7 @@ class Replicas:
             )
         for displaced in self.on_displaced:
             displaced()
-        return await self._store.put(TABLE, self.id, encode_replica(record))
+        return await self.store.put(TABLE, self.id, encode_replica(record))
 
     async def _has_lost(self) -> bool:
         """Tell whether the store has lost its data since the row was written as expected."""
@@ -242,7 +244,7 @@ class Replicas:
         if sighting is None:
             if not is_replica_id(replica) or replica == self.id:
                 return None
-            row = await self._store.get(TABLE, replica)
+            row = await self.store.get(TABLE, replica)
             record = None if row is None else _read(row)
             if row is None or record is None:
                 self._forget(replica)
@@ -262,8 +264,8 @@ class Replicas:
             self._forget(replica)
         for replica in silent:
             with contextlib.suppress(Conflict):
-                await self._store.delete(TABLE, replica, expected=rows[replica].version)
-                self._log.warning("a replica has gone without a word", replica=replica)
+                await self.store.delete(TABLE, replica, expected=rows[replica].version)
+                self.log.warning("a replica has gone without a word", replica=replica)
                 self._forget(replica)
         self._warn_of_unlike()
 
@@ -277,7 +279,7 @@ class Replicas:
             if other.record.settings in self._told or len(self._told) >= MOST_TOLD:
                 continue
             self._told.add(other.record.settings)
-            self._log.warning(
+            self.log.warning(
                 "another replica has other settings",
                 replica=other.id,
                 why="the same request may get another answer there; give all replicas the same settings, unless you "
@@ -293,7 +295,7 @@ class Replicas:
     async def _rows(self) -> dict[str, Found]:
         return {
             row.key: Found(record, row.version)
-            async for row in every_row(self._store, TABLE)
+            async for row in every_row(self.store, TABLE)
             if (record := _read(row))
         }
 

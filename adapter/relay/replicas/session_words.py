@@ -12,14 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from structlog.typing import FilteringBoundLogger
-
 from adapter.errors import BadJson
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.notifications import MessageClaims
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.replicas import replica_tag
-from adapter.state.port import Store, StoreListener
+from adapter.state.port import StoreListener
 from adapter.wire.envelope import dump, parse
 
 TOPIC = "portable sessions"
@@ -103,18 +101,14 @@ class SharedSessionWords(StoreListener):
 
     def __init__(
         self,
-        store: Store,
         replicas: Replicas,
         background: BackgroundTasks,
         clock: Callable[[], float],
-        log: FilteringBoundLogger,
     ) -> None:
-        self._store = store
         self._replicas = replicas
-        self._claims = MessageClaims(store, background, clock)
-        self._log = log
+        self._claims = MessageClaims(replicas.store, background, clock)
         self._servers: dict[str, SessionsHere] = {}
-        store.listeners.append(self)
+        replicas.store.listeners.append(self)
 
     def __repr__(self) -> str:
         return f"<SharedSessionWords of {len(self._servers)} servers: {self._claims!r}>"
@@ -128,7 +122,7 @@ class SharedSessionWords(StoreListener):
         # The number of a cancelled request is a client's, and may hold what UTF-8 cannot.
         body = dump(word)
         if len(body) <= LARGEST:
-            self._store.announce(TOPIC, body)
+            self._replicas.store.announce(TOPIC, body)
 
     # --- what others say --------------------------------------------------------------------------------------
 
@@ -142,7 +136,9 @@ class SharedSessionWords(StoreListener):
             if sessions is not None:
                 self._hear(sessions, kind, about, more)
         except (BadJson, ValueError, TypeError, AttributeError, LookupError) as error:
-            self._log.debug("a replica of another version says what is not understood", why=str(error))
+            self._replicas.log.debug(
+                "a replica of another version says what is not understood", why=str(error)
+            )
 
     def _hear(self, sessions: SessionsHere, kind: str, about: Any, more: list[Any]) -> None:
         if kind == "said to all":

@@ -122,11 +122,11 @@ async def pair() -> AsyncIterator[Pair]:
         Replicas(store, name, "1", lambda: 0.0, log, NEVER) for store, name in zip(stores, "ab", strict=True)
     )
     far = Played()
-    home = Home(a, {"raw": far}, background, log)
+    home = Home(a, {"raw": far}, background)
     stores[0].listeners.append(home)
-    forwarding = Forwarding(b, stores[1], lambda url: found.peer(url), background, log)
-    home.key = forwarding.key = KEY
-    near = OwnedUpstream("raw", Played(), b, forwarding, LeftSessions(lambda *_: None))
+    forwarding = Forwarding(b, lambda url: found.peer(url), background)
+    a.key = b.key = KEY
+    near = OwnedUpstream("raw", Played(), forwarding, LeftSessions(lambda *_: None))
     found = Pair(a, b, home, far, near, forwarding, stores[1], memory)
     await a.join("http://a:1")
     await b.join("http://b:1")

@@ -189,7 +189,7 @@ async def test_a_challenge_that_expired_is_asked_for_again(found: Pair) -> None:
 
 async def test_a_replica_that_always_refuses_is_told_of(found: Pair) -> None:
     """After two attempts its session is opened anew."""
-    found.home.key = bytes(32)
+    found.a.key = bytes(32)
     with capture_logs() as logged:
         assert (await found.near.send(CALL, 1.0)).status == 404
         assert (await found.near.send(CALL, 1.0)).status == 404

@@ -66,7 +66,7 @@ async def test_nobody_else_gets_in(found: Pair) -> None:
     assert record is not None
     seal = Seal("a", record.challenge, "0" * 24, 0, 0, digest_of(b""))
     assert why(found, seal.signed(bytes(32))) == "its seal is not that of a replica"
-    found.home.key = b""
+    found.a.key = b""
     assert why(found, seal.signed(b"")) == "its seal is not that of a replica"
 
 

@@ -6,7 +6,9 @@ import asyncio
 from dataclasses import replace
 
 from adapter.errors import UpstreamUnreachable
+from adapter.relay.background import BackgroundTasks
 from adapter.relay.replicas import home
+from adapter.relay.replicas.forwarding import Forwarding
 from adapter.relay.replicas.home import LeftSessions, OwnedUpstream, PortableUpstream
 from adapter.rules.access.replicas import replica_tag
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest
@@ -26,7 +28,8 @@ async def test_a_session_that_is_used_again_is_kept(found: Pair) -> None:
     async with asyncio.timeout(20):
         while not found.home.left:
             await asyncio.sleep(0)
-    here = OwnedUpstream("raw", found.far, found.a, found.forwarding, found.home.left)
+    forwarding = Forwarding(found.a, found.peer, BackgroundTasks())
+    here = OwnedUpstream("raw", found.far, forwarding, found.home.left)
     await here.send(replace(CALL, headers=[]), 1.0)
     assert len(found.home.left) == 1
     await here.send(CALL, 1.0)
@@ -65,8 +68,8 @@ async def test_a_session_that_nobody_uses_ends() -> None:
 async def test_of_sessions_that_all_serve_only_a_broken_stream_is_forwarded(found: Pair) -> None:
     """To the replica whose name begins the id of the event; where it has gone or is unknown, a new one opens here."""
     here = Played()
-    owned = OwnedUpstream("raw", here, found.b, found.forwarding, found.home.left)
-    upstream = PortableUpstream("raw", owned, found.b, found.forwarding)
+    owned = OwnedUpstream("raw", here, found.forwarding, found.home.left)
+    upstream = PortableUpstream(owned)
     await found.b.look()
     kept = f"{replica_tag('a')}.1-7"
 

@@ -43,7 +43,7 @@ class Speaker:
     def __init__(self, memory: SharedMemory, name: str) -> None:
         self.store, self.background, log = memory.replica(), BackgroundTasks(), get_logger()
         replicas = Replicas(self.store, name, "1", Clock(), log)
-        self.shared = SharedSessionWords(self.store, replicas, self.background, Clock(), log)
+        self.shared = SharedSessionWords(replicas, self.background, Clock())
         self.sessions = {key: Here(key) for key in ("one", name)}
         self.words: SessionWordsOf = self.shared.of("hosted", self)
         self.ended: list[str] = []
