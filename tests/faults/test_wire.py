@@ -59,13 +59,16 @@ class Talker:
 
 
 async def test_bytes_are_forwarded_both_ways(wire: Wire) -> None:
-    """More than any buffer holds comes back unchanged, and so does the end."""
+    """More than any buffer holds comes back unchanged, and so does the end; then the connection is closed."""
     talker = await Talker.at(wire)
     text = bytes(range(256)) * 8192
     assert await talker.says(text) == text
     talker.writer.write_eof()
     assert await asyncio.wait_for(talker.reader.read(), 5) == b""
     talker.writer.close()
+    async with asyncio.timeout(5):
+        while wire.ends:
+            await asyncio.sleep(0.01)
 
 
 async def test_frozen_connection_stays_silent(wire: Wire) -> None:

@@ -28,7 +28,7 @@ class _End(asyncio.Protocol):
     def __init__(self, wire: Wire, other: _End | None = None) -> None:
         self.wire, self.other = wire, other
         self.transport: asyncio.Transport | None = None
-        self.early = bytearray()
+        self.ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -43,11 +43,14 @@ class _End(asyncio.Protocol):
         self.other.transport.write(data)
 
     def eof_received(self) -> bool:
-        if (
-            self.other is not None
-            and self.other.transport is not None
-            and self.other.transport.can_write_eof()
-        ):
+        """Hand the end on. True, which keeps this side open for writing, until the other side has ended as well."""
+        self.ended = True
+        if self.other is None or self.other.transport is None:
+            return True
+        if self.other.ended:
+            self.other.transport.close()
+            return False
+        if self.other.transport.can_write_eof():
             self.other.transport.write_eof()
         return True
 
