@@ -243,3 +243,18 @@ async def guarded(shop: Shop, mode: Mode = "block", **more: Any) -> AsyncIterato
     finally:
         await process.background.close()
         await process.relaying.background.close()
+
+
+@asynccontextmanager
+async def opened(shop: Shop, mode: Mode = "block", **more: Any) -> AsyncIterator[tuple[Guarded, str]]:
+    """A process, and a session of a client that has not listed the tools."""
+    async with guarded(shop, mode, **more) as front:
+        yield front, await front.open()
+
+
+@asynccontextmanager
+async def listed(shop: Shop, mode: Mode = "block", **more: Any) -> AsyncIterator[tuple[Guarded, str]]:
+    """A process, and a session of a client that has listed the tools."""
+    async with opened(shop, mode, **more) as (front, session):
+        await front.list(session)
+        yield front, session

@@ -80,6 +80,8 @@ class Serves(Protocol):
 class HostTools:
     """A Provider: tools and handler of a host's own. A handler of three parameters or more gets the request too."""
 
+    name, reads = "the host", False
+
     def __init__(self, tools: Tools, handle_call: HandleCall) -> None:
         self._tools = tools
         self._handle_call = handle_call
@@ -87,16 +89,6 @@ class HostTools:
 
     def __repr__(self) -> str:
         return "<HostTools>"
-
-    @property
-    def name(self) -> str:
-        """See Provider."""
-        return "the host"
-
-    @property
-    def reads(self) -> bool:
-        """See Provider."""
-        return False
 
     def principal(self, request: Request) -> str:  # noqa: ARG002 (a Provider's)
         """See Provider: whoever they are, the host has let them in."""

@@ -85,23 +85,15 @@ class Callers:
 class ServerTools:
     """A Provider: callers see and run the tools that MCP clients would, each in a session of its own."""
 
+    reads = True
+
     def __init__(self, server: str, sessions: HttpSessions, callers: Callers) -> None:
-        self._server = server
+        self.name = server
         self._sessions = sessions
         self._callers = callers
 
     def __repr__(self) -> str:
-        return f"<ServerTools of {self._server!r}>"
-
-    @property
-    def name(self) -> str:
-        """See Provider."""
-        return self._server
-
-    @property
-    def reads(self) -> bool:
-        """See Provider."""
-        return True
+        return f"<ServerTools of {self.name!r}>"
 
     def principal(self, request: Request) -> str:
         """See Provider. Raises BadRequest."""
@@ -109,7 +101,7 @@ class ServerTools:
 
     def view(self, request: Request, name: str) -> AuthRequest:
         """The part of a call that a hook sees."""
-        return AuthRequest.of(self._server, name, self._callers.of(request).caller)
+        return AuthRequest.of(self.name, name, self._callers.of(request).caller)
 
     async def tools(self, request: Request) -> Sequence[Any]:
         """See Provider. Raises AdapterError."""

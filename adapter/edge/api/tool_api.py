@@ -68,18 +68,14 @@ class ApiResult(NamedTuple):
 
 
 class Provider(Protocol):
-    """The source of tools.
+    """The source of tools. ``name`` is that of their owner. ``reads``: they were read from JSON, so that they hold
+    nothing that JSON does not know.
 
     Tools are mappings or objects with name, description, annotations and inputSchema.
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the owner of the tools."""
-
-    @property
-    def reads(self) -> bool:
-        """Tell whether the tools were read from JSON, so that they hold nothing that JSON does not know."""
+    name: str
+    reads: bool
 
     def principal(self, request: Request) -> str:
         """The principal of the caller, for taking turns."""

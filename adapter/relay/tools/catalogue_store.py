@@ -45,6 +45,7 @@ class Catalogues:
         self._sure: OrderedDict[str, float] = OrderedDict()
         self._written: dict[str, tuple[float, int]] = {}
         self._keeping = SingleFlight[str, None]()
+        self._undated: str | None = ""
 
     def __repr__(self) -> str:
         return f"<Catalogues: {len(self._loaded)} loaded>"
@@ -108,6 +109,7 @@ class Catalogues:
         """
         now = self._clock()
         await self._store.touch(CATALOGUES, dict.fromkeys(referred, now + GRACE))
+        await self._date(now)
         for _ in range(_ROUND // _AT_ONCE):
             rows = await self._store.overdue(CATALOGUES, now, limit=_AT_ONCE)
             for row in rows:
@@ -122,6 +124,17 @@ class Catalogues:
             # Another process wrote it again.
             return
         self._sure.pop(row.key, None)
+
+    async def _date(self, now: float) -> None:
+        """Give a due time to rows of an earlier version, which have none."""
+        for _ in range(_ROUND // _AT_ONCE):
+            if self._undated is None:
+                return
+            rows = await self._store.scan(CATALOGUES, after=self._undated, limit=_AT_ONCE)
+            dues = {row.key: now + GRACE for row in rows if row.due is None}
+            if dues:
+                await self._store.touch(CATALOGUES, dues)
+            self._undated = rows[-1].key if len(rows) == _AT_ONCE else None
 
 
 def weight(catalogue: Catalogue) -> Weight:

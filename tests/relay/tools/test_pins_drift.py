@@ -17,7 +17,20 @@ from adapter.rules.tools.catalogue import Catalogue, catalogue_of
 from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.drift import MOST, RememberedDrift
 from adapter.state.memory import MemoryStore
-from tests.relay.guarding import CLICK, EVIL, SHOOT, Guarded, Json, Mode, Refused, Shop, guarded, tool
+from tests.relay.guarding import (
+    CLICK,
+    EVIL,
+    SHOOT,
+    Guarded,
+    Json,
+    Mode,
+    Refused,
+    Shop,
+    guarded,
+    listed,
+    opened,
+    tool,
+)
 
 ANN, BOB = Caller("ann:0123456789abcdef"), Caller("bob:fedcba9876543210")
 CONSOLE = Caller("ann:0123456789abcdef", "http")
@@ -85,8 +98,7 @@ async def test_a_change_that_no_session_lived_through_is_noticed() -> None:
 async def test_tools_that_are_what_they_were_again_were_others() -> None:
     """Nothing is forgotten because the server took it back."""
     shop = Shop(CLICK)
-    async with guarded(shop, "warn") as front:
-        session = await front.open()
+    async with opened(shop, "warn") as (front, session):
         for shop.tools in ([CLICK], [EVIL], [CLICK]):
             await front.list(session)
         found = await status(front)
@@ -116,8 +128,7 @@ async def test_accepting_settles_what_was_met() -> None:
 async def test_accepting_what_it_became_makes_that_the_measure() -> None:
     """The catalogue that was met is the baseline, and the first one would be drift from it."""
     shop = Shop(CLICK)
-    async with guarded(shop, "warn") as front:
-        session = await front.open()
+    async with opened(shop, "warn") as (front, session):
         for shop.tools in ([CLICK], [EVIL]):
             await front.list(session)
         now = (await status(front)).now
@@ -172,8 +183,7 @@ class WritesCounted(MemoryStore):
 async def test_other_members_are_no_drift_to_remember() -> None:
     """No model is told of them."""
     shop = Shop(CLICK)
-    async with guarded(shop, "warn") as front:
-        session = await front.open()
+    async with opened(shop, "warn") as (front, session):
         for shop.tools in ([CLICK], [{**CLICK, "_meta": {"a": 1}}]):
             await front.list(session)
         assert (await status(front)).remembered is None
@@ -271,9 +281,7 @@ def locked(*tools: Json) -> Catalogue:
 async def test_drift_from_a_lock_file_is_settled_where_the_server_is_back() -> None:
     """Until then only another file helps."""
     shop, lock = Shop(EVIL), locked(CLICK)
-    async with guarded(shop, "warn", lock=lock) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop, "warn", lock=lock) as (front, session):
         found = await status(front)
         assert found.remembered is not None and found.baseline.origin == "lock" and found.now is not None
         with pytest.raises(BoundByFile):
@@ -290,9 +298,7 @@ async def test_drift_from_a_lock_file_is_settled_where_the_server_is_back() -> N
 async def test_catalogues_that_nothing_refers_to_are_taken_away() -> None:
     """What is pinned, accepted, first, last or met stays for as long as it is; the rest goes after some hours."""
     shop, store = Shop(CLICK), MemoryStore()
-    async with guarded(shop, "warn", store=store) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop, "warn", store=store) as (front, session):
         for number in range(MOST + 10):
             shop.tools = [tool("click", f"Does {number}.")]
             await front.list(session)

@@ -17,7 +17,7 @@ from adapter.rules.tools.drift import DriftSummary, Meeting
 from adapter.rules.tools.visibility import Policies
 from adapter.state.memory import MemoryStore
 from adapter.wire.envelope import dump
-from tests.relay.guarding import SHOOT, Guarded, Json, Shop, guarded
+from tests.relay.guarding import SHOOT, Guarded, Json, Shop, guarded, listed
 
 SEND: Json = {
     "name": "send",
@@ -80,9 +80,7 @@ async def test_other_words_of_the_adapter_are_no_drift(baseline: Baseline) -> No
 async def test_pins_of_an_earlier_version_are_no_drift(baseline: Baseline) -> None:
     """They were of the adapter's words too: they stay as they are, and what was met is kept."""
     shop, store = Shop(SEND, SHOOT), MemoryStore()
-    async with guarded(shop, store=store, baseline=baseline, policies=POLICIES) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop, store=store, baseline=baseline, policies=POLICIES) as (front, session):
         before = await pin_as_before(front, SEND, SHOOT)
         summary = DriftSummary({"changed": 1}, "The server's tools are not those that were first seen.")
         await front.pins.drift.add("one", Meeting(before, "d" * 64, summary, 1.0, "a", "ann", own=True))
@@ -113,9 +111,7 @@ async def test_an_accepted_pin_of_an_earlier_version_stays_accepted() -> None:
 async def test_drift_from_a_pin_of_an_earlier_version_names_what_the_server_changed() -> None:
     """The words of the adapter are no part of the drift, which is drift all the same."""
     shop, store = Shop(SEND, SHOOT), MemoryStore()
-    async with guarded(shop, store=store, policies=POLICIES) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop, store=store, policies=POLICIES) as (front, session):
         await pin_as_before(front, SEND, SHOOT)
     shop.tools = (SEND, {**SHOOT, "description": "Shoots, and mails."})
     async with guarded(shop, "warn", store=store, policies=POLICIES) as front:
@@ -128,9 +124,7 @@ async def test_drift_from_a_pin_of_an_earlier_version_names_what_the_server_chan
 async def test_a_wrapped_tool_that_changed_is_drift_in_every_form() -> None:
     """What a server adds beside the adapter's words of any version is told of."""
     shop, store = Shop(SEND, SHOOT), MemoryStore()
-    async with guarded(shop, store=store, policies=POLICIES) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop, store=store, policies=POLICIES) as (front, session):
         await pin_as_before(front, SEND, SHOOT)
     shop.tools = ({**SEND, "description": "Sends a file, and mails it."}, SHOOT)
     async with guarded(shop, store=store, policies=POLICIES) as front:

@@ -41,6 +41,8 @@ from tests.relay.guarding import (
     Refused,
     Shop,
     guarded,
+    listed,
+    opened,
     tool,
 )
 from tests.relay.relaying import whole
@@ -56,9 +58,7 @@ def names(tools: list[Json]) -> list[str]:
 async def test_nothing_is_kept_where_the_time_is_zero() -> None:
     """Each call reads the list anew, so that a tool which changed without a word is refused by the very next one."""
     shop = Shop(CLICK, SHOOT)
-    async with guarded(shop, fresh_for=0.0) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop, fresh_for=0.0) as (front, session):
         for _ in range(3):
             await front.call(session, "click")
         assert shop.lists == 4
@@ -134,8 +134,7 @@ async def test_time_makes_one_read() -> None:
 async def test_a_list_that_takes_longer_than_its_time_is_read_to_its_end() -> None:
     """Calls that come meanwhile wait for it instead of beginning anew, so all of them are served."""
     shop = Shop(CLICK)
-    async with guarded(shop, fresh_for=1) as front:
-        session = await front.open()
+    async with opened(shop, fresh_for=1) as (front, session):
         shop.hold = asyncio.Event()
         calling = []
         for _ in range(5):
@@ -175,9 +174,7 @@ async def test_the_word_of_a_change_is_heard_on_get_streams(cut: int | None, esc
     word = CHANGED.replace(b"/", rb"\/") if escaped else CHANGED
     shop = Shop(CLICK)
     shop.stream = [word] if cut is None else [word[:cut], word[cut:]]
-    async with guarded(shop) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop) as (front, session):
         shop.tools = [EVIL]
         await front.call(session, "click")
         assert await front.relaying.get(session, "1") == word
@@ -196,9 +193,7 @@ async def test_the_word_of_a_change_is_heard_on_post_streams(cut: int | None) ->
         events = CHANGED + b"data: " + answer + b"\n\n"
         return ScriptedAnswer(headers=SSE, chunks=[events] if cut is None else [events[:cut], events[cut:]])
 
-    async with guarded(shop) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop) as (front, session):
         shop.says = says
         await front.call(session, "click")
         shop.tools = [EVIL]
@@ -210,9 +205,7 @@ async def test_a_call_is_judged_again_in_a_new_upstream_session() -> None:
     """The upstream restarted with other tools: the call it answers 404 is not sent a second time."""
     shop = Shop(CLICK)
     shop.on_begin = lambda: setattr(shop, "tools", [EVIL])
-    async with guarded(shop) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop) as (front, session):
         shop.lost.add("up-1")
         with pytest.raises(CatalogueDrifted):
             await front.call(session, "click")
@@ -255,8 +248,7 @@ async def test_unknown_tools_are_not_called(fails: AdapterError | ScriptedAnswer
     """Blocking fails closed until the tools are known; warning goes on."""
     shop = Shop(CLICK)
     shop.fails = fails
-    async with guarded(shop, "block") as front:
-        session = await front.open()
+    async with opened(shop, "block") as (front, session):
         for _ in range(2):
             with pytest.raises(AdapterError):
                 await front.call(session, "click")
@@ -264,8 +256,7 @@ async def test_unknown_tools_are_not_called(fails: AdapterError | ScriptedAnswer
         shop.fails = None
         await front.call(session, "click")
     shop.fails = fails
-    async with guarded(shop, "warn") as front:
-        session = await front.open()
+    async with opened(shop, "warn") as (front, session):
         await front.call(session, "click")
         await front.call(session, "click")
         await front.idle()
@@ -353,9 +344,7 @@ async def test_one_lost_session_does_not_fail_another() -> None:
 async def test_a_read_that_began_before_a_change_is_not_trusted() -> None:
     """The word comes while the old list is on its way: whoever waits has it read again."""
     shop = Shop(CLICK)
-    async with guarded(shop) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop) as (front, session):
         front.tool_guard.changed()
         shop.hold = asyncio.Event()
         calling = asyncio.ensure_future(front.call(session, "click"))
@@ -375,9 +364,7 @@ async def test_a_read_that_began_before_a_change_is_not_trusted() -> None:
 async def test_a_list_that_is_older_than_the_word_of_a_change_is_not_trusted() -> None:
     """It is shown, but the next call has the tools read again."""
     shop = Shop(CLICK)
-    async with guarded(shop) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop) as (front, session):
         shop.hold = asyncio.Event()
         listing = asyncio.ensure_future(front.list(session))
         while shop.lists < 2:
@@ -393,8 +380,7 @@ async def test_a_list_that_is_older_than_the_word_of_a_change_is_not_trusted() -
 async def test_tools_that_never_stand_still_are_not_called() -> None:
     """Each read brings word of another change: the call ends with an error, not never."""
     shop = Shop(CLICK)
-    async with guarded(shop) as front:
-        session = await front.open()
+    async with opened(shop) as (front, session):
         shop.lost = {f"up-{number}" for number in range(100)}
         with pytest.raises(AdapterError):
             await front.call(session, "click")
@@ -452,9 +438,7 @@ async def test_a_new_list_is_news_for_others() -> None:
 async def test_ended_sessions_leave_no_pin() -> None:
     """Not even where a call of theirs is still being judged."""
     shop = Shop(CLICK)
-    async with guarded(shop) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop) as (front, session):
         found = await front.relaying.sessions.find(session, "one", "anonymous")
         scope = front.relaying.relay.call_gate.scope_of(found, "anonymous")
         await front.baselines.forget(scope.id)
@@ -505,8 +489,7 @@ async def test_a_disabled_tool_is_called_by_no_road(mode: Mode, listed: bool) ->
     """Neither before nor after the list, in no spelling, in no batch, without an id, of neither era."""
     shop = Shop(CLICK, SHOOT)
     policies = Policies(disabled=Disabled.of(["click"]))
-    async with guarded(shop, mode, policies=policies) as front:
-        session = await front.open()
+    async with opened(shop, mode, policies=policies) as (front, session):
         if listed:
             assert names(await front.list(session)) == ["shoot"]
         for name in FORMS:
@@ -522,8 +505,7 @@ async def test_a_tool_that_is_hidden_for_what_it_says_is_called_by_no_road(mode:
     """What it says is known before the first call, also where nothing is pinned."""
     shop = Shop(tool("click", "Cl\u200bicks."), SHOOT)
     policies = Policies(Sanitization(mode="block"))
-    async with guarded(shop, mode, policies=policies) as front:
-        session = await front.open()
+    async with opened(shop, mode, policies=policies) as (front, session):
         if listed:
             assert names(await front.list(session)) == ["shoot"]
         for name in FORMS:
@@ -539,9 +521,7 @@ async def test_a_tool_that_is_hidden_for_what_it_says_is_called_by_no_road(mode:
 async def test_a_drifted_tool_is_called_by_no_road(subset: bool) -> None:
     """Changed, added, renamed or gone; what is as it was may be called."""
     shop = Shop(CLICK, SHOOT, tool("gone"), tool("old", "Is renamed."))
-    async with guarded(shop, subset=subset, invalidate=False) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop, subset=subset, invalidate=False) as (front, session):
         await front.list(None)
         shop.tools = [EVIL, SHOOT, tool("new", "Is renamed."), tool("shadow")]
         front.tool_guard.changed()
@@ -582,8 +562,7 @@ async def test_batches_hold_no_drifted_tool() -> None:
 async def test_a_subset_calls_nothing_that_was_not_pinned() -> None:
     """Also where nothing has drifted: a tool that was never listed is none of its."""
     shop = Shop(CLICK)
-    async with guarded(shop, subset=True) as front:
-        session = await front.open()
+    async with opened(shop, subset=True) as (front, session):
         with pytest.raises(ToolUnknown):
             await front.call(session, "unlisted")
         await front.call(session, "click")
@@ -594,8 +573,7 @@ async def test_look_alikes_of_wrapped_tools_are_neither_shown_nor_called() -> No
     """An upstream that does not mind case would take them for the tool whose paths the adapter guards."""
     shop = Shop(tool("read"), tool("Read"), tool("one_get_upload_url", "Mine!"), SHOOT)
     policies = Policies(wrapped={"read": Wrapped("consumer", "path", "one_get_upload_url")})
-    async with guarded(shop, "warn", policies=policies) as front:
-        session = await front.open()
+    async with opened(shop, "warn", policies=policies) as (front, session):
         assert names(await front.list(session)) == ["read", "shoot"]
         for name in ("Read", "READ", "One_get_upload_url"):
             with pytest.raises(ToolUnknown):
@@ -606,8 +584,7 @@ async def test_look_alikes_of_wrapped_tools_are_neither_shown_nor_called() -> No
 async def test_calls_without_a_name_go_nowhere() -> None:
     """A lax server might find the name elsewhere."""
     shop = Shop(CLICK)
-    async with guarded(shop) as front:
-        session = await front.open()
+    async with opened(shop) as (front, session):
         lax: list[Any] = [["click", {}], {"name": ["click"]}, {"arguments": {}}]
         for params in lax:
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -623,8 +600,7 @@ async def test_a_changed_page_of_a_long_list_is_found_without_a_word() -> None:
     """Pages are judged with all others, and one that differs from what was read has all read anew."""
     shop = Shop(*(tool(f"t{number}") for number in range(5)))
     shop.page_size = 2
-    async with guarded(shop, invalidate=False) as front:
-        session = await front.open()
+    async with opened(shop, invalidate=False) as (front, session):
         assert names(await front.list(session)) == ["t0", "t1"]
         assert names(await front.list(session, cursor="2")) == ["t2", "t3"]
         reads = shop.lists
@@ -641,9 +617,7 @@ async def test_pages_of_a_long_list_are_warned_of() -> None:
     """Only the tool that changed has a warning, on the page where it stands."""
     shop = Shop(*(tool(f"t{number}") for number in range(4)))
     shop.page_size = 2
-    async with guarded(shop, "warn", own=[{"name": "own"}]) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop, "warn", own=[{"name": "own"}]) as (front, session):
         shop.tools = [*shop.tools[:3], tool("t3", "Does evil.")]
         (same, warned) = await front.list(session, cursor="2")
         assert same == tool("t2")
@@ -668,8 +642,7 @@ async def test_a_name_on_two_pages_is_no_drift(capsys: pytest.CaptureFixture[str
     """Odd, but the same each time."""
     shop = Shop(tool("a"), tool("b"), tool("a", "Otherwise."), tool("c"))
     shop.page_size = 2
-    async with guarded(shop) as front:
-        session = await front.open()
+    async with opened(shop) as (front, session):
         for _ in range(2):
             await front.list(session)
             await front.list(session, cursor="2")
@@ -726,9 +699,7 @@ async def test_a_list_that_comes_on_another_stream_is_judged(restarted: bool) ->
 async def test_other_keys_are_told_and_no_reason_to_block(capsys: pytest.CaptureFixture[str]) -> None:
     """A model is told the same as before."""
     shop = Shop(CLICK)
-    async with guarded(shop) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop) as (front, session):
         shop.tools = [{**CLICK, "_meta": {"build": 2}}]
         assert await front.list(session) == shop.tools
         await front.call(session, "click")
@@ -741,9 +712,7 @@ async def test_other_keys_are_told_and_no_reason_to_block(capsys: pytest.Capture
 async def test_a_session_of_blocked_tools_ends_with_its_reason() -> None:
     """The error names what changed, 404 says it again, and a new session starts from the tools of now."""
     shop = Shop(CLICK)
-    async with guarded(shop) as front:
-        session = await front.open()
-        await front.list(session)
+    async with listed(shop) as (front, session):
         shop.tools = [EVIL]
         with pytest.raises(Refused, match="initialize again") as error:
             await front.list(session)
