@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING
 
 from adapter.app.core import Core
+from adapter.errors import AuditUnavailable
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.dispatch import Relay
@@ -15,6 +18,7 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.lease import Lease
 from adapter.relay.lease import tidy as tidy_leases
 from adapter.relay.sessions.idle_sessions import IdleSessions
+from adapter.settings.section import Problem, SettingsError
 
 if TYPE_CHECKING:
     from adapter.relay.call.operation_counts import OperationCounts
@@ -43,15 +47,35 @@ def build_relay(app: Core, counts: OperationCounts | None = None) -> None:
         GetStreams(call_gate, app.deferred, parts.notifications),
     )
     if settings.core.audit.enabled:
-        # Late: most adapters keep no record.
-        from adapter.app.audit import build_trail
-
-        app.audit, app.trail = build_trail(settings, app.background, app.log)
+        _keep_record(app)
     if counts is not None or app.trail is not None:
         # Late: many adapters neither count nor keep a record.
         from adapter.relay.call.observed import ObservedRelay
 
         app.relay = ObservedRelay(relay, counts, app.trail)
+
+
+def _keep_record(app: Core) -> None:
+    """Build the log of calls, and the trail that writes it. Raises SettingsError if the log cannot be written."""
+    # Late: most adapters keep no record.
+    from adapter.files.audit_log import AuditLog
+    from adapter.relay.call.audit_trail import AuditTerms, AuditTrail
+
+    audit, replica = app.settings.core.audit, app.settings.core.replica
+    terms = AuditTerms(
+        audit.arguments_digest,
+        None if audit.arguments_key is None else audit.arguments_key.get_secret_value().encode(),
+        strict=audit.on_failure == "refuse",
+        place=(("replica", (replica.id or socket.gethostname())[:64]), ("pid", os.getpid())),
+    )
+    app.audit = AuditLog(audit.file)
+    try:
+        app.audit.require()
+    except AuditUnavailable as error:
+        why = error.__cause__
+        sentence = f"{audit.file} cannot be written: {getattr(why, 'strerror', None) or why}"
+        raise SettingsError([Problem("core.audit.file", sentence)]) from None
+    app.trail = AuditTrail(app.audit, terms, app.background, app.log)
 
 
 # --- cleanup ----------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,14 +163,21 @@ async def _recorded(app: App) -> AsyncIterator[None]:
             app.log.warning("not all that was recorded could be exported", setting="telemetry.endpoint")
 
 
-def _audited(app: App) -> AbstractContextManager[None]:
-    """Keep the file of the audit log, if there is one, that of its path while the block runs."""
-    if app.audit is None or app.settings.core.audit.file is None:
-        return contextlib.nullcontext()
-    # Late, as its log.
-    from adapter.app.audit import kept_open
-
-    return kept_open(app.audit)
+@contextlib.contextmanager
+def _audited(app: App) -> Iterator[None]:
+    """Have SIGHUP open the file of the audit log again while the block runs, where the signal would end the process."""
+    loop = asyncio.get_running_loop()
+    audit = app.audit if app.settings.core.audit.file is not None else None
+    # Workers know the signal already, and an embedding application may.
+    ours = audit is not None and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    if audit is not None and ours:
+        with contextlib.suppress(RuntimeError, ValueError):
+            loop.add_signal_handler(signal.SIGHUP, audit.reopen)
+    try:
+        yield
+    finally:
+        if ours:
+            loop.remove_signal_handler(signal.SIGHUP)
 
 
 @contextlib.asynccontextmanager
@@ -179,14 +186,14 @@ async def _working(app: App) -> AsyncIterator[None]:
     if app.store.outage() is None:
         await warn_of_unowned(app.settings, app.store, app.log)
     await app.files.open()
-    tasks = app.server_parts.watch()
-    tasks.append(asyncio.get_running_loop().create_task(app.session_parts.last_seen.run()))
+    runs = [*app.server_parts.runs(), app.session_parts.last_seen.run()]
     if app.replicas is not None:
-        tasks.append(asyncio.get_running_loop().create_task(app.replicas.replicas.epoch.run()))
+        runs.append(app.replicas.replicas.epoch.run())
     if app.metering is not None:
-        tasks.append(asyncio.get_running_loop().create_task(app.metering.gauges.run()))
+        runs.append(app.metering.gauges.run())
     if app.settings.core.cleanup_interval_seconds is not None:
-        tasks.append(asyncio.get_running_loop().create_task(app.cleanup.run()))
+        runs.append(app.cleanup.run())
+    tasks = list(map(asyncio.get_running_loop().create_task, runs))
     try:
         with _audited(app):
             yield

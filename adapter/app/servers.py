@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -145,16 +145,17 @@ class Servers:
     shared: Sequence[SharedSessions]
     upstreams: Upstreams
 
-    def watch(self) -> list[asyncio.Task[None]]:
-        """Start the tasks that look after the servers until they are cancelled."""
-        runs = [monitor.run() for monitor in self.monitors.values()]
-        runs += [watch.run() for watch in self.wiring_watches]
-        return list(map(asyncio.get_running_loop().create_task, runs))
+    def runs(self) -> list[Coroutine[None, None, None]]:
+        """What looks after the servers until it is cancelled."""
+        return [watch.run() for watch in self._watches]
+
+    @property
+    def _watches(self) -> Sequence[HealthMonitor | WiringWatch]:
+        return *self.monitors.values(), *self.wiring_watches
 
     async def leave(self, within: float) -> None:
         """Close the adapter's own sessions with the servers, as far as that takes no longer than ``within`` seconds."""
-        closes = [monitor.close() for monitor in self.monitors.values()]
-        closes += [watch.close() for watch in self.wiring_watches]
+        closes = [watch.close() for watch in self._watches]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await asyncio.gather(*closes)

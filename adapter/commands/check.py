@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import re
+import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
 from adapter import log
 from adapter.app.access.rules import access_cautions, described, known_tools
-from adapter.app.tool_plans import compiled
+from adapter.app.hosted import Placed
+from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
-from adapter.commands.database_check import inspect
 from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import load_settings
+from adapter.hosted.connectors.port import ConnectorFailed
+from adapter.hosted.connectors.sqlite import SqliteConnector, why_not_opened
+from adapter.rules.statements.statements import EnvironmentFailed, sampled
 from adapter.rules.text.unicode import shown
 from adapter.settings.cautions import cautions
 from adapter.settings.reference_page import masked
@@ -40,7 +47,7 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     # Statements, scripts and plans are judged by those who run them.
     stages = compiled(settings)
     stages.loading.close()
-    inspect(stages)
+    _inspect(stages)
     locks(settings)
     if any(entry.upstream.auth.private_key_file for entry in settings.servers):
         # Late, as in ``app/servers.py``.
@@ -165,3 +172,97 @@ def _told(problems: Iterable[Problem]) -> list[dict[str, str]]:
 
 def _json(report: dict[str, Any]) -> str:
     return json.dumps(report, ensure_ascii=False, indent=2)
+
+
+# --- databases --------------------------------------------------------------------------------------------------
+
+# SQLite compiles the statements of hosted tools on this machine. Other databases are asked when the adapter starts, as
+# they may be anywhere.
+
+_IN_MEMORY = "file::memory:"
+_CREATES = re.compile(r"\bcreate\s+(?:temp\w*\s+|virtual\s+)?(?:table|view)\b", re.IGNORECASE)
+_EXPLAINS = re.compile(r"\s*explain\b", re.IGNORECASE)
+
+
+class _SqliteCheck:
+    """Compiles statements against one database, whose file stays as it is. ``made_later``: tables may be missing yet,
+    because the file is created at start, or statements create them.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, made_later: bool) -> None:
+        self._connection = connection
+        self._made_later = made_later
+
+    def fault(self, text: str, values: int) -> str | None:
+        """SQLite's own sentence on the fault of a statement that binds so many values, None if it has none."""
+        explained = text if _EXPLAINS.match(text) else f"EXPLAIN {text}"
+        try:
+            self._connection.execute(explained, (None,) * values).fetchone()
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            sentence = str(error)
+            return None if self._made_later and sentence.startswith("no such table") else sentence
+        return None
+
+
+@contextlib.contextmanager
+def _checking(name: str, uri: str, texts: list[str]) -> Iterator[_SqliteCheck]:
+    """The check of a connector's statements with these ``texts``. Raises ConnectorFailed for a file that is missing and
+    would not be created, and for one that SQLite cannot read.
+    """
+    parts = urlsplit(uri)
+    mode = dict(parse_qsl(parts.query)).get("mode")
+    path = Path(unquote(parts.path))
+    new = uri == _IN_MEMORY or (mode == "rwc" and not path.exists())
+    try:
+        connection = sqlite3.connect(_IN_MEMORY if new else _unchanging(path), uri=True, isolation_level=None)
+        # Opening a file does not read it yet; this statement does.
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise ConnectorFailed(f"connector '{name}' (sqlite): {why_not_opened(error)}") from None
+    with contextlib.closing(connection):
+        yield _SqliteCheck(connection, made_later=new or any(map(_CREATES.search, texts)))
+
+
+def _unchanging(path: Path) -> str:
+    # Reading a write-ahead log creates files beside it. A database that nobody has open has no such log.
+    log = path.with_name(f"{path.name}-wal")
+    return f"file:{quote(str(path))}?mode=ro" + ("" if log.exists() else "&immutable=1")
+
+
+def _inspect(made: Compiled) -> None:
+    """Check the databases. Raises SettingsError for missing files, and for statements that their database refuses."""
+    problems = list(_problems(made))
+    if problems:
+        raise SettingsError(map(made.planning.materials.settings.traced, problems))
+
+
+def _problems(made: Compiled) -> Iterator[Problem]:
+    settings = made.planning.materials.settings
+    for index, connector in enumerate(settings.connectors):
+        database = made.hosting.databases[connector.name]
+        if not isinstance(database.connector, SqliteConnector):
+            continue
+        statements = [each for each in made.hosting.statements if each.use == connector.name]
+        texts = [each.statement.text for each in statements]
+        try:
+            with _checking(connector.name, database.connector.uri, texts) as check:
+                yield from _faults(check, statements)
+        except ConnectorFailed as failed:
+            # A connector that is not required may come later, with the tables that its statements name.
+            if connector.required:
+                yield Problem(f"connectors[{index}]", str(failed))
+
+
+def _faults(check: _SqliteCheck, statements: list[Placed]) -> Iterator[Problem]:
+    for placed in statements:
+        try:
+            faults = (
+                check.fault(bound.text, len(bound.values))
+                for bound in sampled(placed.statement, placed.inputs)
+            )
+            fault = next((each for each in faults if each is not None), None)
+        except EnvironmentFailed:
+            # The statement reads a variable that only the environment of a call has.
+            continue
+        if fault is not None:
+            yield Problem(placed.place, f"SQLite refuses it: {fault}")
