@@ -70,18 +70,24 @@ def load(
             origins[location] = source.format(name)
     base = Path() if path is None else path.parent
     files = add_tools_of_folders(tree, base, environ)
-    tree, gaps = with_policies(tree, environ)
-    if gaps:
-        raise SettingsError(traced(gap, files) for gap in gaps)
-    retired = take_retired(tree)
     try:
-        given = {str(key): value for key, value in tree.items() if value is not None}
-        settings = LoadedSettings(**given).settings()
-    except ValidationError as refused:
-        raise SettingsError([traced(_problem(error, origins), files) for error in refused.errors()]) from None
-    if problems := list(inconsistencies(settings)):
-        raise SettingsError(traced(problem, files) for problem in problems)
+        tree = with_policies(tree, environ)
+        retired = take_retired(tree)
+        settings = _validated(tree, origins)
+        if problems := list(inconsistencies(settings)):
+            raise SettingsError(problems)
+    except SettingsError as refused:
+        raise SettingsError(traced(problem, files) for problem in refused.problems) from None
     return settings.found_in(base, files, retired)
+
+
+def _validated(tree: Mapping[str, Any], origins: Mapping[Location, str]) -> Settings:
+    try:
+        return LoadedSettings(
+            **{str(key): value for key, value in tree.items() if value is not None}
+        ).settings()
+    except ValidationError as refused:
+        raise SettingsError(_problem(error, origins) for error in refused.errors()) from None
 
 
 def _read(path: Path) -> dict[str, Any]:

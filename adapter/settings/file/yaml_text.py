@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,48 +15,6 @@ from adapter.settings.section import Problem, SettingsError, spelled
 _PLACEHOLDER = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
 Location = tuple[str | int, ...]
-
-
-def with_policies(tree: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
-    """The tree with the variables of every ``auth.policy`` of its servers, and those that are not set.
-
-    What a variable holds is not looked at again.
-    """
-    gaps: list[Problem] = []
-    servers = _Filling(environ, gaps).sought(tree.get("servers"), ("servers",))
-    return {**tree, "servers": servers}, gaps
-
-
-class _Filling:
-    """One walk over a tree."""
-
-    def __init__(self, environ: Mapping[str, str], gaps: list[Problem]) -> None:
-        self._environ = environ
-        self._gaps = gaps
-
-    def sought(self, value: Any, location: Location) -> Any:
-        """The value, with each policy in it filled in."""
-        if location[-2:] == ("auth", "policy"):
-            return self._filled(value, location)
-        if isinstance(value, dict):
-            return {key: self.sought(member, (*location, str(key))) for key, member in value.items()}
-        if isinstance(value, list):
-            return [self.sought(member, (*location, index)) for index, member in enumerate(value)]
-        return value
-
-    def _filled(self, value: Any, location: Location) -> Any:
-        if isinstance(value, dict):
-            return {key: self._filled(member, (*location, str(key))) for key, member in value.items()}
-        if isinstance(value, list):
-            return [self._filled(member, (*location, index)) for index, member in enumerate(value)]
-        if isinstance(value, str):
-            return _PLACEHOLDER.sub(lambda found: self._variable(found[1], location), value)
-        return value
-
-    def _variable(self, name: str, location: Location) -> str:
-        if name not in self._environ:
-            self._gaps.append(Problem(spelled(location), f"the environment variable {name} is not set"))
-        return self._environ.get(name, "")
 
 
 # One that is not closed is read to the end of the text, once, and means itself.
@@ -118,39 +77,59 @@ def as_value(text: str) -> object:
     return text
 
 
+# --- variables --------------------------------------------------------------------------------------------------
+
+
 def interpolated(value: Any, environ: Mapping[str, str]) -> Any:
     """The same tree with ``${VAR}`` and ``${VAR:-default}`` filled in. Raises SettingsError naming all gaps.
 
     As in a shell, ``:-`` also counts for a variable that is set to nothing.
     """
-    if gaps := list(_gaps(value, environ, ())):
-        raise SettingsError(gaps)
-    return _filled(value, environ)
+    gaps: list[Problem] = []
 
-
-def _gaps(value: Any, environ: Mapping[str, str], location: tuple[str | int, ...]) -> Iterator[Problem]:
-    if isinstance(value, dict):
-        for key, member in value.items():
-            yield from _gaps(member, environ, (*location, str(key)))
-    elif isinstance(value, list):
-        for index, member in enumerate(value):
-            yield from _gaps(member, environ, (*location, index))
-    elif isinstance(value, str):
-        for name, default, end in (found.groups() for found in _VARIABLE.finditer(value)):
-            if end and name not in environ and default is None:
+    def filled(text: str, location: Location) -> str:
+        def meant(found: re.Match[str]) -> str:
+            name, default, end = found.groups()
+            if not end:
+                return found[0]
+            if name not in environ and default is None:
                 sentence = f"the environment variable {name} is not set, and ${{{name}}} has no default"
-                yield Problem(spelled(location), sentence)
+                gaps.append(Problem(spelled(location), sentence))
+            return environ.get(name) or default or ""
+
+        return _VARIABLE.sub(meant, text)
+
+    tree = _changed(value, filled)
+    if gaps:
+        raise SettingsError(gaps)
+    return tree
 
 
-def _filled(value: Any, environ: Mapping[str, str]) -> Any:
+def with_policies(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """The tree with the variables of every ``auth.policy`` of its servers. Raises SettingsError naming all gaps.
+
+    What a variable holds is not looked at again.
+    """
+    gaps: list[Problem] = []
+
+    def filled(text: str, location: Location) -> str:
+        def meant(found: re.Match[str]) -> str:
+            if found[1] not in environ:
+                gaps.append(Problem(spelled(location), f"the environment variable {found[1]} is not set"))
+            return environ.get(found[1], "")
+
+        return _PLACEHOLDER.sub(meant, text) if ("auth", "policy") in pairwise(location) else text
+
+    servers = _changed(tree.get("servers"), filled, ("servers",))
+    if gaps:
+        raise SettingsError(gaps)
+    return {**tree, "servers": servers}
+
+
+def _changed(value: Any, change: Callable[[str, Location], str], location: Location = ()) -> Any:
+    """The same tree with each text in it changed; keys stay."""
     if isinstance(value, dict):
-        return {key: _filled(member, environ) for key, member in value.items()}
+        return {key: _changed(member, change, (*location, str(key))) for key, member in value.items()}
     if isinstance(value, list):
-        return [_filled(member, environ) for member in value]
-    if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _meant(found, environ), value)
-    return value
-
-
-def _meant(found: re.Match[str], environ: Mapping[str, str]) -> str:
-    return environ.get(found[1]) or found[2] or "" if found[3] else found[0]
+        return [_changed(member, change, (*location, index)) for index, member in enumerate(value)]
+    return change(value, location) if isinstance(value, str) else value

@@ -12,21 +12,12 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
-    Entries,
     OptionalText,
     Seconds,
     Section,
     Spelled,
 )
-from adapter.settings.servers.stages import (
-    Mappers,
-    StageCache,
-    StageErrors,
-    StageLimits,
-    ToolAuth,
-    ToolStages,
-    ToolStateSync,
-)
+from adapter.settings.servers.stages import StageKeys, ToolStages
 
 InputKind = Literal[
     "string", "int", "integer", "float", "number", "boolean", "datetime", "array", "object", "any"
@@ -88,8 +79,8 @@ class ToolInput(Section):
         return {name: value for name, value in (self.model_extra or {}).items() if value is not None}
 
 
-class ToolSettings(Section):
-    """One tool: a statement for a connector (`use`), or a script (`handler`)."""
+class ToolWork(Section):
+    """The name and the work of a hosted tool: a statement for a connector, or a script."""
 
     name: str = Field(description="Unique name: letters, digits, `_`, `-` and `.`.")
     title: OptionalText = Field(default=None, description="Name for people.")
@@ -129,19 +120,12 @@ class ToolSettings(Section):
         default=False,
         description="Convert every result to a list of objects.",
     )
-    auth: ToolAuth | None = Field(
-        default=None, description="Authentication; null allows everybody who may call the server."
-    )
-    mappers: Mappers = Field(default_factory=Mappers)
-    middleware: Entries = Field(
-        default_factory=list,
-        description="Functions around the execution, as `file.py#function`; the first is the outermost.",
-    )
-    limits: StageLimits = Field(default_factory=StageLimits)
-    cache: StageCache = Field(default_factory=StageCache)
-    presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
-    state_sync: ToolStateSync = Field(default_factory=ToolStateSync)
-    errors: StageErrors = Field(default_factory=StageErrors)
+
+
+class ToolSettings(StageKeys, ToolWork):
+    """One tool: a statement for a connector (`use`), or a script (`handler`)."""
+
+    # The keys of ToolWork come first: pages and editors show them in the order of the last base to the first.
 
     @field_validator("name")
     @classmethod

@@ -233,27 +233,33 @@ class StageErrors(Section):
     expose: Expose | None = Field(default=None, description="Overrides `core.errors.expose` here.")
 
 
-class ToolStages(Section):
-    """Stages of the tools that a glob matches; null means that a key is not set."""
+class StageKeys(Section):
+    """The stages that a tool may have, hosted or not."""
 
     auth: ToolAuth | None = Field(
         default=None, description="Authentication; null allows everybody who may call the server."
     )
     mappers: Mappers = Field(default_factory=Mappers)
+    middleware: Entries = Field(
+        default_factory=list,
+        description="Functions around the execution, as `file.py#function`; the first is the outermost.",
+    )
+    limits: StageLimits = Field(default_factory=StageLimits)
+    cache: StageCache = Field(default_factory=StageCache)
+    presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
+    state_sync: ToolStateSync = Field(default_factory=ToolStateSync)
+    errors: StageErrors = Field(default_factory=StageErrors)
+
+
+class ToolStages(StageKeys):
+    """Stages of the tools that a glob matches; null means that a key is not set."""
+
     # BaseModel has a method of the name that the file uses.
     validated: bool = Field(
         default=False,
         alias="validate",
         description="Check arguments against the tool's schema before the upstream gets them.",
     )
-    middleware: Entries = Field(
-        default_factory=list,
-        description="Functions around the execution, as `file.py#function`; the first is the outermost.",
-    )
-    limits: StageLimits = Field(default_factory=StageLimits)
     cache: StageCache = Field(
         default_factory=StageCache, description="Caching of results; only for tools with `readOnlyHint`."
     )
-    presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
-    state_sync: ToolStateSync = Field(default_factory=ToolStateSync)
-    errors: StageErrors = Field(default_factory=StageErrors)
