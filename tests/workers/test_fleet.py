@@ -1,4 +1,4 @@
-"""The workers that run."""
+"""The workers that run, the folder of their numbers, and their replacement one by one."""
 
 from __future__ import annotations
 

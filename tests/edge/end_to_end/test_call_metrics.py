@@ -11,7 +11,7 @@ import orjson
 
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import Exchange, RawClient, call_body, event, result
-from tests.edge.test_metrics_request_metrics import ON, numbers
+from tests.edge.test_metrics import ON, numbers
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("good", "bad", "streams", "torn")]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

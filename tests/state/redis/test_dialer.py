@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from adapter.errors import StoreUnavailable
+from adapter.state.port import ABSENT, Put
 from adapter.state.redis.address import RedisServer, parse_address
-from adapter.state.redis.dialer import Dialer, RedisTls
+from adapter.state.redis.dialer import Dialer, RedisTls, cluster_map, slot_of
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.nodes import RedisTimes
 from adapter.state.redis.store import RedisStore
@@ -127,3 +130,125 @@ async def test_a_certificate_that_is_not_trusted(
     for store in stores:
         with pytest.raises(StoreUnavailable, match="The TLS connection to Redis failed"):
             await store.open()
+
+
+# --- a cluster that changes while it is used ---------------------------------------------------------------------
+
+
+A, B = RedisServer("a", 1), RedisServer("b", 2)
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[Server]]:
+    """A cluster of the test's own."""
+    with servers.cluster() as nodes:
+        yield nodes
+
+
+def store_on(nodes: list[Server]) -> RedisStore:
+    return RedisStore(servers.dialer(nodes), Layout("test", 64), TIMES)
+
+
+def id_of(server: Server) -> str:
+    return servers.command(server, "CLUSTER", "MYID", password=None).strip()
+
+
+async def test_slots_move_under_load(nodes: list[Server]) -> None:
+    """While partitions move to another server no write fails, none is done twice, and changes are still heard."""
+    store, other = store_on(nodes), store_on(nodes)
+    await store.open()
+    for n in range(500):
+        await store.put("files", f"{n}/a", b"x" * 50, due=float(n))
+    written: list[str] = []
+    moved = asyncio.Event()
+
+    async def write(writer: int) -> None:
+        while not moved.is_set():
+            key = f"{writer}-{len(written)}"
+            await store.commit(
+                [Put("sessions", f"{key}/a", b"", 1.0, ABSENT), Put("files", f"{key}/b", b"", None, ABSENT)]
+            )
+            written.append(key)
+            await asyncio.sleep(0.002)
+
+    writing = [asyncio.ensure_future(write(writer)) for writer in range(4)]
+    ends = ("--cluster-from", id_of(nodes[0]), "--cluster-to", id_of(nodes[1]))
+    move = partial(
+        servers.arrange,
+        "reshard",
+        servers.address(nodes[2]),
+        *ends,
+        "--cluster-slots",
+        "1500",
+        "--cluster-yes",
+    )
+    await asyncio.to_thread(move)
+    moved.set()
+    await asyncio.gather(*writing)
+    assert await store.count("files") == 500 + len(written)
+    assert sorted(row.key for row in await store.scan("sessions", limit=100_000)) == sorted(
+        f"{key}/a" for key in written
+    )
+    ear = Ear()
+    store.listeners.append(ear)
+    await other.open()
+    layout = Layout("test", 64)
+    one_of_each = {layout.partition_of_key(f"{n}"): f"{n}" for n in range(2000)}
+    heard: set[str] = set()
+    async with asyncio.timeout(20):
+        while len(heard) < 64:
+            for key in one_of_each.values():
+                await other.put("hearing", key, b"")
+            await asyncio.sleep(0.05)
+            heard |= {key for table, key in ear.rows if table == "hearing"}
+    await store.close()
+    await other.close()
+
+
+async def test_a_replica_takes_over(nodes: list[Server]) -> None:
+    """When a primary dies, its partitions fail at once and not slowly, the others go on, and then all is as before."""
+    with ExitStack() as stack:
+        replica = stack.enter_context(servers.cluster_node())
+        first = ("--cluster-slave", "--cluster-master-id", id_of(nodes[0]))
+        servers.arrange("add-node", servers.address(replica), servers.address(nodes[1]), *first)
+        servers.until(replica, "master_link_status:up", "INFO", "replication")
+        servers.until(nodes[0], "slave0", "INFO", "replication")
+        store, other = store_on([*nodes[1:], nodes[0]]), store_on(nodes[1:])
+        await store.open()
+        keys = [f"{n}" for n in range(300)]
+        for key in keys:
+            await store.put("sessions", key, b"", expected=ABSENT)
+        servers.until_copied(nodes[0], replica)
+        nodes[0].signal(signal.SIGKILL)
+        outcomes = await asyncio.gather(*(store.get("sessions", key) for key in keys), return_exceptions=True)
+        assert any(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+        assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) > 100
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await store.put("sessions", "new", b"")
+                    rows = await store.scan("sessions", limit=1000)
+                    break
+                except StoreUnavailable:
+                    await asyncio.sleep(0.05)
+        assert {row.key for row in rows} == {*keys, "new"}
+        ear = Ear()
+        store.listeners.append(ear)
+        await ear.until_hearing(other)
+        await store.close()
+
+
+def test_a_map_names_a_server_for_each_partition() -> None:
+    """Slots belong to primaries; a server without a name of its own is the one that was asked."""
+    first, second = sorted((slot_of(0), slot_of(1)))
+    slots = [[0, first, [b"", 7, b"id"], [b"replica", 8, b"id"]], [first + 1, 16383, [b"b", 2, b"id"]]]
+    found = cluster_map(slots, A, 2)
+    assert set(found) == {RedisServer("a", 7), B}
+    assert found[0 if slot_of(0) == first else 1] == RedisServer("a", 7)
+    assert second > first
+
+
+def test_a_map_with_a_gap_is_refused() -> None:
+    """A partition without a server cannot be used."""
+    with pytest.raises(StoreUnavailable, match="does not serve all slots"):
+        cluster_map([[0, 5, [b"a", 1, b"id"]]], A, 8)
