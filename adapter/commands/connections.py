@@ -12,7 +12,7 @@ from adapter.app.redis_state import build_redis_store
 from adapter.commands.own_sessions import own_session
 from adapter.commands.progress_bar import count_of
 from adapter.errors import AdapterError
-from adapter.relay.sessions.own_session import REFUSED
+from adapter.relay.server import REFUSED
 from adapter.rules.access.authorization_servers import OAUTH_CURE
 from adapter.settings.auth import Introspection, OAuth, OAuthIssuer
 from adapter.settings.root import Settings

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from adapter.errors import BadRequest, UpstreamBroken
-from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain
+from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain
+from adapter.relay.replies import EVENT_STREAM, has_coding, media_type_in
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure, read_response
 from adapter.wire.spans import Drop, edit, items
 from adapter.wire.sse import encode
-
-_JSON = ("Content-Type", "application/json")
 
 
 def refusals(concerned: list[Envelope]) -> list[bytes]:
@@ -41,7 +40,7 @@ def without(ask: ClientRequest, batch: Batch, concerned: list[Envelope]) -> Clie
 
 def refused_whole(refused: list[bytes]) -> ClientResponse:
     """The answer where nothing else waits for one."""
-    return ClientResponse(200, [_JSON], b"[" + b",".join(refused) + b"]")
+    return ClientResponse(200, [JSON], b"[" + b",".join(refused) + b"]")
 
 
 async def joined(answer: ClientResponse, requests: list[Envelope], refused: list[bytes]) -> ClientResponse:
@@ -52,13 +51,13 @@ async def joined(answer: ClientResponse, requests: list[Envelope], refused: list
     """
     if 400 <= answer.status < 500:
         return answer
-    kind, coding = _field(answer, "content-type"), _field(answer, "content-encoding")
+    is_encoded, kind = has_coding(answer.headers), media_type_in(answer.headers)
     answer.headers = of_changed_body(answer.headers)
-    if coding not in ("", "identity"):
+    if is_encoded:
         return await _replaced(
             answer, requests, refused, "compressed an answer although no compression was requested."
         )
-    if kind.startswith("text/event-stream"):
+    if kind == EVENT_STREAM:
         events = b"".join(map(encode, refused))
         answer.body = events + answer.body if isinstance(answer.body, bytes) else _around(events, answer.body)
         return answer
@@ -70,14 +69,10 @@ async def joined(answer: ClientResponse, requests: list[Envelope], refused: list
     return await _enclosed(answer, requests, refused)
 
 
-def _field(answer: ClientResponse, name: str) -> str:
-    return next((value for field, value in answer.headers if field.lower() == name), "").strip().lower()
-
-
 def _listed(answer: ClientResponse, responses: list[bytes]) -> ClientResponse:
     """The answer with these responses as its whole body."""
     answer.status, answer.length = 200, None
-    answer.headers = [field for field in answer.headers if field[0].lower() != "content-type"] + [_JSON]
+    answer.headers = [field for field in answer.headers if field[0].lower() != "content-type"] + [JSON]
     answer.body = b"[" + b",".join(responses) + b"]"
     return answer
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.relay.server import Server
-from adapter.relay.sessions.own_session import REFUSED, OwnSession
+from adapter.relay.server import REFUSED, Server
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.renewal import LATEST
 from adapter.relay.sessions.wiring import look_at_tools
 from adapter.rules.calls.circuit_breaker import BreakerState

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import LATEST_LEGACY
 from adapter.relay.replies import decoded, media_type, read_body
-from adapter.relay.server import Server
+from adapter.relay.server import READ, REFUSED, SHOWN, Server
 from adapter.relay.sessions.inner_client import (
     ABANDON_SILENCE,
     INITIALIZED,
@@ -28,15 +28,6 @@ from adapter.wire.envelope import answers, dump
 from adapter.wire.eras import MODERN_VERSIONS, Era
 
 MODERN_VERSION = MODERN_VERSIONS[-1]
-
-REFUSED = (401, 403)
-"""Statuses that say: bring other credentials."""
-
-REFUSAL_BYTES = 4096
-"""Bytes of a refusal that are read."""
-
-REFUSAL_SHOWN = 300
-"""Characters of it that are kept, for people to see."""
 
 CLIENT = {"name": "mcp-file-adapter", "version": "1"}
 
@@ -170,14 +161,14 @@ class OwnSession:
         """Keep what the upstream says to credentials that it does not take. Returns the status."""
         body = b""
         try:
-            while len(body) < REFUSAL_BYTES and (chunk := await reply.read(self._read_timeout)):
+            while len(body) < READ and (chunk := await reply.read(self._read_timeout)):
                 body += chunk
         except AdapterError:
             # The status says enough.
             pass
         finally:
             reply.abort()
-        text = shown(body[:REFUSAL_BYTES].decode("utf-8", "replace").strip(), REFUSAL_SHOWN)
+        text = shown(body[:READ].decode("utf-8", "replace").strip(), SHOWN)
         self.refusal = f"HTTP {reply.status}: {text}" if text else f"HTTP {reply.status}"
         self.asks_oauth = reply.status == 401 and Challenge(challenge_of(reply)).metadata is not None
         return reply.status

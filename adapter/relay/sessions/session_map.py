@@ -68,7 +68,7 @@ class Sessions:
         self.cache = SessionCache(self._confirm)
         self.slots: SessionSlots | None = None
         if limits.max_active is not None:
-            self.slots = SessionSlots(store, limits.max_active, TABLE, clock)
+            self.slots = SessionSlots(store, limits.max_active, clock)
         self.on_end: list[Callable[[str], Awaitable[None]]] = []
         self.on_event: Callable[[str, str], None] | None = None  # server, event; None where nobody counts
         self.store = store

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, StoreUnavailable
+from adapter.relay.sessions.session import TABLE as SESSIONS
 from adapter.rules.access.sessions import SessionState, decode
 from adapter.state.port import ABSENT, Conflict, Put, Row, Store, TableFull
 
@@ -42,7 +43,7 @@ class SessionSlot(NamedTuple):
 
 
 class SessionSlots:
-    """At most ``limit`` slots. ``sessions`` is the table of the sessions' rows; ``clock`` gives Unix time in seconds,
+    """At most ``limit`` slots. ``clock`` gives Unix time in seconds,
     ``now`` a time that never goes back.
     """
 
@@ -50,13 +51,11 @@ class SessionSlots:
         self,
         store: Store,
         limit: int,
-        sessions: str,
         clock: Callable[[], float],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._limit = limit
-        self._sessions = sessions
         self._clock = clock
         self._now = now
         # Slots without a session as the cleanup first saw them.
@@ -152,7 +151,7 @@ class SessionSlots:
         return await self._is_open(slot.key.removeprefix(f"{GROUP}/"))
 
     async def _is_open(self, key: str) -> bool:
-        row = await self._store.get(self._sessions, key)
+        row = await self._store.get(SESSIONS, key)
         if row is None:
             return False
         try:

@@ -120,7 +120,7 @@ class Tidying:
     def __init__(self, replica: Replica, limit: int = 1) -> None:
         self.now = Clock()
         self.clock = Clock(replica.clock())
-        self.slots = SessionSlots(replica.view, limit, "sessions", self.clock, self.now)
+        self.slots = SessionSlots(replica.view, limit, self.clock, self.now)
 
     async def after(self, seconds: float) -> int:
         """The number of slots after a round of the cleanup that much later."""
@@ -196,7 +196,7 @@ async def test_place_that_took_too_long_is_taken_anew() -> None:
     """It may have been given to another meanwhile: then the session is not created."""
     one, two, _ = Replicas(SessionLimits(max_active=1)).three()
     now = Clock()
-    slots = SessionSlots(one.view, 1, "sessions", one.clock, now)
+    slots = SessionSlots(one.view, 1, one.clock, now)
     slot = await slots.take("slow")
     now.now += OPENING / 2 - 1
     assert await slots.keep("slow", slot) is slot
