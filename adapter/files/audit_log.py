@@ -51,7 +51,8 @@ class AuditLog:
         self._torn = False
         self._stale = False
         self._closed = False
-        self._writer: _Writer | None = None
+        self._thread: Thread | None = None
+        self._lines: SimpleQueue[tuple[asyncio.AbstractEventLoop, list[bytes]] | None] = SimpleQueue()
         self._waiting: Waiting = []
         self._since = 0.0
         self._writing: Waiting = []
@@ -90,8 +91,7 @@ class AuditLog:
         if self._writing:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), self._patience)
-        if self._writer is not None:
-            self._writer.end()
+        self._lines.put(None)
         # A thread that is stuck may go on at any time, and must not write to another's file then.
         if not self._writing:
             self._close()
@@ -103,11 +103,13 @@ class AuditLog:
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the thread write all that waits."""
-        if self._writer is None:
-            self._writer = _Writer(self)
+        if self._thread is None:
+            # No thread of an executor: those are waited for at exit, also if their disk is stuck.
+            self._thread = Thread(target=self._run, name="audit", daemon=True)
+            self._thread.start()
         self._writing, self._waiting = self._waiting, []
         self._timer = loop.call_at(self._since + self._patience, self._give_up)
-        self._writer.lines.put((loop, [line for line, _ in self._writing]))
+        self._lines.put((loop, [line for line, _ in self._writing]))
 
     def _give_up(self) -> None:
         """Tell everybody who waits that the disk is stuck. Their lines are written when it goes on."""
@@ -115,7 +117,7 @@ class AuditLog:
         for _, future in (*self._writing, *self._waiting):
             _settle(future, written=False)
 
-    def written(self, count: int) -> None:
+    def _written(self, count: int) -> None:
         """Take note that the thread has written this many of the lines that it got."""
         assert self._timer is not None, "the lines were handed over"
         self._timer.cancel()
@@ -132,7 +134,15 @@ class AuditLog:
 
     # --- in the thread ----------------------------------------------------------------------------------------
 
-    def append(self, lines: list[bytes]) -> int:
+    def _run(self) -> None:
+        while (job := self._lines.get()) is not None:
+            loop, lines = job
+            count = self._append(lines)
+            # The loop may be closed by now, where the disk was stuck.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._written, count)
+
+    def _append(self, lines: list[bytes]) -> int:
         """Write lines until one cannot be written; how many were."""
         written = 0
         try:
@@ -174,27 +184,6 @@ class AuditLog:
         except FileNotFoundError:
             return True
         return (there.st_dev, there.st_ino) != self._held
-
-
-class _Writer:
-    """The thread. It is no thread of an executor: those are waited for at exit, also if their disk is stuck."""
-
-    def __init__(self, log: AuditLog) -> None:
-        self.lines: SimpleQueue[tuple[asyncio.AbstractEventLoop, list[bytes]] | None] = SimpleQueue()
-        self._log = log
-        Thread(target=self._run, name="audit", daemon=True).start()
-
-    def end(self) -> None:
-        """Let the thread end when all is written."""
-        self.lines.put(None)
-
-    def _run(self) -> None:
-        while (job := self.lines.get()) is not None:
-            loop, lines = job
-            count = self._log.append(lines)
-            # The loop may be closed by now, where the disk was stuck.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._log.written, count)
 
 
 def _settle(future: asyncio.Future[None], *, written: bool) -> None:

@@ -344,7 +344,8 @@ class Filing:
             rows == files
             and self.registry.total == counted
             and not self.files.stagings
-            and "0 more staged, 0 held" in repr(self.registry)
+            and " 0 more staged" in repr(self.registry)
+            and " 0 files held" in repr(self.registry)
         )
 
 

@@ -65,7 +65,8 @@ class FileIndex:
         self._used: dict[str, FileRecord] = {}
 
     def __repr__(self) -> str:
-        return f"<FileIndex: {len(self.scopes)} scopes, {self.ledger!r}>"
+        held = sum(len(scope.held) for scope in self.scopes.values())
+        return f"<FileIndex: {len(self.scopes)} scopes, {held} files held, {self.ledger!r}>"
 
     # --- scopes -----------------------------------------------------------------------------------------------
 
@@ -190,7 +191,6 @@ class FileIndex:
         scope = self.scopes.get(record.scope)
         if scope is None or record.key not in scope.records:
             raise FileGone()
-        self.ledger.hold(record.key)
         scope.held[record.key] += 1
         held = True
 
@@ -199,7 +199,6 @@ class FileIndex:
             if held:
                 held = False
                 self.touch(record)  # it was in use until now
-                self.ledger.release(record.key)
                 scope.held[record.key] -= 1
                 if not scope.held[record.key]:
                     del scope.held[record.key]
@@ -207,11 +206,11 @@ class FileIndex:
         return release
 
     def spared(self, scope_id: str) -> Container[str]:
-        """Keys of files that other replicas use."""
+        """Keys of files in use, here or in other replicas."""
         scope = self.scopes.get(scope_id)
         if scope is None or not scope.holders:
-            return ()
-        return {key for _, keys in self.living(scope) for key in keys}
+            return () if scope is None else scope.held
+        return set(scope.held).union(*(keys for _, keys in self.living(scope)))
 
     def living(self, scope: ScopeFiles) -> Iterator[tuple[str, frozenset[str]]]:
         """The other replicas that use files of the scope and have not ended, with the keys of these files."""
@@ -267,6 +266,4 @@ class FileIndex:
         due = self.expires_at(record)
         if due is None or due > self._clock():
             return False
-        scope = self.scopes.get(record.scope)
-        in_use = scope is not None and record.key in scope.held
-        return not in_use and record.key not in self.spared(record.scope)
+        return record.key not in self.spared(record.scope)

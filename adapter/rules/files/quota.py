@@ -60,15 +60,11 @@ class Ledger:
         self._used: Counter[str] = Counter()
         self._counts: Counter[tuple[str, FileKind]] = Counter()
         self._total = 0
-        self._holds: Counter[str] = Counter()
         self._staged: Counter[str] = Counter()
         self._all_staged = 0
 
     def __repr__(self) -> str:
-        return (
-            f"<Ledger: {len(self._scope_of)} files, {self._total} bytes, {self._all_staged} more staged, "
-            f"{len(self._holds)} held>"
-        )
+        return f"<Ledger: {len(self._scope_of)} files, {self._total} bytes, {self._all_staged} more staged>"
 
     # --- what is there ----------------------------------------------------------------------------------------
 
@@ -108,7 +104,7 @@ class Ledger:
         self._charge(entry.size)
 
     def remove(self, key: str) -> None:
-        """Count a file that goes no more. Harmless when it is not counted; its holds stay until they are released."""
+        """Count a file that goes no more. Harmless when it is not counted."""
         entry = self.forget(key)
         if entry is not None:
             self._charge(-entry.size)
@@ -148,18 +144,6 @@ class Ledger:
         if entry is not None and now > entry.last_access:
             self._scopes[entry.scope][key] = entry._replace(last_access=now)
 
-    def hold(self, key: str) -> None:
-        """Keep a file from eviction and expiry until ``release`` was called as often."""
-        self._holds[key] += 1
-
-    def release(self, key: str) -> None:
-        """Take one hold back. Raises ValueError where there is none."""
-        if key not in self._holds:
-            raise ValueError("released a file that nobody holds")
-        self._holds[key] -= 1
-        if not self._holds[key]:
-            del self._holds[key]
-
     def stage(self, scope: str, size: int) -> None:
         """Count bytes that go to disk ahead of their entry. Raises StorageFull, counting nothing, above the total;
         ``room_for`` says what may go for them.
@@ -195,9 +179,8 @@ class Ledger:
         """Keys of the scope's own files to evict, in order, so that files of these sizes fit; mostly none.
 
         ``staged`` is how many of their bytes are counted as staged already, so that none counts twice. ``spared`` are
-        files that others use, and that stay as those that are held. Raises
-        QuotaReached for files that do not fit the scope, StorageFull for files that do not fit with everybody
-        else's; then nothing is to be evicted.
+        files in use, which stay. Raises QuotaReached for files that do not fit the scope, StorageFull for files that do
+        not fit with everybody else's; then nothing is to be evicted.
         """
         limits, new = self.limits, sum(sizes)
         self._check_count(scope, kind, len(sizes))
@@ -231,15 +214,11 @@ class Ledger:
             )
 
     def _evictable(self, scope: str, spared: Container[str]) -> list[Entry]:
-        """The scope's entries that free something and are not held, the first to go first."""
+        """The scope's entries that free something and are not spared, the first to go first."""
         first = _FIRST_TO_GO[self.limits.policy]
         entries = self._scopes.get(scope, {}).values()
         return sorted(
-            (
-                entry
-                for entry in entries
-                if entry.size and entry.key not in self._holds and entry.key not in spared
-            ),
+            (entry for entry in entries if entry.size and entry.key not in spared),
             key=lambda entry: (entry.kind is not first, entry.last_access),
         )
 

@@ -92,7 +92,7 @@ async def test_file_that_another_replica_removed_cannot_be_taken_into_use() -> N
         await one.registry.drop(record)
         with pytest.raises(FileGone):
             await two.registry.hold(record)
-        assert "0 held" in repr(two.registry)
+        assert " 0 files held" in repr(two.registry)
 
 
 async def test_use_again_and_again_is_written_once() -> None:

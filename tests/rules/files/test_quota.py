@@ -79,31 +79,6 @@ def test_a_use_saves_a_file() -> None:
     assert entry.last_access == 2.0
 
 
-def test_a_held_file_stays() -> None:
-    """It is not evicted until it was released as often as it was held, though others have to go or to wait."""
-    books = ledger(upload("held", 60, 1.0), upload("free", 40, 2.0), limits=Limits(scope_bytes=100))
-    books.hold("held")
-    books.hold("held")
-    books.release("held")
-    assert books.room_for(A, FileKind.UPLOAD, [40], 0) == ("free",)
-    with pytest.raises(QuotaReached, match=r"in use .* sessions\.max_total_session_size"):
-        books.room_for(A, FileKind.UPLOAD, [41], 0)
-    books.release("held")
-    assert books.room_for(A, FileKind.UPLOAD, [41], 0) == ("held",)
-    with pytest.raises(ValueError, match="nobody holds"):
-        books.release("held")
-
-
-def test_a_hold_outlives_its_entry() -> None:
-    """Removing a file under a reader is no error of the reader's when it ends."""
-    books = ledger(upload("x", 10, 1.0), limits=Limits())
-    books.hold("x")
-    books.remove("x")
-    books.remove("x")
-    books.release("x")
-    assert repr(books) == "<Ledger: 0 files, 0 bytes, 0 more staged, 0 held>"
-
-
 def test_artifacts_above_their_number_are_refused() -> None:
     """The cap on their number evicts nothing and does not count uploads."""
     books = ledger(artifact("x", 1, 1.0), upload("y", 1, 1.0), limits=Limits(artifacts=2))
@@ -161,7 +136,7 @@ class AnyHistory(RuleBasedStateMachine):
         super().__init__()
         self.books = Ledger(LIMITS)
         self.entries: dict[str, Entry] = {}
-        self.holds: dict[str, int] = {}
+        self.held: set[str] = set()
         self.batches: list[tuple[str, list[int]]] = []
         self.now = 0.0
         self.serial = 0
@@ -175,7 +150,7 @@ class AnyHistory(RuleBasedStateMachine):
     def free(self, scope: str) -> int:
         """Bytes of the scope that may be evicted."""
         mine = [entry for entry in self.entries.values() if entry.scope == scope]
-        return sum(entry.size for entry in mine if not self.holds.get(entry.key))
+        return sum(entry.size for entry in mine if entry.key not in self.held)
 
     @rule(scope=scopes, batch=st.lists(sizes, min_size=1, max_size=3))
     def begin(self, scope: str, batch: list[int]) -> None:
@@ -207,7 +182,7 @@ class AnyHistory(RuleBasedStateMachine):
         artifacts = [e for e in self.entries.values() if e.scope == scope and e.kind is FileKind.ARTIFACT]
         fits_count = kind is FileKind.UPLOAD or len(artifacts) + len(batch) <= 4
         try:
-            victims = self.books.room_for(scope, kind, batch, staged)
+            victims = self.books.room_for(scope, kind, batch, staged, self.held)
         except QuotaReached:
             assert not (fits_scope and fits_count)
             return
@@ -229,7 +204,7 @@ class AnyHistory(RuleBasedStateMachine):
     def _evict(self, scope: str, victims: tuple[str, ...]) -> None:
         for key in victims:
             assert self.entries[key].scope == scope
-            assert not self.holds.get(key)
+            assert key not in self.held
             self.books.remove(key)
             del self.entries[key]
 
@@ -253,14 +228,11 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(key=keys)
     def hold(self, key: str) -> None:
-        self.books.hold(key)
-        self.holds[key] = self.holds.get(key, 0) + 1
+        self.held.add(key)
 
     @rule(key=keys)
     def release(self, key: str) -> None:
-        if self.holds.get(key):
-            self.books.release(key)
-            self.holds[key] -= 1
+        self.held.discard(key)
 
     @invariant()
     def the_books_are_right(self) -> None:
@@ -295,11 +267,11 @@ def test_entries_that_are_loaded_or_forgotten_leave_what_may_still_come() -> Non
     assert ledger(limits=Limits()).lacking(10**9, 0) == 0
 
 
-def test_files_that_others_use_are_spared() -> None:
-    """As those that are held."""
+def test_files_in_use_are_spared() -> None:
+    """They are not evicted, though others have to go or to wait."""
     books = ledger(upload("u1", 50, 1.0), upload("u2", 50, 2.0), limits=Limits(scope_bytes=100))
     assert books.room_for(A, FileKind.UPLOAD, [10], 0, {"u1"}) == ("u2",)
-    with pytest.raises(QuotaReached, match="in use"):
+    with pytest.raises(QuotaReached, match=r"in use .* sessions\.max_total_session_size"):
         books.room_for(A, FileKind.UPLOAD, [10], 0, {"u1", "u2"})
 
 
