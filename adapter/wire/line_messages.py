@@ -12,7 +12,7 @@ from adapter.errors import BadJson
 from adapter.wire.envelope import Envelope, Kind, parse, read_response
 from adapter.wire.names import SUBSCRIPTION_KEY
 from adapter.wire.nesting import has_more_values
-from adapter.wire.shared_ids import CANCELLED, PROGRESS, with_id
+from adapter.wire.shared_ids import CANCELLED, PROGRESS, TOKEN, token_of, with_id
 from adapter.wire.spans import Edit, Replace, Span, edit, find, items
 
 RpcId = str | int | float
@@ -32,7 +32,6 @@ MOST_IN_BATCH = 256
 UNNAMED_VERSION = "2025-03-26"
 """The version of a result that names none (MCP 2025-11-25, "Protocol Version Header")."""
 
-_TOKEN = ("params", "_meta", "progressToken")
 _SUBSCRIPTION = ("params", "_meta", SUBSCRIPTION_KEY)
 _RESULT_SUBSCRIPTION = ("result", "_meta", SUBSCRIPTION_KEY)
 _LINE_ENDS = b"\r\n"
@@ -177,7 +176,7 @@ def renumbered(request: Envelope, text: bytes) -> Renumbered:
     edits: list[Edit] = [Replace(("id",), text)]
     token = token_of(body)
     if token is not None:
-        edits.append(Replace(_TOKEN, text))
+        edits.append(Replace(TOKEN, text))
     return Renumbered(edit(body, edits), token)
 
 
@@ -197,15 +196,6 @@ def token_in(request: bytes) -> RpcId | None:
     params = parse(request).get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return _rpc_id(meta.get("progressToken")) if isinstance(meta, dict) else None
-
-
-def token_of(request: bytes) -> bytes | None:
-    """The progress token of a request as it is spelled, None where there is none."""
-    # See token_in.
-    if b"progressToken" not in request and b"\\" not in request:
-        return None
-    span = find(request, _TOKEN)
-    return None if span is None or request[span[0]] in b"{[tfn" else request[span[0] : span[1]]
 
 
 def answered(response: LineMessage, text: bytes) -> bytes:

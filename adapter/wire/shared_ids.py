@@ -21,7 +21,9 @@ EVERYBODY = "*"
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 
-_TOKEN = ("params", "_meta", "progressToken")
+TOKEN = ("params", "_meta", "progressToken")
+"""The place of the progress token that a request brings."""
+
 _TAG = re.compile(r"~?[0-9a-f]{16}(?:-[0-9a-f]{12})?|\*")
 _EPOCH = re.compile(r"[0-9a-f]{8}")
 _ID_BEFORE = re.compile(rb'"id"[ \t\n\r]{0,8}:[ \t\n\r]{0,8}\Z')
@@ -95,11 +97,19 @@ def request_upward(request: Envelope, tag: str) -> bytes:
     """A client's request as it goes to the server."""
     body = request.body
     edits: list[Edit] = [Replace(("id",), tagged(tag, request.id_bytes))]
-    if b"progressToken" in body or b"\\" in body:
-        span = find(body, _TOKEN)
-        if span is not None and body[span[0]] not in b"{[tfn":
-            edits.append(Replace(_TOKEN, tagged(tag, body[span[0] : span[1]])))
+    token = token_of(body)
+    if token is not None:
+        edits.append(Replace(TOKEN, tagged(tag, token)))
     return edit(body, edits)
+
+
+def token_of(message: bytes) -> bytes | None:
+    """The progress token that a request brings, as it is spelled, None where there is none."""
+    # A backslash may hide an escaped spelling of the key.
+    if b"progressToken" not in message and b"\\" not in message:
+        return None
+    span = find(message, TOKEN)
+    return None if span is None or message[span[0]] in b"{[tfn" else message[span[0] : span[1]]
 
 
 def with_id(message: bytes, text: bytes) -> bytes:
@@ -179,7 +189,7 @@ def _request_downward(data: bytes, tag: str, epoch: str) -> Addressed:
     assert span is not None, "it was just read"
     text = data[span[0] : span[1]]
     edits: list[Edit] = [Replace(("id",), tagged(f"{epoch}.{tag}", text))]
-    token = find(data, _TOKEN)
-    if token is not None and data[token[0]] not in b"{[tfn":
-        edits.append(Replace(_TOKEN, tagged(f"{epoch}.{tag}", data[token[0] : token[1]])))
+    token = token_of(data)
+    if token is not None:
+        edits.append(Replace(TOKEN, tagged(f"{epoch}.{tag}", token)))
     return Addressed(edit(data, edits), None if tag == EVERYBODY else tag, text)

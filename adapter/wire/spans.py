@@ -244,21 +244,11 @@ class MessagePieces:
 
     def beginning(self, most: int) -> bytes:
         """The first ``most`` bytes, or all there are."""
-        found = b""
-        for piece in self.pieces:
-            found += piece[: most - len(found)]
-            if len(found) == most:
-                break
-        return found
+        return self.at(0, most)
 
     def ending(self, most: int) -> bytes:
         """The last ``most`` bytes, or all there are; ``most`` is above zero."""
-        found = b""
-        for piece in reversed(self.pieces):
-            if len(found) == most:
-                break
-            found = piece[len(found) - most :] + found
-        return found
+        return self.at(self.size - most, self.size)
 
     def at(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``."""

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
+from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always
 
 PATIENCE = 5.0
@@ -132,3 +133,13 @@ async def body_of(reply: UpstreamReply) -> bytes:
     while piece := await reply.read(PATIENCE):
         pieces.append(piece)
     return b"".join(pieces)
+
+
+async def sent(
+    upstream: HttpUpstream, site: Site, request: UpstreamRequest = POST
+) -> tuple[Peer, asyncio.Task[UpstreamReply]]:
+    """A request that has reached the server on a new connection, and the task that waits for its answer."""
+    sending = asyncio.create_task(upstream.send(request, PATIENCE))
+    peer = await site.accept()
+    await peer.request()
+    return peer, sending

@@ -15,7 +15,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import Pool
 from adapter.upstream.port import Purpose, UpstreamRequest
-from tests.upstream.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of
+from tests.upstream.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of, sent
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -26,9 +26,7 @@ async def say_ok(peer: Peer) -> None:
 
 async def warmed(upstream: HttpUpstream, site: Site) -> Peer:
     """A kept connection that has served one exchange."""
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site)
     await peer.says(OK)
     await sending
     return peer
@@ -112,9 +110,7 @@ async def test_new_connection_is_never_tried_again(
     upstream: HttpUpstream, site: Site, request_: UpstreamRequest, failure: type[Exception]
 ) -> None:
     """A server that closes a connection on its first request does so on the next one too."""
-    sending = asyncio.create_task(upstream.send(request_, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site, request_)
     peer.hang_up()
     with pytest.raises(failure):
         await sending
@@ -189,9 +185,7 @@ async def test_unasked_bytes_never_answer_the_next_request(
     upstream: HttpUpstream, site: Site, surplus: bytes
 ) -> None:
     """What follows an answer, at once or later, ends the connection instead of answering somebody else."""
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site)
     await peer.says(OK + surplus)
     assert (await sending).whole == b"{}"
     await peer.left()
@@ -287,9 +281,7 @@ async def test_streams_calls_and_pings_do_not_take_each_others_places(site: Site
         await sending
     with pytest.raises(LimitReached, match=r"All 2 streams .* core\.upstream\.max_streams"):
         await upstream.send(GET, PATIENCE)
-    sending = asyncio.create_task(upstream.send(pinging, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site, pinging)
     await peer.says(OK)
     assert (await sending).whole == b"{}"
     peers[0].reset()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
 import pytest
 
 from adapter.errors import UpstreamBroken
 from adapter.upstream.http import HttpUpstream
-from tests.upstream.raw_peer import PATIENCE, POST, Site, body_of
+from tests.upstream.raw_peer import PATIENCE, Site, body_of, sent
 
 START = b"HTTP/1.1 200 OK\r\n"
 HEADS = {
@@ -47,9 +46,7 @@ CHUNKS = [
 @pytest.mark.parametrize("name", HEADS)
 async def test_doubtful_head_is_refused(upstream: HttpUpstream, site: Site, name: str) -> None:
     """A head that two readers could understand differently ends the exchange and the connection."""
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site)
     await peer.says(HEADS[name])
     with pytest.raises(UpstreamBroken):
         await sending
@@ -59,9 +56,7 @@ async def test_doubtful_head_is_refused(upstream: HttpUpstream, site: Site, name
 @pytest.mark.parametrize("chunks", CHUNKS)
 async def test_doubtful_chunks_are_refused(upstream: HttpUpstream, site: Site, chunks: bytes) -> None:
     """A chunk whose size is not what it says breaks the body off."""
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site)
     await peer.says(START + b"Transfer-Encoding: chunked\r\n\r\n", chunks)
     reply = await sending
     with pytest.raises(UpstreamBroken):
@@ -71,9 +66,7 @@ async def test_doubtful_chunks_are_refused(upstream: HttpUpstream, site: Site, c
 
 async def test_trailers_do_not_become_headers(upstream: HttpUpstream, site: Site) -> None:
     """Fields behind a chunked body are dropped: they came after every decision was made."""
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site)
     await peer.says(START + b"Transfer-Encoding: chunked\r\n\r\n0\r\nSet-Cookie: a=b\r\nX: y\r\n\r\n")
     reply = await sending
     assert reply.headers == [("Transfer-Encoding", "chunked")]
@@ -83,9 +76,7 @@ async def test_trailers_do_not_become_headers(upstream: HttpUpstream, site: Site
 @pytest.mark.parametrize("endless", [b"1;x=", b"0\r\nX-Trailer: "], ids=["chunk extension", "trailer"])
 async def test_framing_without_an_end_is_cut(upstream: HttpUpstream, site: Site, endless: bytes) -> None:
     """What comes within a body and is none of it is bounded as a head is: the parser would keep a trailer."""
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site)
     await peer.says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n", endless)
     reply = await sending
     assert await reply.read(PATIENCE) == b"hi"

@@ -12,7 +12,7 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, pour
 from adapter.upstream.reply import PAUSE_ABOVE, PER_TURN, ByteShare, HttpReply
 from adapter.upstream.timeouts import ReadTimer
-from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Peer, Site
+from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Peer, Site, sent
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -74,9 +74,7 @@ def chunk(data: bytes) -> bytes:
 
 async def begun(upstream: HttpUpstream, site: Site, head: bytes = CHUNKED) -> tuple[Peer, UpstreamReply]:
     """An answer of which only the head has come."""
-    sending = asyncio.create_task(upstream.send(GET, PATIENCE))
-    peer = await site.accept()
-    await peer.request()
+    peer, sending = await sent(upstream, site, GET)
     await peer.says(head)
     return peer, await sending
 

@@ -84,6 +84,18 @@ class Front:
         assert (reply.status, reply.whole) == (200, AGREED) and session is not None
         return session, stream
 
+    async def called(self, session: str, number: int = 7) -> asyncio.Task[UpstreamReply]:
+        """A call that has reached the server and waits for its answer."""
+        waits = self.posting(call(number), session)
+        await self.site.post()
+        return waits
+
+    async def is_answered(self, session: str, stream: Stream, number: int = 8) -> None:
+        """One more call gets its answer."""
+        waits = await self.called(session, number)
+        await stream.says(result(number))
+        assert (await waits).whole == result(number)
+
 
 def call(number: int = 7, **params: Any) -> bytes:
     """A call, spelled in a way of its own."""

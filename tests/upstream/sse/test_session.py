@@ -108,14 +108,12 @@ async def test_what_comes_before_a_client_listens_waits_for_it(site: SseSite, fr
     """A server that asks as soon as it is initialized finds the client that opens its GET stream a little later."""
     session, stream = await front.opened()
     asked = b'{"jsonrpc":"2.0","id":"s","method":"roots/list"}'
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     await stream.says(result())
     await waits
     await stream.says(asked)
     # It is on the line before the answer to this one.
-    waits = front.posting(call(8), session)
-    await site.post()
+    waits = await front.called(session, 8)
     await stream.says(result(8))
     reply = await waits
     listening = await front.get(session)
@@ -185,10 +183,7 @@ async def test_a_refused_call_is_answered_as_it_was_refused(site: SseSite, front
     assert (reply.status, reply.whole) == (int(status[:3]), b"no")
     assert header(reply.headers, "www-authenticate") == "Bearer x"
     site.accepts = True
-    waits = front.posting(call(8), session)
-    await site.post()
-    await stream.says(result(8))
-    assert (await waits).whole == result(8)
+    await front.is_answered(session, stream)
 
 
 async def test_an_endpoint_that_forgot_the_session_ends_it(site: SseSite, front: Front) -> None:
@@ -222,31 +217,23 @@ async def test_a_notification_that_is_refused_is_told(site: SseSite, front: Fron
 async def test_a_cancellation_reaches_the_server(site: SseSite, front: Front) -> None:
     """It is posted as it came, and the call that it names is answered with nothing."""
     session, stream = await front.opened()
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     cancelled = sent("notifications/cancelled", requestId=7)
     assert (await front.post(cancelled, session)).status == 202
     assert (await site.post()).body == cancelled
     assert ((await waits).status, (await waits).whole) == (202, b"")
     await stream.says(result())
-    waits = front.posting(call(8), session)
-    await site.post()
-    await stream.says(result(8))
-    assert (await waits).whole == result(8)
+    await front.is_answered(session, stream)
 
 
 async def test_a_client_that_leaves_costs_nothing(site: SseSite, front: Front) -> None:
     """The call runs on at the server, and its late answer reaches nobody."""
     session, stream = await front.opened()
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     waits.cancel()
     await asyncio.wait([waits])
     await stream.says(result())
-    waits = front.posting(call(8), session)
-    await site.post()
-    await stream.says(result(8))
-    assert (await waits).whole == result(8)
+    await front.is_answered(session, stream)
     assert [post.message.get("method") for post in site.posted].count("tools/call") == 2
 
 
@@ -360,8 +347,7 @@ async def test_streams_are_limited(site: SseSite) -> None:
     session, stream = await front.opened()
     with pytest.raises(LimitReached, match=r"core\.upstream\.max_streams"):
         await front.post(INITIALIZE)
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     await stream.says(result())
     assert (await waits).whole == result()
     await front.close()

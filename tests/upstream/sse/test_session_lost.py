@@ -24,8 +24,7 @@ def calls(site: SseSite) -> list[int]:
 async def test_a_call_under_way_may_have_run(site: SseSite, front: Front, orderly: bool) -> None:
     """Its answer may be lost with the stream, so the client is told at once, and it is never sent again."""
     session, stream = await front.opened()
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     if orderly:
         await stream.ends()
     else:
@@ -89,8 +88,7 @@ async def test_a_server_that_numbers_its_events_loses_no_answer(site: SseSite, f
     """A call waits while the stream is asked for with the last event's id, and its answer comes on the new one."""
     session, stream = await front.opened()
     await stream.says(LOG, id="e-41")
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     await stream.sends(b"retry: 5\n\n")
     stream.breaks()
     again = await site.stream()
@@ -105,8 +103,7 @@ async def test_numbers_are_no_promise(site: SseSite, front: Front) -> None:
     """A server that numbers its events and then does not go on leaves the call with its error."""
     session, stream = await front.opened()
     await stream.says(LOG, id="1")
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     stream.breaks()
     await (await site.stream()).refuses(b"HTTP/1.1 404 Not Found")
     with pytest.raises(UpstreamBroken):
@@ -131,8 +128,7 @@ async def test_a_stream_that_ends_again_and_again_ends_the_session(site: SseSite
 async def test_a_second_endpoint_ends_the_session(site: SseSite, front: Front, named: str) -> None:
     """Messages never follow a server that changes its mind; the stream is not opened again."""
     session, stream = await front.opened()
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     await stream.sends(f"event: endpoint\ndata: {ENDPOINT}\n\n".encode())
     await stream.sends(f"event: endpoint\ndata: {named}\n\n".encode())
     with pytest.raises(UpstreamBroken, match="endpoint"):
@@ -146,8 +142,7 @@ async def test_an_answer_above_the_limit_is_told(site: SseSite) -> None:
     """It is not kept, so it may have been anybody's; the session goes on."""
     front = Front(site, limit=1000)
     session, stream = await front.opened()
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     await stream.sends(b'data: {"id":7,"result":"' + b"x" * 3000, b'"}\n\n')
     with pytest.raises(AnswerTooLarge, match=r"core\.upstream\.max_answer_bytes"):
         await waits
@@ -160,10 +155,7 @@ async def test_an_answer_above_the_limit_is_told(site: SseSite) -> None:
         with pytest.raises(AnswerTooLarge):
             await waits
     site.accepts = True
-    waits = front.posting(call(8), session)
-    await site.post()
-    await stream.says(result(8))
-    assert (await waits).whole == result(8)
+    await front.is_answered(session, stream)
     await front.close()
 
 
@@ -177,18 +169,14 @@ async def test_a_connection_that_breaks_under_a_post_may_have_carried_it(site: S
         await waits
     site.accepts = True
     await stream.says(result())
-    waits = front.posting(call(8), session)
-    await site.post()
-    await stream.says(result(8))
-    assert (await waits).whole == result(8)
+    await front.is_answered(session, stream)
     assert calls(site) == [7, 8]
 
 
 async def test_answers_for_nobody_change_nothing(site: SseSite, front: Front) -> None:
     """Unknown ids, second answers and what is no JSON-RPC are dropped."""
     session, stream = await front.opened()
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     await stream.says(result(99), b"no", b"[]", b"{}", result(), result())
     assert (await waits).whole == result()
     assert (await front.get(session)).whole is None
@@ -197,8 +185,7 @@ async def test_answers_for_nobody_change_nothing(site: SseSite, front: Front) ->
 async def test_an_id_that_is_used_twice_is_told_apart(site: SseSite, front: Front) -> None:
     """One stream could not tell the two answers apart, so the second request travels under another id."""
     session, stream = await front.opened()
-    waits = front.posting(call(), session)
-    await site.post()
+    waits = await front.called(session)
     second = front.posting(call(), session)
     other = (await site.post()).message["id"]
     assert other == "mcp-file-adapter-1"
@@ -219,10 +206,7 @@ async def test_a_client_that_does_not_read_slows_its_server(site: SseSite, front
     reply.abort()
     async with asyncio.timeout(4 * PATIENCE):
         await flood
-    waits = front.posting(call(8), session)
-    await site.post()
-    await stream.says(result(8))
-    assert (await waits).whole == result(8)
+    await front.is_answered(session, stream)
 
 
 async def test_sessions_leave_nothing_behind(site: SseSite) -> None:
@@ -231,8 +215,7 @@ async def test_sessions_leave_nothing_behind(site: SseSite) -> None:
     before = len(asyncio.all_tasks())
     for number in range(60):
         session, stream = await front.opened()
-        waits = front.posting(call(), session)
-        await site.post()
+        waits = await front.called(session)
         if number % 3 == 0:
             assert (await front.delete(session)).status == 200
         elif number % 3 == 1:

@@ -183,6 +183,14 @@ async def running(supervisor: Supervisor, setup: Setup) -> AsyncIterator[LocalUp
         await upstream.close()
 
 
+async def opened(upstream: LocalUpstream[StdioServer], principal: str = "ada") -> Client:
+    """A client with a session."""
+    client = Client(upstream, principal)
+    await client.initialize()
+    assert client.session is not None
+    return client
+
+
 def message(method: str, number: Any = None, params: Any = None) -> bytes:
     """A request, or with no number a notification."""
     value = {"jsonrpc": "2.0", "method": method}

@@ -27,6 +27,7 @@ from tests.upstream.stdio.scripted import (
     events,
     message,
     next_events,
+    opened,
     read,
     running,
 )
@@ -37,13 +38,6 @@ async def upstream(supervisor: Supervisor) -> AsyncIterator[LocalUpstream[StdioS
     """A server with one process for each session."""
     async with running(supervisor, Setup()) as upstream:
         yield upstream
-
-
-async def opened(upstream: LocalUpstream[StdioServer], principal: str = "ada") -> Client:
-    client = Client(upstream, principal)
-    await client.initialize()
-    assert client.session is not None
-    return client
 
 
 async def test_each_session_has_a_process_of_its_own(upstream: LocalUpstream[StdioServer]) -> None:

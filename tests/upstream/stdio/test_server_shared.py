@@ -20,6 +20,7 @@ from tests.upstream.stdio.scripted import (
     events,
     message,
     next_events,
+    opened,
     read,
     running,
 )
@@ -42,9 +43,7 @@ async def test_sessions_of_a_principal_share_a_process(supervisor: Supervisor) -
 async def test_answers_find_their_session(supervisor: Supervisor) -> None:
     """Both sessions use the same ids and tokens at the same time, and get them back as they spelled them."""
     async with running(supervisor, SHARED) as upstream:
-        one, other = Client(upstream, "ada"), Client(upstream, "ben")
-        await one.initialize()
-        await other.initialize()
+        one, other = await opened(upstream, "ada"), await opened(upstream, "ben")
         replies = [await client.call("progress", 1.0, token="t", n=1) for client in (one, other)]
         for reply in replies:
             body = await read(reply)
@@ -64,8 +63,7 @@ async def test_a_shared_process_hears_of_no_client_s_capabilities(supervisor: Su
 async def test_a_shared_process_asks_nobody(supervisor: Supervisor) -> None:
     """Its requests are refused, for they cannot be told apart, and no client sees them."""
     async with running(supervisor, SHARED) as upstream:
-        client = Client(upstream)
-        await client.initialize()
+        client = await opened(upstream)
         listening = await client.listen()
         answered = (await client.result("ask", method="sampling/createMessage"))["answered"]
         assert answered["code"] == -32601
@@ -77,9 +75,7 @@ async def test_a_shared_process_asks_nobody(supervisor: Supervisor) -> None:
 async def test_a_principal_is_asked_in_all_its_sessions(supervisor: Supervisor) -> None:
     """The first answer counts; the other session hears that the request was withdrawn."""
     async with running(supervisor, PRINCIPAL) as upstream:
-        one, other = Client(upstream), Client(upstream)
-        await one.initialize()
-        await other.initialize()
+        one, other = await opened(upstream), await opened(upstream)
         streams = [await client.listen() for client in (one, other)]
         busy = [asyncio.create_task(client.call("hold", 1)) for client in (one, other)]
         for stream in streams:
@@ -99,9 +95,7 @@ async def test_a_principal_is_asked_in_all_its_sessions(supervisor: Supervisor) 
 async def test_the_session_at_work_is_asked_alone(supervisor: Supervisor) -> None:
     """A request of the process while one session waits for an answer is that session's."""
     async with running(supervisor, PRINCIPAL) as upstream:
-        one, other = Client(upstream), Client(upstream)
-        await one.initialize()
-        await other.initialize()
+        one, other = await opened(upstream), await opened(upstream)
         streams = [await client.listen() for client in (one, other)]
         waits = asyncio.create_task(one.result("ask", 2, method="roots/list"))
         assert (await next_events(streams[0]))[0]["method"] == "roots/list"
@@ -114,9 +108,7 @@ async def test_the_session_at_work_is_asked_alone(supervisor: Supervisor) -> Non
 async def test_a_cancellation_names_the_right_request(supervisor: Supervisor) -> None:
     """Both sessions have a request of the same id; only the one that is cancelled ends."""
     async with running(supervisor, PRINCIPAL) as upstream:
-        one, other = Client(upstream), Client(upstream)
-        await one.initialize()
-        await other.initialize()
+        one, other = await opened(upstream), await opened(upstream)
         streams = [await client.listen() for client in (one, other)]
         held = [asyncio.create_task(client.call("hold", 1)) for client in (one, other)]
         for stream in streams:
@@ -130,9 +122,7 @@ async def test_a_cancellation_names_the_right_request(supervisor: Supervisor) ->
 async def test_an_update_goes_to_those_who_subscribed(supervisor: Supervisor) -> None:
     """A resource that nobody subscribed to is told to no stranger."""
     async with running(supervisor, SHARED) as upstream:
-        one, other = Client(upstream, "ada"), Client(upstream, "ben")
-        await one.initialize()
-        await other.initialize()
+        one, other = await opened(upstream, "ada"), await opened(upstream, "ben")
         streams = [await client.listen() for client in (one, other)]
         await one.send(message("resources/subscribe", 1, {"uri": "file:///a"}))
         await other.result("update", uri="file:///a")
@@ -147,8 +137,7 @@ async def test_strangers_hear_of_lists_only(supervisor: Supervisor) -> None:
     told, listed = "notifications/tasks/status", "notifications/tools/list_changed"
     for setup, expected in ((SHARED, [listed]), (PRINCIPAL, [told, listed])):
         async with running(supervisor, setup) as upstream:
-            client = Client(upstream)
-            await client.initialize()
+            client = await opened(upstream)
             listening = await client.listen()
             for method in (told, listed):
                 await client.result("tell", method=method)
@@ -159,9 +148,7 @@ async def test_strangers_hear_of_lists_only(supervisor: Supervisor) -> None:
 async def test_a_session_takes_no_subscription_of_another(supervisor: Supervisor) -> None:
     """It is refused one too many, also one with an endless URI; those of others stay."""
     async with running(supervisor, SHARED) as upstream:
-        one, other = Client(upstream, "ada"), Client(upstream, "eve")
-        await one.initialize()
-        await other.initialize()
+        one, other = await opened(upstream, "ada"), await opened(upstream, "eve")
         listening = await one.listen()
         await one.send(message("resources/subscribe", 1, {"uri": "file:///a"}))
         for number in range(MOST_OF_A_SESSION):
@@ -185,9 +172,7 @@ async def test_no_modern_stranger_hears_a_log_message(supervisor: Supervisor) ->
 async def test_a_crash_ends_all_sessions_of_the_process(supervisor: Supervisor) -> None:
     """Each call is answered; the next initialize starts a process anew."""
     async with running(supervisor, PRINCIPAL) as upstream:
-        one, other = Client(upstream), Client(upstream)
-        await one.initialize()
-        await other.initialize()
+        one, other = await opened(upstream), await opened(upstream)
         with pytest.raises(UpstreamUnanswered):
             await one.call("exit", code=1)
         assert (await other.call("who")).status == 404
@@ -199,9 +184,7 @@ async def test_a_session_that_ends_leaves_the_process_to_others(supervisor: Supe
     """It is stopped when it was idle for long enough."""
     limits = {"idle_ttl_seconds": 0.3}
     async with running(supervisor, Setup("per_principal", limits)) as upstream:
-        one, other = Client(upstream), Client(upstream)
-        await one.initialize()
-        await other.initialize()
+        one, other = await opened(upstream), await opened(upstream)
         pid = (await one.result("who"))["pid"]
         await one.delete()
         assert (await other.result("who"))["pid"] == pid
