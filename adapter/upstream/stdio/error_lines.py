@@ -59,20 +59,16 @@ class DroppedLines:
 
     def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float]) -> None:
         self._log = log
-        self._logged = PerSecond(1, clock, self._left_out)
+        self._logged = PerSecond(
+            1, clock, lambda count: log.warning("dropped more lines than are logged", left_out=count)
+        )
+        self.report_left_out = self._logged.report
 
     def note(self, level: int, event: str, size: int) -> None:
         """Take note of one line."""
         # Asked first: what no log shows takes the place of nothing that it would show.
         if self._log.is_enabled_for(level) and self._logged.admits():
             self._log.log(level, event, bytes=size)
-
-    def report_left_out(self) -> None:
-        """Log the number of lines that were not logged since the last time."""
-        self._logged.report()
-
-    def _left_out(self, count: int) -> None:
-        self._log.warning("dropped more lines than are logged", left_out=count)
 
 
 class ErrorLines:
@@ -82,7 +78,12 @@ class ErrorLines:
         self._secrets = secrets
         self._log = log
         self._last: deque[bytes] = deque(maxlen=LAST_LINES)
-        self._logged = PerSecond(LINES_PER_SECOND, clock, self._left_out)
+        self._logged = PerSecond(
+            LINES_PER_SECOND,
+            clock,
+            lambda count: log.debug("more lines on standard error than are logged", left_out=count),
+        )
+        self.report_left_out = self._logged.report
 
     def take(self, line: Line) -> None:
         """Log a line, unless this second had too many, and keep it among the last ones."""
@@ -91,13 +92,6 @@ class ErrorLines:
         # Asked first: to clean a text takes longer than all else here.
         if self._logged.admits() and self._log.is_enabled_for(logging.DEBUG):
             self._log.debug("a server wrote to standard error", text=self._shown(raw))
-
-    def report_left_out(self) -> None:
-        """Log the number of lines that were not logged since the last time."""
-        self._logged.report()
-
-    def _left_out(self, count: int) -> None:
-        self._log.debug("more lines on standard error than are logged", left_out=count)
 
     def last(self) -> tuple[str, ...]:
         """Return the last lines, oldest first, each bounded and without secrets."""
