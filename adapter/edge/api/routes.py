@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from adapter.edge.api.server_catalogue import ServerCatalogue
+from adapter.edge.api.server_catalogue import ServerCatalogue, completion, prompt, resource
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
 from adapter.edge.http.request import Branch, Names, Request, names_behind
 from adapter.edge.http.response import Extra, send
@@ -57,45 +57,35 @@ class ApiRoute(NamedTuple, Generic[Api]):
         return tuple(self.path.strip("/").split("/"))
 
 
-CALL: ApiRoute[ToolApi] = ApiRoute(_POST, "/tools/{name}/call", ToolApi.call)
 GO_ON: ApiRoute[ToolApi] = ApiRoute(_POST, "/tools/{name}/continue", partial(ToolApi.call, going_on=True))
 """The route of calls that asked for input, which a host's own tools do not."""
 
 ROUTES: tuple[ApiRoute[ToolApi], ...] = (
-    CALL,
+    ApiRoute(_POST, "/tools/{name}/call", ToolApi.call),
     ApiRoute(_POST, "/tools/{name}/validate", ToolApi.validate),
-    ApiRoute(_READ, "/tools", lambda api, request, _, extra: api.show_tools(request, extra)),
-    ApiRoute(_READ, "/meta", lambda api, request, _, extra: api.show_meta(request, extra)),
+    ApiRoute(_READ, "/tools", ToolApi.show_tools),
+    ApiRoute(_READ, "/meta", ToolApi.show_meta),
     ApiRoute(_READ, "/tools/{name}", ToolApi.show_tool),
 )
-"""In the order in which they are tried."""
-
-
-def _listing(kind: str) -> Callable[[ServerCatalogue, Request, str, Extra], Awaitable[None]]:
-    return lambda served, request, _, extra: served.show_list(request, kind, extra)
-
+"""In the order in which they are tried; the first is that of calls."""
 
 CATALOGUE_ROUTES: tuple[ApiRoute[ServerCatalogue], ...] = (
-    ApiRoute(_READ, "/prompts", _listing("prompts")),
-    ApiRoute(_READ, "/resources/list", _listing("resources")),
-    ApiRoute(_READ, "/resources/templates", _listing("templates")),
-    ApiRoute(
-        _POST, "/prompts/get", lambda api, request, _, extra: api.get_prompt(request, extra), "prompts/get"
-    ),
+    ApiRoute(_READ, "/prompts", partial(ServerCatalogue.show_list, kind="prompts")),
+    ApiRoute(_READ, "/resources/list", partial(ServerCatalogue.show_list, kind="resources")),
+    ApiRoute(_READ, "/resources/templates", partial(ServerCatalogue.show_list, kind="templates")),
+    ApiRoute(_POST, "/prompts/get", partial(ServerCatalogue.ask, read=prompt), "prompts/get"),
     ApiRoute(
         _POST,
         "/resources/read",
-        lambda api, request, _, extra: api.read_resource(request, extra),
+        partial(ServerCatalogue.ask, read=resource, execution=False),
         "resources/read",
     ),
-    ApiRoute(_POST, "/complete", lambda api, request, _, extra: api.complete(request, extra)),
+    ApiRoute(_POST, "/complete", partial(ServerCatalogue.ask, read=completion)),
     ApiRoute(_POST, "/tools/{name}/answer", ServerCatalogue.answer),
-    ApiRoute(_READ, "/files", lambda api, request, _, extra: api.show_files(request, extra)),
-    ApiRoute(("GET",), "/events", lambda api, request, _, extra: api.show_events(request, extra)),
+    ApiRoute(_READ, "/files", ServerCatalogue.show_files),
+    ApiRoute(("GET",), "/events", ServerCatalogue.show_events),
 )
-PREVIEW: ApiRoute[ServerCatalogue] = ApiRoute(
-    _READ, "/resources", lambda api, request, _, extra: api.show_resource(request, extra)
-)
+PREVIEW: ApiRoute[ServerCatalogue] = ApiRoute(_READ, "/resources", ServerCatalogue.show_resource)
 
 
 @dataclass(slots=True)
@@ -170,10 +160,10 @@ class ServerRoutes:
 
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried in this order behind those of the console's data."""
-        first, *others = ROUTES
+        call, *others = ROUTES
         return (
             *(self._branch(route, self._serve_catalogue) for route in CATALOGUE_ROUTES),
-            *(self._branch(route, self._serve_call) for route in (first, GO_ON)),
+            *(self._branch(route, self._serve_call) for route in (call, GO_ON)),
             *(self._branch(route, self._serve_tools) for route in others),
             self._branch(PREVIEW, self._serve_catalogue),
             PatternBranch(self._path, 0, _READ, (), self._show_document, ("openapi.json",)),

@@ -53,7 +53,7 @@ _STREAMED = value_body({})
 """Stands for an answer that was sent as a stream."""
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """A request to the server."""
 
     method: str
@@ -144,7 +144,7 @@ class ServerCatalogue:
 
     # --- lists ------------------------------------------------------------------------------------------------
 
-    async def show_list(self, request: Request, kind: str, extra: Extra) -> None:
+    async def show_list(self, request: Request, _name: str, extra: Extra, *, kind: str) -> None:
         """``GET``: all prompts, resources or templates (a key of LISTED). Raises ClientGone."""
 
         async def listing() -> HttpOutcome:
@@ -156,7 +156,7 @@ class ServerCatalogue:
 
         await self._shown(request, listing, extra)
 
-    async def show_files(self, request: Request, extra: Extra) -> None:
+    async def show_files(self, request: Request, _name: str, extra: Extra) -> None:
         """``GET /files``: the files that this caller can give to the server's tools. Raises ClientGone."""
 
         async def showing() -> HttpOutcome:
@@ -178,7 +178,7 @@ class ServerCatalogue:
         if answered is not _STREAMED:
             send(request, answered, extra)
 
-    async def show_resource(self, request: Request, extra: Extra) -> None:
+    async def show_resource(self, request: Request, _name: str, extra: Extra) -> None:
         """``GET /resources?uri=…``: the bytes of a resource. Raises ClientGone."""
         uri = query_of(request).get("uri")
         if not uri:
@@ -203,26 +203,20 @@ class ServerCatalogue:
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    async def get_prompt(self, request: Request, extra: Extra) -> None:
-        """``POST /prompts/get``: the messages of a prompt. Raises ClientGone."""
-        await self._ask(request, extra, _prompt, execution=True)
-
-    async def read_resource(self, request: Request, extra: Extra) -> None:
-        """``POST /resources/read``: the contents of a resource, as the server sends them. Raises ClientGone."""
-        await self._ask(request, extra, _resource, execution=False)
-
-    async def complete(self, request: Request, extra: Extra) -> None:
-        """``POST /complete``: values for an argument of a prompt or a template. Raises ClientGone."""
-        await self._ask(request, extra, _completion, execution=True)
-
-    async def _ask(
+    async def ask(
         self,
         request: Request,
+        _name: str,
         extra: Extra,
-        read: Callable[[Mapping[str, Any]], _Asked | None],
         *,
-        execution: bool,
+        read: Callable[[Mapping[str, Any]], Asked | None],
+        execution: bool = True,
     ) -> None:
+        """``POST`` of what ``read`` finds in the body: the server's answer, as it came. Raises ClientGone.
+
+        ``execution``: it is refused where calls are.
+        """
+
         async def asking(body: dict[str, Any]) -> HttpOutcome:
             asked, continued = read(body), continued_in(body)
             if asked is None:
@@ -277,7 +271,7 @@ class ServerCatalogue:
 
     # --- news -------------------------------------------------------------------------------------------------
 
-    async def show_events(self, request: Request, extra: Extra) -> None:
+    async def show_events(self, request: Request, _name: str, extra: Extra) -> None:
         """``GET /events``: what the server says outside of calls, until the client goes. Raises ClientGone."""
 
         async def streaming() -> HttpOutcome:
@@ -288,19 +282,22 @@ class ServerCatalogue:
         await self._shown(request, streaming, extra)
 
 
-def _prompt(body: Mapping[str, Any]) -> _Asked | None:
+def prompt(body: Mapping[str, Any]) -> Asked | None:
+    """``/prompts/get``: the messages of a prompt."""
     name, arguments = body.get("name"), body.get("arguments", {})
     if not isinstance(name, str) or not _are_texts(arguments):
         return None
-    return _Asked("prompts/get", {"name": name, "arguments": arguments})
+    return Asked("prompts/get", {"name": name, "arguments": arguments})
 
 
-def _resource(body: Mapping[str, Any]) -> _Asked | None:
+def resource(body: Mapping[str, Any]) -> Asked | None:
+    """``/resources/read``: the contents of a resource."""
     uri = body.get("uri")
-    return _Asked("resources/read", {"uri": uri}) if isinstance(uri, str) and uri else None
+    return Asked("resources/read", {"uri": uri}) if isinstance(uri, str) and uri else None
 
 
-def _completion(body: Mapping[str, Any]) -> _Asked | None:
+def completion(body: Mapping[str, Any]) -> Asked | None:
+    """``/complete``: values for an argument of a prompt or a template."""
     ref, argument, given = body.get("ref"), body.get("argument"), body.get("arguments", {})
     if not isinstance(ref, dict) or not isinstance(argument, dict) or not _are_texts(given):
         return None
@@ -316,7 +313,7 @@ def _completion(body: Mapping[str, Any]) -> _Asked | None:
     }
     if given:
         params["context"] = {"arguments": given}
-    return _Asked("completion/complete", params)
+    return Asked("completion/complete", params)
 
 
 def _are_texts(value: object) -> bool:

@@ -148,7 +148,7 @@ class ToolApi:
 
     # --- what is there ----------------------------------------------------------------------------------------
 
-    async def show_tools(self, request: Request, extra: Extra) -> None:
+    async def show_tools(self, request: Request, _name: str, extra: Extra) -> None:
         """``GET /tools``. Raises ClientGone."""
 
         async def listing() -> HttpOutcome:
@@ -165,7 +165,7 @@ class ToolApi:
 
         send(request, await self.seen(request, name, showing), extra)
 
-    async def show_meta(self, request: Request, extra: Extra) -> None:
+    async def show_meta(self, request: Request, _name: str, extra: Extra) -> None:
         """``GET /meta``."""
         meta = {"title": self._options.title, "allow_execute": self._options.allow_execute}
         send(request, HttpOutcome(200, dump(meta)), extra)
