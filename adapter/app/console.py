@@ -30,7 +30,6 @@ class ConsoleParts:
 
     def __init__(self, base: Base, build: Callable[[], BuiltConsole]) -> None:
         self._base = base
-        self._settings = base.settings
         self._build = build
         self._built: BuiltConsole | None = None if base.settings.console.enabled else BuiltConsole()
         self._building = SingleFlight[None, BuiltConsole]()
@@ -78,7 +77,7 @@ class ConsoleParts:
             return False
         from adapter.relay.http_api.caller_session import table_of
 
-        for server in self._settings.servers:
+        for server in base.settings.servers:
             if await store.overdue(table_of(server.id), base.clock(), limit=1):
                 return True
         return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -75,7 +74,8 @@ class Hosted(NamedTuple):
 @dataclass(slots=True)
 class Hosting:
     """Everything of hosted servers: ``databases`` by the connector's name, ``servers`` by the server's id, and all
-    ``statements`` with their place in the settings.
+    ``statements`` with their place in the settings. Every statement is compiled and every script loaded when it is
+    made; nothing is opened. Problems are noted in the planning.
     """
 
     settings: Settings
@@ -86,22 +86,12 @@ class Hosting:
     servers: dict[str, Hosted] = field(default_factory=dict)
     statements: list[Placed] = field(default_factory=list)
 
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        planning: Planning,
-        log: FilteringBoundLogger,
-        environ: Mapping[str, str] = os.environ,
-    ) -> Hosting:
-        """Compile every statement and load every script; nothing is opened. Problems are noted in the planning."""
-        hosting = cls(settings, planning, log, environ)
-        for index, connector in enumerate(settings.connectors):
-            hosting._declare(connector, f"connectors[{index}]")
-        for index, entry in enumerate(settings.servers):
+    def __post_init__(self) -> None:
+        for index, connector in enumerate(self.settings.connectors):
+            self._declare(connector, f"connectors[{index}]")
+        for index, entry in enumerate(self.settings.servers):
             if entry.upstream.kind.needs is None:
-                hosting._host(entry, f"servers[{index}].tools.define")
-        return hosting
+                self._host(entry, f"servers[{index}].tools.define")
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:

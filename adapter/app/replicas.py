@@ -67,10 +67,7 @@ class ReplicaParts:
                 # All processes are on this machine.
                 self.place, self._address = ("127.0.0.1", 0), None
         self._alone = alone
-        self._settings = settings
-        self._store = store
-        self._log = base.log
-        self._background = base.background
+        self._base = base
         self._local: dict[str, LocalUpstream[Any]] = {}
         digest = settings_digest(settings)
         self.replicas = Replicas(store, name, VERSION, base.clock, base.log, terms, digest)
@@ -115,7 +112,7 @@ class ReplicaParts:
         if address is not None:
             await self.replicas.join(address)
         elif any(not isinstance(each.server.sessions, PortableSessions) for each in self._local.values()):
-            self._log.warning(
+            self._base.log.warning(
                 "sessions of processes cannot be used through other replicas: there is no "
                 "address at which they find this one",
                 setting="core.replica.address",
@@ -123,11 +120,11 @@ class ReplicaParts:
 
     async def read_key(self) -> None:
         """Read from the store the key by which replicas know each other, also again. Raises StoreUnavailable."""
-        self.replicas.key = await kept_secret(self._store, KEY, self.replicas.key or None)
+        self.replicas.key = await kept_secret(self._base.store, KEY, self.replicas.key or None)
 
     def store_lost(self) -> None:
         """Be found by the others again."""
-        self._background.run(self._return())
+        self._base.background.run(self._return())
 
     async def end_lost(self) -> None:
         """End the sessions of processes here to which no row leads any more, unless somebody uses them soon.
@@ -143,12 +140,12 @@ class ReplicaParts:
         }
         if not alone:
             return
-        async for row in every_row(self._store, SESSIONS):
+        async for row in every_row(self._base.store, SESSIONS):
             with contextlib.suppress(ValueError):  # another version wrote it
                 record = decode(row.value)
                 alone.discard((record.server, record.upstream.id or ""))
         for server in self._local:
-            async for row in every_row(self._store, f"shared:{server}"):
+            async for row in every_row(self._base.store, f"shared:{server}"):
                 with contextlib.suppress(ValueError):
                     alone.discard((server, shared_record(row.value).session))
         for server, upstream_session in alone:
@@ -171,7 +168,7 @@ class ReplicaParts:
 
     def _connect(self, url: str) -> HttpUpstream:
         """Raises UpstreamUnreachable for what is no URL."""
-        limits = self._settings.core.upstream
+        limits = self._base.settings.core.upstream
         try:
             return HttpUpstream(
                 url,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +30,12 @@ def build_store(settings: Settings) -> Store:
         # Late: most adapters keep their state on disk.
         from adapter.state.memory import MemoryStore
 
-        return build_snapshots(settings, get_logger("adapter")) or MemoryStore()
+        if (path := settings.snapshot_path) is None:
+            return MemoryStore()
+        from adapter.state.snapshots import SnapshotStore
+
+        every = settings.state_persistence.snapshot_interval_seconds
+        return SnapshotStore(_file(settings, path), every, get_logger("adapter"))
     if settings.state_persistence.type == "redis":
         # Late: its driver is an extra of the package.
         from adapter.app.redis_state import build_redis_store
@@ -38,15 +45,23 @@ def build_store(settings: Settings) -> Store:
     return SqliteStore(settings.state_path, wal=wal, shared=settings.has_other_workers)
 
 
-def build_snapshots(settings: Settings, log: FilteringBoundLogger) -> Store | None:
-    """Build the store in memory with snapshots; None where no setting asks for them."""
-    path = settings.snapshot_path
-    if path is None:
-        return None
-    # Late, as below: few ask for it.
-    from adapter.state.snapshots import SnapshotStore
+@contextlib.asynccontextmanager
+async def kept_store(settings: Settings, *, making: bool = False) -> AsyncIterator[Store]:
+    """The store that an adapter keeps beside this command, running or not; an empty one where there is none.
 
-    return SnapshotStore(_file(settings, path), settings.state_persistence.snapshot_interval_seconds, log)
+    ``making``: create its file if there is none yet. Raises StoreUnavailable.
+    """
+    from adapter.state.memory import MemoryStore
+
+    kind = settings.state_persistence.type
+    # A command that only reads, as in CI, creates no database.
+    there = kind == "redis" or (kind == "disk" and settings.state_path.exists())
+    store = build_store(settings) if making or there else MemoryStore()
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def with_fallback(settings: Settings, store: Store, log: FilteringBoundLogger) -> FallbackStore | None:

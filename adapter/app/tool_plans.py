@@ -15,6 +15,7 @@ from adapter.app.hosted import Hosting
 from adapter.app.pipeline import Materials, Planning
 from adapter.app.user_code import Loading
 from adapter.errors import AdapterError
+from adapter.hosted.scripts.scripts import Scripts
 from adapter.oauth.http import IssuerHttp
 from adapter.pipeline.auth_stage import Plugins
 from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
@@ -77,7 +78,7 @@ def compiled(
     """
     logger = logger or log.get_logger("adapter")
     checks = checks or SharedChecks(logger)
-    loading = Loading.below(settings.directory, logger)
+    loading = Loading(settings.directory, logger, Scripts(logger, project=settings.directory))
     planning = Planning(
         Materials(
             settings,
@@ -90,7 +91,7 @@ def compiled(
             shared,
         )
     )
-    hosting = Hosting.of(settings, planning, logger, environ)
+    hosting = Hosting(settings, planning, logger, environ)
     for index, entry in enumerate(settings.servers):
         if planning.concerns(entry):
             planning.check(entry, f"servers[{index}]")

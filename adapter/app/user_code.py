@@ -27,10 +27,6 @@ class Loading:
     _functions: dict[tuple[str, int, int], LoadedFunction] = field(default_factory=dict)
     _scripts: dict[tuple[str, Runtime], Script] = field(default_factory=dict)
 
-    @classmethod
-    def below(cls, base: Path, log: FilteringBoundLogger) -> Loading:
-        return cls(base, log, Scripts(log, project=base))
-
     def script(self, reference: str, runtime: Runtime = "inprocess") -> Script:
         """A script that is given a payload. Raises ScriptInvalid."""
         known = self._scripts.get((reference, runtime))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from adapter import log
 from adapter.app.access.grants import SECRET, asks_people, grant_http, grant_terms
-from adapter.app.state import build_store, sealed_rows
+from adapter.app.state import kept_store, sealed_rows
 from adapter.commands.settings_flags import failed, load_settings
 from adapter.errors import StoreUnavailable
 from adapter.oauth.grants.client_registry import ClientRegistry
@@ -40,9 +40,6 @@ def run(options: argparse.Namespace) -> int:
         return failed(f"{found} with upstream.auth.type authorization_code", FAILED)
     if settings.state_persistence.type == "memory":
         return failed(NO_MEMORY, FAILED)
-    if settings.state_persistence.type == "disk" and not settings.state_path.exists():
-        # A command that reads makes no database.
-        return _printed([], options)
     try:
         return asyncio.run(_run(settings, entries, options))
     except StoreUnavailable as error:
@@ -50,9 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(settings: Settings, entries: Sequence[ServerSettings], options: argparse.Namespace) -> int:
-    store = build_store(settings)
-    await store.open()
-    try:
+    async with kept_store(settings) as store:
         grants = GrantStore(sealed_rows(settings, store, SECRET))
         found = [each for entry in entries async for each in grants.all(entry.id)]
         if options.topic == "list":
@@ -60,8 +55,6 @@ async def _run(settings: Settings, entries: Sequence[ServerSettings], options: a
         chosen = [each for each in found if _is_meant(each, options.grant)]
         for each in chosen:
             await _revoke(settings, grants, entries[0], each)
-    finally:
-        await store.close()
     if not chosen:
         print(f"mcp-adapter: no such grant for {entries[0].id}", file=sys.stderr)
     return DONE if chosen else NOTHING
@@ -89,9 +82,6 @@ async def _revoke(settings: Settings, grants: GrantStore, entry: ServerSettings,
 
 
 def _printed(found: Sequence[ListedGrant], options: argparse.Namespace) -> int:
-    if options.topic == "revoke":
-        print("mcp-adapter: no such grant", file=sys.stderr)
-        return NOTHING
     if options.json:
         print(json.dumps([each.as_data() for each in found], indent=2))
         return DONE

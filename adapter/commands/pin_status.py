@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.app.state import build_store
+from adapter.app.state import kept_store
 from adapter.app.tools import earlier_forms, wrapped_tools
 from adapter.commands.file_writing import replace_file
 from adapter.commands.own_sessions import own_session, tools_of
@@ -24,7 +23,6 @@ from adapter.rules.tools.drift import RememberedDrift
 from adapter.rules.tools.lock_file import LockError, read_lock, write_lock
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
-from adapter.state.memory import MemoryStore
 from adapter.wire.piecewise import at_once
 
 NO_MEMORY = (
@@ -74,25 +72,9 @@ async def read_statuses(
 
     Raises StoreUnavailable.
     """
-    async with pins_of(settings) as pins:
+    async with kept_store(settings) as store:
+        pins = Pins(store, time.time)
         return list(await asyncio.gather(*(_status(settings, entry, pins, seen=seen) for entry in entries)))
-
-
-@contextlib.asynccontextmanager
-async def pins_of(settings: Settings, *, making: bool = False) -> AsyncIterator[Pins]:
-    """The pins that the adapter keeps, running or not. ``making``: create their file if there is none yet.
-
-    Raises StoreUnavailable.
-    """
-    kind = settings.state_persistence.type
-    # A command that only reads, as in CI, creates no database.
-    there = kind == "redis" or (kind == "disk" and settings.state_path.exists())
-    store = build_store(settings) if making or there else MemoryStore()
-    await store.open()
-    try:
-        yield Pins(store, time.time)
-    finally:
-        await store.close()
 
 
 async def _status(settings: Settings, entry: ServerSettings, pins: Pins, *, seen: bool) -> ServerPinStatus:

@@ -10,10 +10,12 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from adapter import log
+from adapter.app.state import kept_store
 from adapter.commands.pin_status import (
     NO_MEMORY,
     Baseline,
@@ -22,13 +24,13 @@ from adapter.commands.pin_status import (
     counted,
     dated,
     export,
-    pins_of,
     read_statuses,
 )
 from adapter.commands.pins_json import pins_report
 from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import failed, load_settings
 from adapter.errors import StoreUnavailable
+from adapter.relay.tools.pins import Pins
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.drift import Drift, MetDrift, drift
@@ -259,7 +261,8 @@ def _agreed(status: ServerPinStatus, now: Catalogue, options: argparse.Namespace
 async def _keep(settings: Settings, accepted: Sequence[tuple[ServerSettings, Catalogue]]) -> None:
     if not accepted:
         return
-    async with pins_of(settings, making=True) as pins:
+    async with kept_store(settings, making=True) as store:
+        pins = Pins(store, time.time)
         for entry, now in accepted:
             if entry.tools_lock is not None:
                 await pins.drift.forget(entry.id)

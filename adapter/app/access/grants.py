@@ -50,7 +50,6 @@ class GrantParts:
 
     def __init__(self, base: Base) -> None:
         settings, store = base.settings, base.store
-        self._store = store
         self._base = base
         self._sessions: SessionParts | None = None
         self.rows = sealed_rows(settings, store, SECRET)
@@ -70,7 +69,7 @@ class GrantParts:
         base = self._base
         clients = ClientRegistry(terms, self.rows, grant_http(terms), base.clock)
         finder = IssuerFinder(terms, clients.http, base.log)
-        leases = (lambda name: Lease(self._store, name, LEASE_SECONDS)) if self._store.shared else None
+        leases = (lambda name: Lease(base.store, name, LEASE_SECONDS)) if base.store.shared else None
         renewal = GrantRenewal(self.grants, clients, leases, base.log, base.clock)
         self.servers[terms.server] = GrantCredentials(renewal, self.links, finder)
         flow = self.flows[terms.server] = GrantFlow(renewal, self.links, finder)

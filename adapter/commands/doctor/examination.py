@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     servers = _chosen(settings, options)
     findings = uvloop.run(_printed(settings, servers, options))
     if options.json:
-        print(orjson.dumps([each.as_json() for each in findings], option=orjson.OPT_INDENT_2).decode())
+        print(orjson.dumps(findings, option=orjson.OPT_INDENT_2).decode())
     wrongs = sum(each.status == "wrong" for each in findings)
     if not options.json:
         print(

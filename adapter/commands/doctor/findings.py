@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 Status = Literal["right", "warning", "wrong"]
 
@@ -22,9 +22,6 @@ class Finding:
     def __str__(self) -> str:
         advice = f" {self.advice}" if self.advice else ""
         return f"{_MARKS[self.status]}  {self.subject}: {self.sentence}{advice}"
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def right(subject: str, sentence: str) -> Finding:
