@@ -68,7 +68,7 @@ def test_batch_members_keep_their_own_bytes() -> None:
 def test_a_batch_may_have_a_limit() -> None:
     """One more is refused before any of them is looked at."""
     assert isinstance(read_envelope(b'[{"jsonrpc":"2.0","method":"a"}]', 1), Batch)
-    with pytest.raises(BadRequest, match="2 messages, more than the 1 that"):
+    with pytest.raises(BadRequest, match="2 messages, and at most 1 are allowed"):
         read_envelope(b"[{},{}]", 1)
 
 
