@@ -1,4 +1,4 @@
-"""Work done piece by piece, and how long its pieces take."""
+"""Streams cut into pieces, and work done piece by piece: how long its pieces take."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ T = TypeVar("T")
 
 LONGEST = 0.05
 """Seconds of CPU that one piece may take; nothing may hold the loop for longer."""
+
+
+def sliced(stream: bytes, steps: list[int]) -> list[bytes]:
+    """The stream in pieces of these sizes, again and again."""
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(stream):
+        step = steps[len(pieces) % len(steps)]
+        pieces.append(stream[at : at + step])
+        at += step
+    return pieces
 
 
 def timed(work: Piecewise[T], longest: float = LONGEST) -> T:

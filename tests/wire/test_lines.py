@@ -10,20 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter.wire.lines import Line, LineReader, LongLine
+from tests.wire.pieces import sliced
 
 FRAGMENTS = [b"\n", b"\r\n", b"\r", b"\n\n", b"{}", b'{"id":1}', b"a", b" ", b"\0", b"\xff\xfe", b"x" * 9]
 streams = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map(b"".join)
 limits = st.integers(1, 12)
-
-
-def sliced(stream: bytes, steps: list[int]) -> list[bytes]:
-    pieces: list[bytes] = []
-    at = 0
-    while at < len(stream):
-        step = steps[len(pieces) % len(steps)]
-        pieces.append(stream[at : at + step])
-        at += step
-    return pieces
 
 
 def read(pieces: list[bytes], limit: int) -> list[Line]:

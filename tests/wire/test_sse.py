@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import MessageTooLong
 from adapter.wire.sse import SseEvent, SseReader, data_of_one, encode, replace_data, replace_id
+from tests.wire.pieces import sliced
 
 FRAGMENTS = [
     *(b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n", b"\r\r", b"\xef\xbb\xbf"),
@@ -20,16 +21,6 @@ FRAGMENTS = [
     *(b"retry: 2x", b":", b": hi", b"unknown: 1", b"a", b" ", b"\0", b"\xff"),
 ]
 streams = st.lists(st.sampled_from(FRAGMENTS), max_size=24).map(b"".join)
-
-
-def sliced(stream: bytes, steps: list[int]) -> list[bytes]:
-    pieces: list[bytes] = []
-    at = 0
-    while at < len(stream):
-        step = steps[len(pieces) % len(steps)]
-        pieces.append(stream[at : at + step])
-        at += step
-    return pieces
 
 
 def read(stream: bytes, steps: list[int] | None = None, limit: int = 10_000) -> list[SseEvent]:
