@@ -251,18 +251,19 @@ class ScopeCache(StoreListener):
         # Others spare artifacts that were just made: the call that made them uses them next.
         made = {record.key for record in coming if record.kind is FileKind.ARTIFACT}
         used = frozenset((scope.held.keys() | scope.lingering | made) - gone)
-        head = [self._head(scope, used, empty=not coming and scope.records.keys() <= gone)]
+        empty = not coming and scope.records.keys() <= gone
+        head = [self._head(scope, used, empty=empty)] if self.is_shared else []
         puts = [Put(TABLE, each.key, encode(each), self._index.expires_at(each), ABSENT) for each in coming]
         deletes = [Delete(TABLE, key) for key in gone]
         try:
-            rows = await self._store.commit([*(head if self.is_shared else ()), *deletes, *puts])
+            rows = await self._store.commit([*head, *deletes, *puts])
         except Conflict:
             scope.epoch = STALE
             raise
         except BaseException:
             scope.epoch, scope.doubtful = STALE, True
             raise
-        if self.is_shared:
+        if head:
             scope.version, scope.announced = rows[0].version, used
             scope.lingering |= made
 
