@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from adapter.rules.access.principals import Scope
 from tests.edge.filing import MIB, PAGE, Desk, filing, sha256
 from tests.edge.raw import Head, read_body
 
@@ -24,20 +25,18 @@ async def get(desk: Desk, path: str, method: str = "GET", **fields: str) -> tupl
 # --- what is sent ---------------------------------------------------------------------------------------------
 
 
-async def test_an_artifact_is_an_attachment_and_never_a_page(tmp_path: Path) -> None:
+async def test_an_artifact_is_an_attachment_and_never_a_page(desk: Desk, scope: Scope) -> None:
     """Its bytes, its type, its Unicode name; nothing in it runs under the adapter's origin."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        record = await desk.artifact(scope, b"<script>alert(1)</script>", '名 前".html')
-        head, body = await get(desk, desk.artifact_path(record))
-        assert head.status == 200 and body == b"<script>alert(1)</script>"
-        assert head["content-type"] == record.content.media_type == "text/html"
-        assert head["content-disposition"].startswith("attachment; filename=")
-        assert "filename*=UTF-8''%E5%90%8D%20%E5%89%8D%22.html" in head["content-disposition"]
-        assert head["x-content-type-options"] == "nosniff"
-        assert head["content-security-policy"] == "sandbox; default-src 'none'"
-        assert head["cache-control"] == "private"
-        assert head["etag"] == f'"{record.content.sha256}"' and head["accept-ranges"] == "bytes"
+    record = await desk.artifact(scope, b"<script>alert(1)</script>", '名 前".html')
+    head, body = await get(desk, desk.artifact_path(record))
+    assert head.status == 200 and body == b"<script>alert(1)</script>"
+    assert head["content-type"] == record.content.media_type == "text/html"
+    assert head["content-disposition"].startswith("attachment; filename=")
+    assert "filename*=UTF-8''%E5%90%8D%20%E5%89%8D%22.html" in head["content-disposition"]
+    assert head["x-content-type-options"] == "nosniff"
+    assert head["content-security-policy"] == "sandbox; default-src 'none'"
+    assert head["cache-control"] == "private"
+    assert head["etag"] == f'"{record.content.sha256}"' and head["accept-ranges"] == "bytes"
 
 
 async def test_head_tells_what_get_would_send(tmp_path: Path) -> None:
@@ -54,52 +53,44 @@ async def test_head_tells_what_get_would_send(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 3 * MIB + 1])
-async def test_files_of_any_size_come_whole(tmp_path: Path, size: int) -> None:
+async def test_files_of_any_size_come_whole(desk: Desk, scope: Scope, size: int) -> None:
     """Empty ones too."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        content = CONTENT[:1] * size
-        head, body = await get(desk, desk.artifact_path(await desk.artifact(scope, content)))
-        assert head.status == 200 and sha256(body) == sha256(content)
+    content = CONTENT[:1] * size
+    head, body = await get(desk, desk.artifact_path(await desk.artifact(scope, content)))
+    assert head.status == 200 and sha256(body) == sha256(content)
 
 
-async def test_a_part_of_it_is_206(tmp_path: Path) -> None:
+async def test_a_part_of_it_is_206(desk: Desk, scope: Scope) -> None:
     """From the front, the middle or the end; several parts or no range at all give the whole."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        path = desk.artifact_path(await desk.artifact(scope, CONTENT))
-        size = len(CONTENT)
-        parts = [("0-0", 0, 0), ("5-9", 5, 9), ("10000-", 10000, size - 1), ("-3", size - 3, size - 1)]
-        for said, first, last in parts:
-            head, body = await get(desk, path, range=f"bytes={said}")
-            assert head.status == 206 and body == CONTENT[first : last + 1]
-            assert head["content-range"] == f"bytes {first}-{last}/{size}"
-        for said in ("bytes=0-1,5-6", "lines=1-2", "bytes=x"):
-            head, body = await get(desk, path, range=said)
-            assert head.status == 200 and body == CONTENT and head.get("content-range") is None
+    path = desk.artifact_path(await desk.artifact(scope, CONTENT))
+    size = len(CONTENT)
+    parts = [("0-0", 0, 0), ("5-9", 5, 9), ("10000-", 10000, size - 1), ("-3", size - 3, size - 1)]
+    for said, first, last in parts:
+        head, body = await get(desk, path, range=f"bytes={said}")
+        assert head.status == 206 and body == CONTENT[first : last + 1]
+        assert head["content-range"] == f"bytes {first}-{last}/{size}"
+    for said in ("bytes=0-1,5-6", "lines=1-2", "bytes=x"):
+        head, body = await get(desk, path, range=said)
+        assert head.status == 200 and body == CONTENT and head.get("content-range") is None
 
 
-async def test_a_part_behind_the_end_is_416(tmp_path: Path) -> None:
+async def test_a_part_behind_the_end_is_416(desk: Desk, scope: Scope) -> None:
     """With the size that the file has."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        path = desk.artifact_path(await desk.artifact(scope, CONTENT))
-        head, body = await get(desk, path, range=f"bytes={len(CONTENT)}-")
-        assert head.status == 416 and head["content-range"] == f"bytes */{len(CONTENT)}"
-        assert list(orjson.loads(body)) == ["detail"]
+    path = desk.artifact_path(await desk.artifact(scope, CONTENT))
+    head, body = await get(desk, path, range=f"bytes={len(CONTENT)}-")
+    assert head.status == 416 and head["content-range"] == f"bytes */{len(CONTENT)}"
+    assert list(orjson.loads(body)) == ["detail"]
 
 
-async def test_what_the_client_has_is_not_sent_again(tmp_path: Path) -> None:
+async def test_what_the_client_has_is_not_sent_again(desk: Desk, scope: Scope) -> None:
     """If-None-Match gives 304; If-Range gives the part only of the very same file."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        record = await desk.artifact(scope, CONTENT)
-        path, etag = desk.artifact_path(record), f'"{record.content.sha256}"'
-        head, _ = await get(desk, path, if_none_match=f'"x", {etag}')
-        assert head.status == 304 and head["etag"] == etag and head.get("content-length") is None
-        assert (await get(desk, path, if_none_match='"x"'))[0].status == 200
-        assert (await get(desk, path, range="bytes=0-1", if_range=etag))[0].status == 206
-        assert (await get(desk, path, range="bytes=0-1", if_range='"x"'))[0].status == 200
+    record = await desk.artifact(scope, CONTENT)
+    path, etag = desk.artifact_path(record), f'"{record.content.sha256}"'
+    head, _ = await get(desk, path, if_none_match=f'"x", {etag}')
+    assert head.status == 304 and head["etag"] == etag and head.get("content-length") is None
+    assert (await get(desk, path, if_none_match='"x"'))[0].status == 200
+    assert (await get(desk, path, range="bytes=0-1", if_range=etag))[0].status == 206
+    assert (await get(desk, path, range="bytes=0-1", if_range='"x"'))[0].status == 200
 
 
 # --- who may --------------------------------------------------------------------------------------------------
@@ -113,38 +104,35 @@ async def refused(desk: Desk, path: str, **fields: str) -> int:
     return head.status
 
 
-async def test_a_link_is_good_for_one_file_until_it_expires(tmp_path: Path) -> None:
+async def test_a_link_is_good_for_one_file_until_it_expires(desk: Desk, scope: Scope) -> None:
     """Changed in any part, meant for something else or late it is 401, and says no more."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        one = await desk.artifact(scope, CONTENT, "one.png")
-        two = await desk.artifact(scope, CONTENT, "two.png")
-        path = desk.artifact_path(one)
-        query = path.partition("?")[2]
-        assert (await get(desk, path))[0].status == 200
-        for bad in (
-            path[:-2],
-            path.replace("exp=", "exp=9"),
-            f"{path}&sig=x",
-            desk.artifact_path(two, signed=False) + "?" + query,
-            desk.artifact_path(one, signed=False),
-            desk.artifact_path(one, ttl=-2),
-            desk.delivery_path(one).replace("/upload/", "/artifacts/"),
-        ):
-            assert await refused(desk, bad) == 401
+    one = await desk.artifact(scope, CONTENT, "one.png")
+    two = await desk.artifact(scope, CONTENT, "two.png")
+    path = desk.artifact_path(one)
+    query = path.partition("?")[2]
+    assert (await get(desk, path))[0].status == 200
+    for bad in (
+        path[:-2],
+        path.replace("exp=", "exp=9"),
+        f"{path}&sig=x",
+        desk.artifact_path(two, signed=False) + "?" + query,
+        desk.artifact_path(one, signed=False),
+        desk.artifact_path(one, ttl=-2),
+        desk.delivery_path(one).replace("/upload/", "/artifacts/"),
+    ):
+        assert await refused(desk, bad) == 401
 
 
-async def test_without_a_link_it_takes_the_sessions_own_id(tmp_path: Path) -> None:
+async def test_without_a_link_it_takes_the_sessions_own_id(desk: Desk) -> None:
     """The public id proves nothing (401); for another session's own id the file is not there (404)."""
-    async with filing(tmp_path) as desk:
-        session_id, scope = await desk.session()
-        other_id, _ = await desk.session()
-        path = desk.artifact_path(await desk.artifact(scope, CONTENT), signed=False)
-        assert (await get(desk, path, mcp_session_id=session_id))[0].status == 200
-        for wrong in (scope.id, "0" * 32, "x", "é"):
-            assert await refused(desk, path, mcp_session_id=wrong) == 401
-        assert await refused(desk, path) == 401
-        assert await refused(desk, path, mcp_session_id=other_id) == 404
+    session_id, scope = await desk.session()
+    other_id, _ = await desk.session()
+    path = desk.artifact_path(await desk.artifact(scope, CONTENT), signed=False)
+    assert (await get(desk, path, mcp_session_id=session_id))[0].status == 200
+    for wrong in (scope.id, "0" * 32, "x", "é"):
+        assert await refused(desk, path, mcp_session_id=wrong) == 401
+    assert await refused(desk, path) == 401
+    assert await refused(desk, path, mcp_session_id=other_id) == 404
 
 
 async def test_with_auth_on_it_takes_the_token_too(tmp_path: Path) -> None:
@@ -172,17 +160,16 @@ async def test_with_auth_on_it_takes_the_token_too(tmp_path: Path) -> None:
         assert await refused(desk, path, **ben) == 404
 
 
-async def test_an_upload_is_sent_to_whom_a_delivery_link_was_given(tmp_path: Path) -> None:
+async def test_an_upload_is_sent_to_whom_a_delivery_link_was_given(desk: Desk) -> None:
     """No session id opens it, and no link for downloads."""
-    async with filing(tmp_path) as desk:
-        session_id, scope = await desk.session()
-        record = await desk.uploaded(scope, CONTENT, "名前.bin")
-        head, body = await get(desk, desk.delivery_path(record))
-        assert head.status == 200 and body == CONTENT
-        assert (await get(desk, desk.delivery_path(record), range="bytes=0-4"))[1] == CONTENT[:5]
-        unsigned = desk.delivery_path(record).partition("?")[0]
-        assert await refused(desk, unsigned, mcp_session_id=session_id) == 401
-        assert await refused(desk, desk.delivery_path(record, purpose="download")) == 401
+    session_id, scope = await desk.session()
+    record = await desk.uploaded(scope, CONTENT, "名前.bin")
+    head, body = await get(desk, desk.delivery_path(record))
+    assert head.status == 200 and body == CONTENT
+    assert (await get(desk, desk.delivery_path(record), range="bytes=0-4"))[1] == CONTENT[:5]
+    unsigned = desk.delivery_path(record).partition("?")[0]
+    assert await refused(desk, unsigned, mcp_session_id=session_id) == 401
+    assert await refused(desk, desk.delivery_path(record, purpose="download")) == 401
 
 
 async def test_an_artifact_is_sent_to_whom_a_delivery_link_was_given(tmp_path: Path) -> None:
@@ -200,42 +187,39 @@ async def test_an_artifact_is_sent_to_whom_a_delivery_link_was_given(tmp_path: P
 # --- what is not there ----------------------------------------------------------------------------------------
 
 
-async def test_what_is_not_there_is_404(tmp_path: Path) -> None:
+async def test_what_is_not_there_is_404(desk: Desk) -> None:
     """Another name, another server, a file that was dropped or has expired, or whose bytes are gone."""
-    async with filing(tmp_path) as desk:
-        session_id, scope = await desk.session()
-        record = await desk.artifact(scope, CONTENT)
-        path = desk.artifact_path(record)
-        for other in (
-            path.replace("shot.png", "other.png"),
-            path.replace("/desk/", "/nobody/"),
-            path.replace("/shot.png", ""),
-            path.replace("shot.png", "%FF"),
-            path.replace("shot.png", "a/shot.png"),
-        ):
-            assert await refused(desk, other) == 404
-        for file_id in ("0" * 32, "x", "%00", "%ED%A0%80"):
-            unknown = f"/artifacts/desk/{scope.id}/{file_id}/shot.png"
-            assert await refused(desk, unknown, mcp_session_id=session_id) == 404
-        (on_disk,) = desk.files()
-        on_disk.unlink()
-        assert await refused(desk, path) == 404
-        expired = await desk.artifact(scope, CONTENT, "late.png")
-        path = desk.artifact_path(expired, ttl=10_000)
-        desk.clock.ahead = 601
-        assert await refused(desk, path) == 404
+    session_id, scope = await desk.session()
+    record = await desk.artifact(scope, CONTENT)
+    path = desk.artifact_path(record)
+    for other in (
+        path.replace("shot.png", "other.png"),
+        path.replace("/desk/", "/nobody/"),
+        path.replace("/shot.png", ""),
+        path.replace("shot.png", "%FF"),
+        path.replace("shot.png", "a/shot.png"),
+    ):
+        assert await refused(desk, other) == 404
+    for file_id in ("0" * 32, "x", "%00", "%ED%A0%80"):
+        unknown = f"/artifacts/desk/{scope.id}/{file_id}/shot.png"
+        assert await refused(desk, unknown, mcp_session_id=session_id) == 404
+    (on_disk,) = desk.files()
+    on_disk.unlink()
+    assert await refused(desk, path) == 404
+    expired = await desk.artifact(scope, CONTENT, "late.png")
+    path = desk.artifact_path(expired, ttl=10_000)
+    desk.clock.ahead = 601
+    assert await refused(desk, path) == 404
 
 
-async def test_what_something_else_has_changed_is_409(tmp_path: Path) -> None:
+async def test_what_something_else_has_changed_is_409(desk: Desk, scope: Scope) -> None:
     """The answer says what has happened, and the bytes stay where they are."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        path = desk.artifact_path(await desk.artifact(scope, CONTENT))
-        (on_disk,) = desk.files()
-        on_disk.write_bytes(b"scribble")
-        for _ in range(2):
-            assert await refused(desk, path) == 409
-        assert on_disk.read_bytes() == b"scribble"
+    path = desk.artifact_path(await desk.artifact(scope, CONTENT))
+    (on_disk,) = desk.files()
+    on_disk.write_bytes(b"scribble")
+    for _ in range(2):
+        assert await refused(desk, path) == 409
+    assert on_disk.read_bytes() == b"scribble"
 
 
 async def test_downloads_are_off_unless_enabled(tmp_path: Path) -> None:
@@ -263,20 +247,18 @@ async def test_an_open_download_finishes_when_its_file_is_removed(tmp_path: Path
         assert sha256(await read_body(client.reader, head)) == sha256(content)
 
 
-async def test_who_goes_away_in_the_middle_leaves_nothing_open(tmp_path: Path) -> None:
+async def test_who_goes_away_in_the_middle_leaves_nothing_open(desk: Desk, scope: Scope) -> None:
     """Neither the file nor the socket: what was removed meanwhile frees its room on the disk."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        path = desk.artifact_path(await desk.artifact(scope, CONTENT * 2400))
-        before = descriptors()
-        async with desk.client() as client:
-            await client.send("GET", b"", path)
-            await client.head()
-            client.stop_reading()
-            assert descriptors() > before
-        async with asyncio.timeout(5):
-            while descriptors() > before:
-                await asyncio.sleep(0)
+    path = desk.artifact_path(await desk.artifact(scope, CONTENT * 2400))
+    before = descriptors()
+    async with desk.client() as client:
+        await client.send("GET", b"", path)
+        await client.head()
+        client.stop_reading()
+        assert descriptors() > before
+    async with asyncio.timeout(5):
+        while descriptors() > before:
+            await asyncio.sleep(0)
 
 
 def descriptors() -> int:

@@ -58,47 +58,43 @@ async def refusal(desk: Desk, scope: Scope, body: bytes, **fields: str) -> tuple
 # --- the answer -----------------------------------------------------------------------------------------------
 
 
-async def test_one_file_is_kept_and_told_of_in_full(tmp_path: Path) -> None:
+async def test_one_file_is_kept_and_told_of_in_full(desk: Desk, scope: Scope) -> None:
     """The answer for one file has its handle at the top too; what is kept is what was sent."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        head, answer = await upload(desk, desk.upload_path(scope), ONE)
-        assert head.status == 200
-        one = answer["upload"]
-        assert answer == {
-            "server_id": SERVER,
-            "session_id": scope.id,
-            "uploads": [one],
-            "upload_handles": [one["upload_handle"]],
-            "count": 1,
-            "upload_handle": f"upload://sessions/{scope.id}/{one['upload_id']}",
-            "upload": one,
-        }
-        assert one == {
-            "upload_handle": answer["upload_handle"],
-            "upload_id": one["upload_id"],
-            "filename": "a.txt",
-            "mime_type": "text/plain",
-            "size_bytes": 5,
-            "sha256": sha256(b"hello"),
-        }
-        record = await desk.registry.find(scope.id, FileKind.UPLOAD, one["upload_id"])
-        assert record is not None and await desk.read(record) == b"hello"
+    head, answer = await upload(desk, desk.upload_path(scope), ONE)
+    assert head.status == 200
+    one = answer["upload"]
+    assert answer == {
+        "server_id": SERVER,
+        "session_id": scope.id,
+        "uploads": [one],
+        "upload_handles": [one["upload_handle"]],
+        "count": 1,
+        "upload_handle": f"upload://sessions/{scope.id}/{one['upload_id']}",
+        "upload": one,
+    }
+    assert one == {
+        "upload_handle": answer["upload_handle"],
+        "upload_id": one["upload_id"],
+        "filename": "a.txt",
+        "mime_type": "text/plain",
+        "size_bytes": 5,
+        "sha256": sha256(b"hello"),
+    }
+    record = await desk.registry.find(scope.id, FileKind.UPLOAD, one["upload_id"])
+    assert record is not None and await desk.read(record) == b"hello"
 
 
-async def test_several_files_of_any_size_come_in_order(tmp_path: Path) -> None:
+async def test_several_files_of_any_size_come_in_order(desk: Desk, scope: Scope) -> None:
     """Empty ones and ones of several reads, with their digests, other fields between them."""
     contents = [b"", b"x", bytes(range(256)) * 4096 * 2, b"\r\n--" + BOUNDARY.encode()[:5]]
     parts = [file_part(content, f"{number}.bin") for number, content in enumerate(contents)]
     digests = [field_part("sha256", sha256(content).upper() + " ") for content in contents]
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        body = form(*digests[:1], field_part("note", "for you"), *parts, *digests[1:])
-        head, answer = await upload(desk, desk.upload_path(scope), body)
-        assert head.status == 200 and answer["count"] == 4 and "upload" not in answer
-        assert [each["filename"] for each in answer["uploads"]] == ["0.bin", "1.bin", "2.bin", "3.bin"]
-        assert [each["sha256"] for each in answer["uploads"]] == [sha256(content) for content in contents]
-        assert [each["size_bytes"] for each in answer["uploads"]] == [len(content) for content in contents]
+    body = form(*digests[:1], field_part("note", "for you"), *parts, *digests[1:])
+    head, answer = await upload(desk, desk.upload_path(scope), body)
+    assert head.status == 200 and answer["count"] == 4 and "upload" not in answer
+    assert [each["filename"] for each in answer["uploads"]] == ["0.bin", "1.bin", "2.bin", "3.bin"]
+    assert [each["sha256"] for each in answer["uploads"]] == [sha256(content) for content in contents]
+    assert [each["size_bytes"] for each in answer["uploads"]] == [len(content) for content in contents]
 
 
 @pytest.mark.parametrize(
@@ -116,15 +112,15 @@ async def test_several_files_of_any_size_come_in_order(tmp_path: Path) -> None:
         (b'filename="../../etc/passwd"', "../../etc/passwd"),
     ],
 )
-async def test_a_name_is_kept_as_its_sender_has_it(tmp_path: Path, said: bytes, meant: str) -> None:
+async def test_a_name_is_kept_as_its_sender_has_it(
+    desk: Desk, scope: Scope, tmp_path: Path, said: bytes, meant: str
+) -> None:
     """As browsers, curl and clients that still send extended values spell it; it is never a path."""
     body = b"--%s\r\n%s%s\r\n\r\nx\r\n" % (BOUNDARY.encode(), NAMED.encode(), said)
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        head, answer = await upload(desk, desk.upload_path(scope), form(body))
-        assert head.status == 200 and answer["upload"]["filename"] == meant
-        (kept,) = desk.files()
-        assert kept.relative_to(tmp_path / "uploads" / scope.id)
+    head, answer = await upload(desk, desk.upload_path(scope), form(body))
+    assert head.status == 200 and answer["upload"]["filename"] == meant
+    (kept,) = desk.files()
+    assert kept.relative_to(tmp_path / "uploads" / scope.id)
 
 
 # --- who may --------------------------------------------------------------------------------------------------
@@ -153,28 +149,26 @@ async def test_a_signed_url_is_enough_and_good_for_one_batch(tmp_path: Path) -> 
             assert len(desk.files()) == 1
 
 
-async def test_a_session_id_beside_the_signature_must_be_of_its_scope(tmp_path: Path) -> None:
+async def test_a_session_id_beside_the_signature_must_be_of_its_scope(desk: Desk) -> None:
     """The public id or the session's own; another session's is 401 and burns nothing."""
-    async with filing(tmp_path) as desk:
-        session_id, scope = await desk.session()
-        other_id, other = await desk.session()
-        path = desk.upload_path(scope)
-        for wrong in (other_id, other.id, "x", "é"):
-            assert (await upload(desk, path, ONE, mcp_session_id=wrong))[0].status == 401
-        assert (await upload(desk, path, ONE, mcp_session_id=scope.id))[0].status == 200
-        path = desk.upload_path(scope)
-        assert (await upload(desk, path, ONE, mcp_session_id=session_id))[0].status == 200
+    session_id, scope = await desk.session()
+    other_id, other = await desk.session()
+    path = desk.upload_path(scope)
+    for wrong in (other_id, other.id, "x", "é"):
+        assert (await upload(desk, path, ONE, mcp_session_id=wrong))[0].status == 401
+    assert (await upload(desk, path, ONE, mcp_session_id=scope.id))[0].status == 200
+    path = desk.upload_path(scope)
+    assert (await upload(desk, path, ONE, mcp_session_id=session_id))[0].status == 200
 
 
-async def test_without_a_signature_it_takes_the_sessions_own_id(tmp_path: Path) -> None:
+async def test_without_a_signature_it_takes_the_sessions_own_id(desk: Desk) -> None:
     """The public id proves nothing, nor does an id of another server, of nobody, or none at all."""
-    async with filing(tmp_path) as desk:
-        session_id, scope = await desk.session()
-        elsewhere, _ = await desk.session(server="other")
-        for fields in ({}, {"mcp_session_id": scope.id}, {"mcp_session_id": elsewhere}):
-            assert (await upload(desk, "/upload/desk", ONE, **fields))[0].status == 401
-        head, answer = await upload(desk, "/upload/desk", ONE, mcp_session_id=session_id)
-        assert head.status == 200 and answer["session_id"] == scope.id
+    session_id, scope = await desk.session()
+    elsewhere, _ = await desk.session(server="other")
+    for fields in ({}, {"mcp_session_id": scope.id}, {"mcp_session_id": elsewhere}):
+        assert (await upload(desk, "/upload/desk", ONE, **fields))[0].status == 401
+    head, answer = await upload(desk, "/upload/desk", ONE, mcp_session_id=session_id)
+    assert head.status == 200 and answer["session_id"] == scope.id
 
 
 async def test_with_auth_on_it_also_takes_the_token(tmp_path: Path) -> None:
@@ -195,29 +189,27 @@ async def test_with_auth_on_it_also_takes_the_token(tmp_path: Path) -> None:
         assert head.status == 401 and head["www-authenticate"].startswith("Bearer")
 
 
-async def test_who_may_not_is_told_before_the_body(tmp_path: Path) -> None:
+async def test_who_may_not_is_told_before_the_body(desk: Desk, scope: Scope) -> None:
     """Nothing of the body need have been sent, and one that waits to be asked for is not asked for."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        good = desk.upload_path(scope)
-        cases: list[tuple[str, dict[str, str], int]] = [
-            ("/upload/desk", {}, 401),
-            ("/upload/nobody", {}, 404),
-            ("/upload/desk/x", {}, 404),
-            (good, {"host": "evil.example"}, 421),
-            (good, {"origin": "https://evil.example"}, 403),
-            (good, {"content_type": "application/json"}, 415),
-            (good, {"content_type": "multipart/mixed; boundary=x"}, 415),
-            (good, {"content_encoding": "gzip"}, 415),
-            (good, {"content_type": "multipart/form-data"}, 400),
-            (good, {"content_length": str(100 * MIB)}, 413),
-        ]
-        for path, fields, status in cases:
-            async with desk.client() as client:
-                given_ = {"content_type": FORM, "content_length": "1000", "expect": "100-continue", **fields}
-                head, text = await client.request("POST", b"", path, **given_)
-                assert head.status == status, (path, fields)
-                assert list(orjson.loads(text)) == ["detail"]
+    good = desk.upload_path(scope)
+    cases: list[tuple[str, dict[str, str], int]] = [
+        ("/upload/desk", {}, 401),
+        ("/upload/nobody", {}, 404),
+        ("/upload/desk/x", {}, 404),
+        (good, {"host": "evil.example"}, 421),
+        (good, {"origin": "https://evil.example"}, 403),
+        (good, {"content_type": "application/json"}, 415),
+        (good, {"content_type": "multipart/mixed; boundary=x"}, 415),
+        (good, {"content_encoding": "gzip"}, 415),
+        (good, {"content_type": "multipart/form-data"}, 400),
+        (good, {"content_length": str(100 * MIB)}, 413),
+    ]
+    for path, fields, status in cases:
+        async with desk.client() as client:
+            given_ = {"content_type": FORM, "content_length": "1000", "expect": "100-continue", **fields}
+            head, text = await client.request("POST", b"", path, **given_)
+            assert head.status == status, (path, fields)
+            assert list(orjson.loads(text)) == ["detail"]
 
 
 async def test_a_body_that_is_waited_for_is_asked_for(tmp_path: Path) -> None:
@@ -258,12 +250,10 @@ async def test_a_body_that_is_waited_for_is_asked_for(tmp_path: Path) -> None:
         b"preamble\r\n" + form() + form(file_part(b"x")),
     ],
 )
-async def test_what_is_no_form_with_a_file_is_400(tmp_path: Path, body: bytes) -> None:
+async def test_what_is_no_form_with_a_file_is_400(desk: Desk, scope: Scope, body: bytes) -> None:
     """Broken off, without a file, or with too much beside files: nothing is kept and the credential is good still."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        status, detail = await refusal(desk, scope, body)
-        assert status == 400 and detail
+    status, detail = await refusal(desk, scope, body)
+    assert status == 400 and detail
 
 
 @pytest.mark.parametrize(
@@ -277,14 +267,14 @@ async def test_what_is_no_form_with_a_file_is_400(tmp_path: Path, body: bytes) -
         b"preamble " * 1000 + b"\r\n",
     ],
 )
-async def test_what_stands_before_and_behind_the_form_harms_nothing(tmp_path: Path, preamble: bytes) -> None:
+async def test_what_stands_before_and_behind_the_form_harms_nothing(
+    desk: Desk, scope: Scope, preamble: bytes
+) -> None:
     """A preamble up to the first line that is a delimiter, and an epilogue (RFC 2046 §5.1.1)."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        body = preamble + ONE + b"epilogue\r\n" + ONE
-        head, answer = await upload(desk, desk.upload_path(scope), body)
-        assert head.status == 200 and answer["upload"]["size_bytes"] == 5
-        assert len(desk.files()) == 1
+    body = preamble + ONE + b"epilogue\r\n" + ONE
+    head, answer = await upload(desk, desk.upload_path(scope), body)
+    assert head.status == 200 and answer["upload"]["size_bytes"] == 5
+    assert len(desk.files()) == 1
 
 
 @pytest.mark.parametrize(
@@ -292,12 +282,10 @@ async def test_what_stands_before_and_behind_the_form_harms_nothing(tmp_path: Pa
     [["0" * 64], [sha256(b"hello"), sha256(b"hello")], ["x"], [""], ["é"]],
     ids=["other", "two", "short", "empty", "unicode"],
 )
-async def test_a_digest_that_does_not_fit_is_400(tmp_path: Path, digests: list[str]) -> None:
+async def test_a_digest_that_does_not_fit_is_400(desk: Desk, scope: Scope, digests: list[str]) -> None:
     """Another file's, more than there are files, or none at all."""
-    async with filing(tmp_path) as desk:
-        _, scope = await desk.session()
-        body = form(file_part(b"hello"), *[field_part("sha256", digest) for digest in digests])
-        assert (await refusal(desk, scope, body))[0] == 400
+    body = form(file_part(b"hello"), *[field_part("sha256", digest) for digest in digests])
+    assert (await refusal(desk, scope, body))[0] == 400
 
 
 async def test_digests_are_asked_for_where_configured(tmp_path: Path) -> None:

@@ -18,9 +18,8 @@ from tests.relay.turns import longest_wait
 # --- time ---
 
 
-async def test_time_counts_from_the_last_access() -> None:
+async def test_time_counts_from_the_last_access(filing: Filing) -> None:
     """A file that is found again and again lives on; one that nobody asks for is gone, found or tidied."""
-    filing = Filing()
     [used], [unused] = await filing.upload(b"1"), await filing.upload(b"2")
     assert filing.registry.expires_at(used) == filing.clock() + 100
     for _ in range(5):
@@ -34,9 +33,8 @@ async def test_time_counts_from_the_last_access() -> None:
     assert await filing.agrees()
 
 
-async def test_reading_counts_as_access_and_listing_does_not() -> None:
+async def test_reading_counts_as_access_and_listing_does_not(filing: Filing) -> None:
     """A download keeps a file as finding it does."""
-    filing = Filing()
     [read], [listed] = await filing.upload(b"1"), await filing.upload(b"2")
     filing.clock.now += 60
     opened = await filing.registry.read(read)
@@ -57,9 +55,8 @@ async def test_each_kind_has_its_time() -> None:
     assert not await filing.is_found(upload)
 
 
-async def test_last_access_is_written_behind() -> None:
+async def test_last_access_is_written_behind(filing: Filing) -> None:
     """Finding a file writes nothing; the cleanup's round writes each file that was used once, as touches."""
-    filing = Filing()
     [one], [two] = await filing.upload(b"1"), await filing.upload(b"2")
     await filing.registry.tidy_own()
     filing.clock.now += 50
@@ -74,9 +71,8 @@ async def test_last_access_is_written_behind() -> None:
     assert filing.steps.taken["rows"] == written
 
 
-async def test_access_that_could_not_be_written_is_written_later() -> None:
+async def test_access_that_could_not_be_written_is_written_later(filing: Filing) -> None:
     """A store that fails for a while loses no access; closing writes what is left."""
-    filing = Filing()
     [record] = await filing.upload(b"1")
     filing.clock.now += 50
     await filing.is_found(record)
@@ -92,9 +88,8 @@ async def test_access_that_could_not_be_written_is_written_later() -> None:
 # --- in use ---
 
 
-async def test_held_file_is_neither_expired_nor_evicted() -> None:
+async def test_held_file_is_neither_expired_nor_evicted(filing: Filing) -> None:
     """Somebody works with it: its time stands still, and what would need its room is refused."""
-    filing = Filing()
     [record] = await filing.upload(b"x" * 600)
     release, release_too = await filing.registry.hold(record), await filing.registry.hold(record)
     filing.clock.now += 1000
@@ -115,9 +110,8 @@ async def test_held_file_is_neither_expired_nor_evicted() -> None:
     assert await filing.agrees()
 
 
-async def test_file_taken_into_use_at_the_last_moment_is_not_evicted() -> None:
+async def test_file_taken_into_use_at_the_last_moment_is_not_evicted(filing: Filing) -> None:
     """It was to make room, but a call was quicker: the batch fails and leaves nothing."""
-    filing = Filing()
     [record] = await filing.upload(b"x" * 600)
     there, go_on = filing.steps.gate("place")
     coming = asyncio.ensure_future(filing.upload(b"y" * 500))
@@ -131,9 +125,8 @@ async def test_file_taken_into_use_at_the_last_moment_is_not_evicted() -> None:
     assert await filing.agrees()
 
 
-async def test_file_on_its_way_out_cannot_be_taken_into_use() -> None:
+async def test_file_on_its_way_out_cannot_be_taken_into_use(filing: Filing) -> None:
     """Whoever is too late is told that the file is gone, not given a path to nothing."""
-    filing = Filing()
     [record] = await filing.upload(b"1")
     await filing.registry.drop(record)
     with pytest.raises(FileGone):
@@ -143,9 +136,8 @@ async def test_file_on_its_way_out_cannot_be_taken_into_use() -> None:
     await filing.registry.drop(record)
 
 
-async def test_file_dropped_in_use_leaves_no_hold_behind() -> None:
+async def test_file_dropped_in_use_leaves_no_hold_behind(filing: Filing) -> None:
     """An explicit end does not wait; the late release harms nothing."""
-    filing = Filing()
     [record] = await filing.upload(b"1")
     release = await filing.registry.hold(record)
     await filing.registry.drop(record)
@@ -153,9 +145,8 @@ async def test_file_dropped_in_use_leaves_no_hold_behind() -> None:
     assert await filing.agrees()
 
 
-async def test_file_that_vanished_is_forgotten_when_it_is_read() -> None:
+async def test_file_that_vanished_is_forgotten_when_it_is_read(filing: Filing) -> None:
     """A tool that deleted its upload leaves a record without a file until somebody asks for it."""
-    filing = Filing()
     [record] = await filing.upload(b"1")
     filing.files.placed.clear()
     with pytest.raises(FileGone):
@@ -213,9 +204,8 @@ async def test_other_policy_takes_artifacts_first() -> None:
     assert await filing.held() == [upload, new]
 
 
-async def test_artifact_that_never_fits_evicts_nothing() -> None:
+async def test_artifact_that_never_fits_evicts_nothing(filing: Filing) -> None:
     """It is not captured, and its bytes are gone."""
-    filing = Filing()
     [upload] = await filing.upload(b"x" * 500)
     with pytest.raises(QuotaReached):
         await filing.artifact(b"a" * 1001)
@@ -259,9 +249,8 @@ async def test_artifact_takes_the_scopes_own_files_where_all_together_leave_no_r
     assert await filing.agrees()
 
 
-async def test_staged_artifact_is_placed_or_discarded() -> None:
+async def test_staged_artifact_is_placed_or_discarded(filing: Filing) -> None:
     """One that was copied goes the way of an upload."""
-    filing = Filing()
 
     async def keep(content: bytes, file_id: str) -> FileRecord:
         staging = await filing.files.stage()
@@ -290,9 +279,8 @@ async def test_expired_files_make_room_before_living_ones() -> None:
     assert artifact.place not in filing.files.placed
 
 
-async def test_file_the_disk_will_not_give_up_is_left_to_the_sweep() -> None:
+async def test_file_the_disk_will_not_give_up_is_left_to_the_sweep(filing: Filing) -> None:
     """Its record is gone, so it is not counted; a later round removes it."""
-    filing = Filing()
     [record] = await filing.upload(b"1")
     filing.steps.fail("remove", StorageFailed())
     await filing.registry.drop(record)
@@ -301,9 +289,8 @@ async def test_file_the_disk_will_not_give_up_is_left_to_the_sweep() -> None:
     assert await filing.agrees()
 
 
-async def test_row_that_cannot_be_removed_keeps_its_file() -> None:
+async def test_row_that_cannot_be_removed_keeps_its_file(filing: Filing) -> None:
     """While the store fails everything stays as it is, found and counted."""
-    filing = Filing()
     [record] = await filing.upload(b"12345")
     filing.steps.fail("rows", StoreUnavailable())
     with pytest.raises(StoreUnavailable):
@@ -317,9 +304,8 @@ async def test_row_that_cannot_be_removed_keeps_its_file() -> None:
 # --- restart ---
 
 
-async def test_restart_gives_the_exact_quota() -> None:
+async def test_restart_gives_the_exact_quota(filing: Filing) -> None:
     """What was held is held, with its last access; what was on its way in counts no more."""
-    filing = Filing()
     [one] = await filing.upload(b"x" * 300)
     [two] = await filing.upload(b"y" * 200, scope=BOB)
     artifact = await filing.artifact(b"a" * 100)
@@ -338,9 +324,8 @@ async def test_restart_gives_the_exact_quota() -> None:
     assert await filing.held() == [one]
 
 
-async def test_restart_drops_rows_whose_file_is_not_there() -> None:
+async def test_restart_drops_rows_whose_file_is_not_there(filing: Filing) -> None:
     """A file that is gone is not held, and takes no room."""
-    filing = Filing()
     whole, gone = await filing.upload(b"1" * 10, b"2" * 10)
     del filing.files.placed[gone.place]
     await filing.restart()
@@ -351,9 +336,8 @@ async def test_restart_drops_rows_whose_file_is_not_there() -> None:
     assert await filing.agrees()
 
 
-async def test_restart_passes_over_rows_of_another_version() -> None:
+async def test_restart_passes_over_rows_of_another_version(filing: Filing) -> None:
     """They harm no other, and are left to whoever can read them."""
-    filing = Filing()
     [record] = await filing.upload(b"1")
     await filing.store.put(TABLE, "unreadable", b"of another version")
     await filing.restart()
@@ -370,9 +354,8 @@ async def test_restart_reads_more_than_a_page_of_rows() -> None:
     assert await filing.agrees()
 
 
-async def test_restart_with_a_smaller_quota_lets_new_files_in() -> None:
+async def test_restart_with_a_smaller_quota_lets_new_files_in(filing: Filing) -> None:
     """Old ones go for them, until what is left is within the quota."""
-    filing = Filing()
     await filing.upload(b"1" * 400, b"2" * 400)
     filing.scope_bytes = 500
     await filing.restart()
@@ -395,9 +378,8 @@ async def test_shorter_time_after_a_restart_starts_no_file_in_the_future() -> No
 # --- sweep and scopes ---
 
 
-async def test_sweep_leaves_what_is_held_or_on_its_way() -> None:
+async def test_sweep_leaves_what_is_held_or_on_its_way(filing: Filing) -> None:
     """It takes what no record knows, also while a batch is being placed and has no row yet."""
-    filing = Filing()
     [held] = await filing.upload(b"1")
     filing.files.placed[Place(FileKind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"2"
     there, go_on = filing.steps.gate("rows")
@@ -418,9 +400,8 @@ async def test_sweep_is_left_out_where_it_is_switched_off() -> None:
     assert len(filing.files.placed) == 1
 
 
-async def test_scope_that_ends_takes_its_files_along() -> None:
+async def test_scope_that_ends_takes_its_files_along(filing: Filing) -> None:
     """Rows, files and allocated places; another scope keeps its own."""
-    filing = Filing()
     await filing.upload(b"1", b"2")
     await filing.artifact(b"3")
     filing.files.placed[Place(FileKind.ARTIFACT, ALICE.id, "9" * 32, "allocated")] = b""
@@ -443,9 +424,8 @@ async def test_scope_of_thousands_of_files_ends_in_few_steps() -> None:
     assert await filing.agrees()
 
 
-async def test_tidying_ends_scopes_whose_session_is_gone() -> None:
+async def test_tidying_ends_scopes_whose_session_is_gone(filing: Filing) -> None:
     """Where its end was missed, say by a process that was killed."""
-    filing = Filing()
     await filing.upload(b"1")
     [other] = await filing.upload(b"2", scope=BOB)
 
@@ -457,9 +437,8 @@ async def test_tidying_ends_scopes_whose_session_is_gone() -> None:
     assert await filing.agrees()
 
 
-async def test_cancelled_tidying_leaves_no_file_half_gone() -> None:
+async def test_cancelled_tidying_leaves_no_file_half_gone(filing: Filing) -> None:
     """A removal that has begun ends; rows and files are still one set."""
-    filing = Filing()
     await filing.upload(b"1", b"2")
     filing.clock.now += 101
     there, go_on = filing.steps.gate("remove")
@@ -473,9 +452,8 @@ async def test_cancelled_tidying_leaves_no_file_half_gone() -> None:
     assert await filing.agrees()
 
 
-async def test_an_artifact_whose_row_stays_keeps_its_file() -> None:
+async def test_an_artifact_whose_row_stays_keeps_its_file(filing: Filing) -> None:
     """The caller leaves while the row is written, and the store fails when the row is taken back: both stay."""
-    filing = Filing()
     there, go_on = filing.steps.gate("rows")
     filing.steps.fail("rows", StoreUnavailable(), after=1)
     keeping = asyncio.ensure_future(filing.artifact(b"a picture"))
@@ -490,9 +468,8 @@ async def test_an_artifact_whose_row_stays_keeps_its_file() -> None:
     assert await filing.agrees()
 
 
-async def test_record_is_written_as_it_is_found() -> None:
+async def test_record_is_written_as_it_is_found(filing: Filing) -> None:
     """The row holds the record, so the next process finds the same."""
-    filing = Filing()
     [record] = await filing.upload(b"%PDF-1.7")
     row = await filing.store.get(TABLE, record.key)
     assert row is not None and row.value == encode(record)

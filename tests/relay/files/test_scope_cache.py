@@ -188,9 +188,8 @@ async def test_head_of_an_ended_scope_stays_for_minutes() -> None:
         assert await one.store.count(HEADS) == 0
 
 
-async def test_one_process_writes_no_head() -> None:
+async def test_one_process_writes_no_head(filing: Filing) -> None:
     """Nobody would read it."""
-    filing = Filing()
     await filing.upload(b"1")
     await filing.registry.drop_scope(ALICE.id)
     assert await filing.store.count(HEADS) == 0

@@ -41,9 +41,8 @@ async def credential(filing: Filing) -> tuple[Callable[[], Awaitable[UploadCrede
 # --- what is kept ---
 
 
-async def test_batch_is_held_in_the_order_it_came() -> None:
+async def test_batch_is_held_in_the_order_it_came(filing: Filing) -> None:
     """Names, sizes and digests are those of the files; the records, rows and files are one set."""
-    filing = Filing()
     batch = await filing.registry.begin(ALICE, "one", None)
     for name, pieces in (("名前.txt", [b"he", b"llo"]), ("b.bin", [])):
         await batch.add(name, "text/plain")
@@ -60,9 +59,8 @@ async def test_batch_is_held_in_the_order_it_came() -> None:
     assert await filing.agrees()
 
 
-async def test_files_of_one_scope_are_nothing_to_another() -> None:
+async def test_files_of_one_scope_are_nothing_to_another(filing: Filing) -> None:
     """The same id asked for in another scope is a file that never was."""
-    filing = Filing()
     [record] = await filing.upload(b"x")
     assert await filing.registry.find(BOB.id, FileKind.UPLOAD, record.id) is None
     assert await filing.registry.find(ALICE.id, FileKind.ARTIFACT, record.id) is None
@@ -94,9 +92,8 @@ async def test_files_are_counted_as_they_come() -> None:
     assert await filing.agrees() and await all_open(filing)
 
 
-async def test_batch_that_never_fits_is_refused_while_it_comes() -> None:
+async def test_batch_that_never_fits_is_refused_while_it_comes(filing: Filing) -> None:
     """Files that each fit but not together end at the quota, and drive nothing out."""
-    filing = Filing()
     [old] = await filing.upload(b"o" * 500)
     batch = await filing.registry.begin(ALICE, "one", None)
     await batch.add("a", None)
@@ -165,9 +162,8 @@ async def test_full_storage_takes_nothing_for_an_upload_that_may_never_fit(annou
     assert await filing.agrees()
 
 
-async def test_more_than_was_announced_is_refused() -> None:
+async def test_more_than_was_announced_is_refused(filing: Filing) -> None:
     """A batch was let in with what it announced, so it may not bring more."""
-    filing = Filing()
     batch = await filing.registry.begin(ALICE, "one", 5)
     await batch.add("a", None)
     with pytest.raises(UploadRefused):
@@ -188,9 +184,10 @@ async def test_more_than_was_announced_is_refused() -> None:
         ([sha256(b"1"), "\udcff"], "file 2"),
     ],
 )
-async def test_wrong_digest_refuses_the_batch_and_spends_nothing(digests: list[str], sentence: str) -> None:
+async def test_wrong_digest_refuses_the_batch_and_spends_nothing(
+    filing: Filing, digests: list[str], sentence: str
+) -> None:
     """One file that is not what was announced takes the others along; the credential is good for another try."""
-    filing = Filing()
     check, spend = await credential(filing)
     batch = await filing.begin(b"1", b"2")
     with pytest.raises(UploadRefused, match=sentence):
@@ -201,9 +198,8 @@ async def test_wrong_digest_refuses_the_batch_and_spends_nothing(digests: list[s
     assert await check()
 
 
-async def test_batch_without_a_file_is_refused() -> None:
+async def test_batch_without_a_file_is_refused(filing: Filing) -> None:
     """Nothing came, so nothing is spent."""
-    filing = Filing()
     check, spend = await credential(filing)
     with pytest.raises(UploadRefused, match="no file"):
         await filing.upload(spend=spend)
@@ -214,9 +210,8 @@ async def test_batch_without_a_file_is_refused() -> None:
 @pytest.mark.parametrize(
     "failure", [StorageFull(), StorageFailed(), StoreUnavailable()], ids=lambda f: f.code
 )
-async def test_failure_at_any_step_leaves_nothing(step: str, failure: AdapterError) -> None:
+async def test_failure_at_any_step_leaves_nothing(filing: Filing, step: str, failure: AdapterError) -> None:
     """No row, no file, no reserved byte, nothing evicted, and the credential is good for another try."""
-    filing = Filing()
     [old] = await filing.upload(b"o" * 500)
     check, spend = await credential(filing)
     # The second of the three files, where it is a step of each file.
@@ -232,9 +227,8 @@ async def test_failure_at_any_step_leaves_nothing(step: str, failure: AdapterErr
 
 
 @pytest.mark.parametrize("step", ["stage", "write", "finish", "place", "rows", "discard", "remove"])
-async def test_sender_that_goes_away_at_any_step_leaves_nothing(step: str) -> None:
+async def test_sender_that_goes_away_at_any_step_leaves_nothing(filing: Filing, step: str) -> None:
     """A cancelled request ends when everything is as it was before, the credential unspent."""
-    filing = Filing()
     [old] = await filing.upload(b"o" * 500)
     check, spend = await credential(filing)
     if step in ("discard", "remove"):
@@ -256,9 +250,8 @@ async def test_sender_that_goes_away_at_any_step_leaves_nothing(step: str) -> No
     assert await check()
 
 
-async def test_two_batches_with_one_credential() -> None:
+async def test_two_batches_with_one_credential(filing: Filing) -> None:
     """The one that was first is kept, the other leaves nothing – and does not free the credential again."""
-    filing = Filing()
     check, spend = await credential(filing)
     outcomes = await asyncio.gather(
         filing.upload(b"1" * 100, spend=spend), filing.upload(b"2" * 100, spend=spend), return_exceptions=True
@@ -272,9 +265,8 @@ async def test_two_batches_with_one_credential() -> None:
         await check()
 
 
-async def test_discard_twice_and_after_keep_is_harmless() -> None:
+async def test_discard_twice_and_after_keep_is_harmless(filing: Filing) -> None:
     """The end of a request may come in several ways at once."""
-    filing = Filing()
     batch = await filing.begin(b"1")
     [record] = await batch.keep((), None)
     await batch.discard()
@@ -291,9 +283,8 @@ async def test_discard_twice_and_after_keep_is_harmless() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 15, 100, 333, 1000])
-async def test_64_batches_at_once_never_exceed_the_quota(size: int) -> None:
+async def test_64_batches_at_once_never_exceed_the_quota(filing: Filing, size: int) -> None:
     """Each fits, so each is kept, though later ones drive earlier ones out; at no instant is there too much."""
-    filing = Filing()
     most = {"held": 0, "staged": 0, "rows": 0}
 
     async def watch() -> None:
@@ -320,9 +311,8 @@ async def test_64_batches_that_all_fit_are_all_kept() -> None:
     assert filing.registry.used(ALICE.id) == 64 * 2 * 7
 
 
-async def test_batches_come_in_in_the_order_they_asked() -> None:
+async def test_batches_come_in_in_the_order_they_asked(filing: Filing) -> None:
     """A small one does not pass a large one that waits, so the large one's turn comes."""
-    filing = Filing()
     first = await filing.registry.begin(ALICE, "one", 600)
     order: list[str] = []
 
@@ -398,9 +388,8 @@ async def test_without_a_quota_nobody_waits() -> None:
 # --- a scope that ends ---
 
 
-async def test_batch_of_a_scope_that_ended_comes_to_nothing() -> None:
+async def test_batch_of_a_scope_that_ended_comes_to_nothing(filing: Filing) -> None:
     """Whether it is still being read or about to be kept."""
-    filing = Filing()
     check, spend = await credential(filing)
     ready = await filing.begin(b"1")
     reading = await filing.registry.begin(ALICE, "one", 10)
@@ -416,9 +405,8 @@ async def test_batch_of_a_scope_that_ended_comes_to_nothing() -> None:
     assert await check()
 
 
-async def test_scope_that_ends_while_a_batch_is_kept_has_nothing_afterwards() -> None:
+async def test_scope_that_ends_while_a_batch_is_kept_has_nothing_afterwards(filing: Filing) -> None:
     """The end waits for what is under way, and takes it along."""
-    filing = Filing()
     there, go_on = filing.steps.gate("place")
     keeping = asyncio.ensure_future(filing.upload(b"1"))
     await there.wait()
