@@ -1,5 +1,7 @@
 """The state store's port: rows in named tables, with versions, so that two writers cannot both win.
 
+Behind it is what works with any store: reading and deleting page by page, and telling listeners.
+
 Several processes may share a store. What one of them keeps of it in memory is a cache; a StoreListener tells when
 it is old.
 """
