@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -131,6 +131,20 @@ def caching(cache: ResultCache, *vary: str, digest: str = "d1", ttl: float = 30)
     return ToolPlan("page", "proxied", [Step(Slot.CACHE, "30 s", stage)], ErrorStyle())
 
 
+@pytest.fixture
+def plan(cache: ResultCache) -> ToolPlan:
+    return caching(cache)
+
+
+async def begun(plan: ToolPlan, upstream: Upstream, names: Iterable[str]) -> list[asyncio.Task[Outcome]]:
+    """Calls at once, of sessions with these names: the first has asked an upstream that is silent, the others wait."""
+    upstream.silent = True
+    walks = [asyncio.create_task(plan.walk(called(upstream, name))) for name in names]
+    await upstream.was_asked(1)
+    await settle()
+    return walks
+
+
 def text(outcome: Outcome) -> str:
     return str(outcome.result["content"][0]["text"])
 
@@ -145,10 +159,9 @@ async def settle() -> None:
 
 
 async def test_h26_an_answer_is_kept_for_its_seconds(
-    cache: ResultCache, clock: Clock, upstream: Upstream
+    plan: ToolPlan, clock: Clock, upstream: Upstream
 ) -> None:
     """The same question within them is answered from here with the whole result, and the call's notes say so."""
-    plan = caching(cache)
     calls = [called(upstream) for _ in range(3)]
     first = await plan.walk(calls[0])
     clock.now = 29.9
@@ -158,9 +171,8 @@ async def test_h26_an_answer_is_kept_for_its_seconds(
     assert [call.notes["cache"] for call in calls] == ["miss", "hit", "miss"]
 
 
-async def test_w6_everybody_has_a_copy(cache: ResultCache, upstream: Upstream) -> None:
+async def test_w6_everybody_has_a_copy(plan: ToolPlan, upstream: Upstream) -> None:
     """What is done to one result, at any depth, is seen in no other."""
-    plan = caching(cache)
     for _ in range(3):
         outcome = await plan.walk(called(upstream))
         assert outcome.result["content"] == [text_block("1")]
@@ -186,10 +198,9 @@ async def test_w6_only_tools_that_say_they_read_are_kept(cache: ResultCache, ups
     ],
 )
 async def test_h27_what_is_no_success_is_not_kept(
-    cache: ResultCache, upstream: Upstream, result: dict[str, Any]
+    plan: ToolPlan, upstream: Upstream, result: dict[str, Any]
 ) -> None:
     """Neither an error nor a question back nor a task is anybody's but its caller's."""
-    plan = caching(cache)
     upstream.result = result
     assert text(await plan.walk(called(upstream))) == "1"
     upstream.result = {}
@@ -197,9 +208,8 @@ async def test_h27_what_is_no_success_is_not_kept(
     assert text(await plan.walk(called(upstream))) == "2"
 
 
-async def test_h27_what_fails_is_passed_on_and_not_kept(cache: ResultCache, upstream: Upstream) -> None:
+async def test_h27_what_fails_is_passed_on_and_not_kept(plan: ToolPlan, upstream: Upstream) -> None:
     """The caller gets the very exception, and the next call asks again."""
-    plan = caching(cache)
     upstream.raises = ConnectionError("gone")
     with pytest.raises(ConnectionError) as raised:
         await plan.walk(called(upstream))
@@ -208,9 +218,10 @@ async def test_h27_what_fails_is_passed_on_and_not_kept(cache: ResultCache, upst
     assert text(await plan.walk(called(upstream))) == "2"
 
 
-async def test_arguments_that_are_no_json_are_not_kept(cache: ResultCache, upstream: Upstream) -> None:
+async def test_arguments_that_are_no_json_are_not_kept(
+    cache: ResultCache, plan: ToolPlan, upstream: Upstream
+) -> None:
     """Whatever a mapper made of them goes on as it is."""
-    plan = caching(cache)
     for number in ("1", "2"):
         assert text(await plan.walk(called(upstream, arguments={"of": object()}))) == number
     assert len(cache) == 0
@@ -321,13 +332,9 @@ async def test_h28_what_stands_around_the_cache_works_on_every_call(
 # --- who waits for whom ---------------------------------------------------------------------------------------
 
 
-async def test_w6_callers_at_once_ask_the_upstream_once(cache: ResultCache, upstream: Upstream) -> None:
+async def test_w6_callers_at_once_ask_the_upstream_once(plan: ToolPlan, upstream: Upstream) -> None:
     """A hundred callers, one request, a hundred copies."""
-    plan = caching(cache)
-    upstream.silent = True
-    walks = [asyncio.create_task(plan.walk(called(upstream, str(number)))) for number in range(100)]
-    await upstream.was_asked(1)
-    await settle()
+    walks = await begun(plan, upstream, map(str, range(100)))
     upstream.speak()
     outcomes = await asyncio.gather(*walks)
     assert {text(outcome) for outcome in outcomes} == {"1"}
@@ -335,15 +342,9 @@ async def test_w6_callers_at_once_ask_the_upstream_once(cache: ResultCache, upst
     assert upstream.asked == ["0"]
 
 
-async def test_w6_the_request_ends_with_the_caller_who_made_it(
-    cache: ResultCache, upstream: Upstream
-) -> None:
+async def test_w6_the_request_ends_with_the_caller_who_made_it(plan: ToolPlan, upstream: Upstream) -> None:
     """It is cancelled with its own client; the next of those who wait makes one, and the rest wait for that."""
-    plan = caching(cache)
-    upstream.silent = True
-    walks = [asyncio.create_task(plan.walk(called(upstream, name))) for name in "abcd"]
-    await upstream.was_asked(1)
-    await settle()
+    walks = await begun(plan, upstream, "abcd")
     walks[0].cancel()
     await upstream.was_asked(2)
     await settle()
@@ -353,14 +354,10 @@ async def test_w6_the_request_ends_with_the_caller_who_made_it(
 
 
 async def test_w6_an_exchange_that_ends_takes_only_its_own_caller_along(
-    cache: ResultCache, upstream: Upstream
+    plan: ToolPlan, upstream: Upstream
 ) -> None:
     """Where the work is cancelled from behind, as when a client's connection ends, the others go on."""
-    plan = caching(cache)
-    upstream.silent = True
-    walks = [asyncio.create_task(plan.walk(called(upstream, name))) for name in "ab"]
-    await upstream.was_asked(1)
-    await settle()
+    walks = await begun(plan, upstream, "ab")
     upstream.exchanges["a"].cancel()
     await upstream.was_asked(2)
     upstream.speak()
@@ -369,14 +366,10 @@ async def test_w6_an_exchange_that_ends_takes_only_its_own_caller_along(
         await walks[0]
 
 
-async def test_w6_a_failure_is_its_own_callers(cache: ResultCache, upstream: Upstream) -> None:
+async def test_w6_a_failure_is_its_own_callers(plan: ToolPlan, upstream: Upstream) -> None:
     """Those who waited for what failed ask by themselves, all at once: none waits for the others' failures."""
-    plan = caching(cache)
-    upstream.silent = True
     upstream.raises = ConnectionError("gone")
-    walks = [asyncio.create_task(plan.walk(called(upstream, name))) for name in "abc"]
-    await upstream.was_asked(1)
-    await settle()
+    walks = await begun(plan, upstream, "abc")
     upstream.exchanges["a"].set_result(None)
     await upstream.was_asked(3)
     upstream.raises = None
@@ -386,25 +379,17 @@ async def test_w6_a_failure_is_its_own_callers(cache: ResultCache, upstream: Ups
     assert {text(await walks[1]), text(await walks[2])} == {"2", "3"}
 
 
-async def test_w6_an_error_result_is_its_own_callers(cache: ResultCache, upstream: Upstream) -> None:
+async def test_w6_an_error_result_is_its_own_callers(plan: ToolPlan, upstream: Upstream) -> None:
     """What is not kept is not shared either: a task or a question belongs to the session that made it."""
-    plan = caching(cache)
-    upstream.silent = True
     upstream.result = {"task": {"taskId": "1"}, "resultType": "task"}
-    walks = [asyncio.create_task(plan.walk(called(upstream, name))) for name in "abc"]
-    await upstream.was_asked(1)
-    await settle()
+    walks = await begun(plan, upstream, "abc")
     upstream.speak()
     assert {text(outcome) for outcome in await asyncio.gather(*walks)} == {"1", "2", "3"}
 
 
-async def test_w6_one_who_waits_may_leave(cache: ResultCache, upstream: Upstream) -> None:
+async def test_w6_one_who_waits_may_leave(plan: ToolPlan, upstream: Upstream) -> None:
     """A waiting caller that is cancelled costs neither the request nor anybody else's answer."""
-    plan = caching(cache)
-    upstream.silent = True
-    walks = [asyncio.create_task(plan.walk(called(upstream, name))) for name in "abc"]
-    await upstream.was_asked(1)
-    await settle()
+    walks = await begun(plan, upstream, "abc")
     walks[1].cancel()
     await settle()
     upstream.speak()
@@ -440,14 +425,10 @@ async def test_w6_a_change_purges_the_results_of_all_servers(clock: Clock, upstr
 
 
 async def test_w6_what_was_asked_before_a_change_is_not_kept_after_it(
-    cache: ResultCache, upstream: Upstream
+    cache: ResultCache, plan: ToolPlan, upstream: Upstream
 ) -> None:
     """A request under way may have seen the old state: who waits for it gets that, nobody who comes later."""
-    plan = caching(cache)
-    upstream.silent = True
-    before = [asyncio.create_task(plan.walk(called(upstream, name))) for name in "ab"]
-    await upstream.was_asked(1)
-    await settle()
+    before = await begun(plan, upstream, "ab")
     purge({"web": cache}, Invalidation("post", (Glob("web.*"),)))
     after = [asyncio.create_task(plan.walk(called(upstream, "c")))]
     await upstream.was_asked(2)

@@ -62,7 +62,7 @@ class GrantStore:
         found = await self.rows.get(TABLE, key_of(server, principal))
         if found is None:
             return None
-        grant = _decoded(found[1])
+        grant = decode_grant(found[1])
         # The key follows from the principal, and the seal holds the key: this can only differ for a wrong digest.
         if grant is None or grant.principal != principal:
             return None
@@ -102,16 +102,9 @@ class GrantStore:
 
     async def _listed(self, server: str, row: Row) -> ListedGrant:
         plain = await self.rows.opened(TABLE, row)
-        return ListedGrant(server, row.key.partition("/")[2], None if plain is None else _decoded(plain))
+        return ListedGrant(server, row.key.partition("/")[2], None if plain is None else decode_grant(plain))
 
 
 def key_of(server: str, principal: str) -> str:
     """The key of a grant's row, which tells nothing of the principal."""
     return f"{server}/{digest(principal)}"
-
-
-def _decoded(plain: bytes) -> Grant | None:
-    try:
-        return decode_grant(plain)
-    except ValueError:
-        return None

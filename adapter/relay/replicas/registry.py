@@ -101,7 +101,7 @@ class Replicas:
         self._beat: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<Replicas: {self.id!r} sees {len(self.sightings)} others>"
+        return f"<Replicas: {self.id!r} sees {len(self.sightings.seen)} others>"
 
     # --- this one ---------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Replicas:
         now = time.monotonic()
         return [
             OtherReplica(replica, sighting.found.record, now - sighting.since)
-            for replica, sighting in sorted(self.sightings.all().items())
+            for replica, sighting in sorted(self.sightings.seen.items())
         ]
 
     async def find(self, replica: str, *, afresh: bool = False) -> ReplicaRecord | None:
@@ -240,7 +240,7 @@ class Replicas:
 
         It is read from the store where it is not known here, or ``afresh``.
         """
-        sighting = None if afresh else self.sightings.get(replica)
+        sighting = None if afresh else self.sightings.seen.get(replica)
         if sighting is None:
             if not is_replica_id(replica) or replica == self.id:
                 return None
@@ -288,7 +288,7 @@ class Replicas:
             )
 
     def _forget(self, replica: str) -> None:
-        self.sightings.forget(replica)
+        self.sightings.seen.pop(replica, None)
         for listener in self.on_gone:
             listener(replica)
 

@@ -84,12 +84,12 @@ def encode_grant(grant: Grant) -> bytes:
     return orjson.dumps(grant._asdict())
 
 
-def decode_grant(data: bytes) -> Grant:
-    """The grant that ``encode_grant`` wrote. Raises ValueError for anything else."""
+def decode_grant(data: bytes) -> Grant | None:
+    """The grant that ``encode_grant`` wrote; None for anything else."""
     try:
         return Grant(**orjson.loads(data))
-    except (TypeError, orjson.JSONDecodeError) as error:
-        raise ValueError("not a grant") from error
+    except (TypeError, orjson.JSONDecodeError):
+        return None
 
 
 # --- token endpoint ---------------------------------------------------------------------------------------------

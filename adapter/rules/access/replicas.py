@@ -150,7 +150,7 @@ class Sighting(Generic[Seen]):
 
 
 class Sightings(Generic[Seen]):
-    """Replicas by their names. One whose row did not change in ``looks`` looks over at least ``lease`` seconds is
+    """Replicas in ``seen``, by name. One whose row did not change in ``looks`` looks over at least ``lease`` seconds is
     silent. What is found of a row must differ whenever the row was written, so it holds the row's version at least.
 
     Times are of a clock of this process that never goes back: no time that another machine wrote counts. Only looks
@@ -162,51 +162,36 @@ class Sightings(Generic[Seen]):
         self._looks = looks
         self._lease = lease
         self._looked = float("-inf")
-        self._seen: dict[str, Sighting[Seen]] = {}
+        self.seen: dict[str, Sighting[Seen]] = {}
 
     def __repr__(self) -> str:
-        return f"<Sightings: {len(self._seen)} replicas>"
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-    def get(self, replica: str) -> Sighting[Seen] | None:
-        """A replica that is known, None for another."""
-        return self._seen.get(replica)
-
-    def all(self) -> dict[str, Sighting[Seen]]:
-        """The replicas by their names."""
-        return dict(self._seen)
+        return f"<Sightings: {len(self.seen)} replicas>"
 
     def meet(self, replica: str, found: Seen, now: float) -> Sighting[Seen]:
         """Note a row that was read by itself."""
-        known = self._seen.get(replica)
+        known = self.seen.get(replica)
         if known is None or known.found != found:
-            known = self._seen[replica] = Sighting(found, now)
+            known = self.seen[replica] = Sighting(found, now)
         return known
-
-    def forget(self, replica: str) -> None:
-        """Note that a replica has no row any more."""
-        self._seen.pop(replica, None)
 
     def look(self, rows: Mapping[str, Seen], now: float) -> tuple[list[str], list[str]]:
         """Note all rows that there are. Returns the replicas that are silent, and those whose row is gone."""
-        gone = [replica for replica in self._seen if replica not in rows]
+        gone = [replica for replica in self.seen if replica not in rows]
         for replica in gone:
-            del self._seen[replica]
+            del self.seen[replica]
         # Without a lease the looks alone decide.
         is_late = now - self._looked > self._lease / 2 > 0
         self._looked = now
         for replica, found in rows.items():
-            known = self._seen.get(replica)
+            known = self.seen.get(replica)
             # Versions begin anew where a row was deleted, so all that was found is compared.
             if known is not None and known.found == found:
                 known.looks = 1 if is_late else known.looks + 1
             else:
-                self._seen[replica] = Sighting(found, now)
-        return [replica for replica in self._seen if self.is_silent(replica)], gone
+                self.seen[replica] = Sighting(found, now)
+        return [replica for replica in self.seen if self.is_silent(replica)], gone
 
     def is_silent(self, replica: str) -> bool:
         """Tell whether a replica was silent at the last look. One that is not known was not."""
-        seen = self._seen.get(replica)
+        seen = self.seen.get(replica)
         return seen is not None and seen.looks >= self._looks and self._looked - seen.since >= self._lease

@@ -81,10 +81,6 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _different(one: Any, other: Any) -> bool:
-    return not same(one, other)
-
-
 def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
     """Return a comparison of two numbers or two texts; other values have no order."""
 
@@ -104,13 +100,9 @@ def _within(one: Any, other: Any) -> bool:
     return isinstance(other, list) and any(same(one, item) for item in other)
 
 
-def _not_within(one: Any, other: Any) -> bool:
-    return not _within(one, other)
-
-
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": same,
-    "!=": _different,
+    "!=": lambda one, other: not same(one, other),
     "<": _ordered(operator.lt),
     "<=": _ordered(operator.le),
     ">": _ordered(operator.gt),
@@ -194,7 +186,7 @@ class _Parser:
         if self._take("not"):
             if not self._take("in"):
                 self._refuse("in")
-            return _not_within
+            return lambda one, other: not _within(one, other)
         return None
 
     def _operand(self) -> Value:

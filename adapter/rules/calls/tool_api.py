@@ -125,13 +125,7 @@ class ApiTool:
 
 def tool_list(tools: Iterable[Any]) -> Piecewise[HttpOutcome]:
     """The answer to ``GET /tools``."""
-    shown: list[bytes] = []
-    for tool in tools:
-        known = ApiTool.of(tool)
-        if known is not None:
-            shown.append(_spelled(known.listed()))
-        yield None
-    return HttpOutcome(200, b"[" + b",".join(shown) + b"]")
+    return value_list(tool.listed() for tool in map(ApiTool.of, tools) if tool is not None)
 
 
 def tool_detail(tool: ApiTool) -> HttpOutcome:

@@ -35,11 +35,9 @@ def answer(**members: Any) -> bytes:
 
 
 def test_a_grant_comes_back_as_it_was() -> None:
-    """What was written is read; anything else is refused."""
+    """What was written is read; anything else is none."""
     assert decode_grant(encode_grant(GRANT)) == GRANT
-    for other in (b"{", b"[]", b"{}", b'{"principal":"x"}'):
-        with pytest.raises(ValueError, match="not a grant"):
-            decode_grant(other)
+    assert [decode_grant(other) for other in (b"{", b"[]", b"{}", b'{"principal":"x"}')] == [None] * 4
 
 
 def test_nothing_shows_a_token() -> None:

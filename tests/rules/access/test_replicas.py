@@ -147,9 +147,8 @@ def test_a_row_that_is_gone_is_told_once() -> None:
     sightings.look({"a": Found(RECORD, 1), "b": Found(RECORD, 1)}, 0.0)
     assert sightings.look({"b": Found(RECORD, 2)}, 1.0) == ([], ["a"])
     assert sightings.look({"b": Found(RECORD, 3)}, 2.0) == ([], [])
-    assert (len(sightings), list(sightings.all()), sightings.get("a")) == (1, ["b"], None)
-    sightings.forget("b")
-    sightings.forget("b")
+    assert list(sightings.seen) == ["b"]
+    del sightings.seen["b"]
     assert sightings.look({}, 3.0) == ([], [])
 
 
