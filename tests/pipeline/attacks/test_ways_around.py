@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from base64 import b64encode
 from pathlib import Path
 
 import orjson
 import pytest
 
+from adapter.pipeline.auth_stage import api_key
 from tests.pipeline.attacks.hostile import Hostile, behind, spoken
 from tests.pipeline.end_to_end.living import ERAS
 
@@ -112,3 +114,12 @@ async def test_w_a_glob_is_one_for_every_rest_of_a_name(tmp_path: Path, name: st
     async with behind(upstream, tmp_path) as front:
         answer = await front.call(name)
     assert (answer.failure["stage"], upstream.ran) == ("auth", [])
+
+
+# --- keys that nobody has to know ------------------------------------------------------------------------------
+
+
+def test_w_the_digest_of_nothing_is_no_key() -> None:
+    """Whoever sends no key at all would have it."""
+    with pytest.raises(ValueError, match="not a key"):
+        api_key({"sha256": [hashlib.sha256(b"k").hexdigest(), hashlib.sha256(b"").hexdigest()]}, {})
