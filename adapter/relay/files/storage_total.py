@@ -60,7 +60,7 @@ class ReplicaLeases:
         self._ended: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<ReplicaLeases: {self._key}, {len(self._sightings)} replicas seen>"
+        return f"<ReplicaLeases: {self._key}, {len(self._sightings.seen)} replicas seen>"
 
     # --- one's own --------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class ReplicaLeases:
             return False
         if key in self._ended:
             return True
-        if self._sightings.get(key) is None:
+        if key not in self._sightings.seen:
             self._asked.add(key)
             return False
         return self._sightings.is_silent(key)
@@ -115,7 +115,7 @@ class ReplicaLeases:
 
     async def forget_dead(self) -> bool:
         """Delete the rows of the replicas that have ended: True if there were any. Raises StoreUnavailable."""
-        silent = {key: seen for key, seen in self._sightings.all().items() if self._sightings.is_silent(key)}
+        silent = {key: seen for key, seen in self._sightings.seen.items() if self._sightings.is_silent(key)}
         silent.pop(self._key, None)
         for key, seen in silent.items():
             with contextlib.suppress(Conflict):
