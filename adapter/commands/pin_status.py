@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adapter.app.state import kept_store
 from adapter.app.tools import earlier_forms, wrapped_tools
@@ -16,10 +16,11 @@ from adapter.commands.file_writing import replace_file
 from adapter.commands.own_sessions import own_session, tools_of
 from adapter.errors import AdapterError
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.relay.tools.pins import Pin, Pins
+from adapter.relay.tools.pins import Pins
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned, read_as
 from adapter.rules.tools.definitions import EarlierForms, PinnedTool
-from adapter.rules.tools.drift import RememberedDrift
+from adapter.rules.tools.drift import RememberedDrift, drift
+from adapter.rules.tools.drift_report import as_data
 from adapter.rules.tools.lock_file import LockError, read_lock, write_lock
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
@@ -122,7 +123,7 @@ async def _baselines(settings: Settings, entry: ServerSettings, pins: Pins) -> t
         return (Baseline(entry.tools_lock.name, of_pinned(locked), True),)
     accepted = await pins.accepted(entry.id)
     if accepted is not None:
-        return (Baseline(f"accepted {_date(accepted)}", await _catalogue(pins, accepted.digest), True),)
+        return (Baseline(f"accepted {dated(accepted.since)}", await _catalogue(pins, accepted.digest), True),)
     spread = await pins.count(entry.id)
     found = []
     first = await pins.first(entry.id)
@@ -131,7 +132,7 @@ async def _baselines(settings: Settings, entry: ServerSettings, pins: Pins) -> t
         scopes = spread.pop(first.digest, 0)
         by = f" by {counted(scopes)}" if scopes else ""
         found.append(
-            Baseline(f"first seen {_date(first)}{by}", await _catalogue(pins, first.digest), binding)
+            Baseline(f"first seen {dated(first.since)}{by}", await _catalogue(pins, first.digest), binding)
         )
     for digest, scopes in sorted(spread.items(), key=lambda item: (-item[1], item[0])):
         origin = f"first seen by {counted(scopes)}"
@@ -153,10 +154,6 @@ async def _catalogue(pins: Pins, digest: str) -> Catalogue:
     if found is None:
         raise Unreadable(f"The catalogue {digest[:12]} was stored by another version of the adapter.")
     return found
-
-
-def _date(pin: Pin) -> str:
-    return dated(pin.since)
 
 
 def dated(moment: float) -> str:
@@ -202,6 +199,48 @@ async def _open(visit: OwnSession) -> None:
         )
     if not visit.is_open:
         raise Unreadable(f"The server does not answer as an MCP server (HTTP status {status}).")
+
+
+# --- as data --------------------------------------------------------------------------------------------------
+
+
+def pins_report(servers: Sequence[ServerPinStatus]) -> list[dict[str, Any]]:
+    """One object for each server, in the order of the settings.
+
+    ``now`` is null where the tools cannot be read, and ``error`` says why. ``baselines`` are what sessions start from;
+    each has its ``drift`` from the tools of now, null if there is none or it is unknown. ``remembered`` is the drift
+    that nobody has accepted yet, null if there is none.
+    """
+    return [_server(status) for status in servers]
+
+
+def _server(status: ServerPinStatus) -> dict[str, Any]:
+    now = None if isinstance(status.now, Unreadable) else status.now
+    troubles = (status.baseline_trouble, status.now if isinstance(status.now, Unreadable) else None)
+    errors = [str(trouble) for trouble in troubles if trouble is not None]
+    return {
+        "id": status.entry.id,
+        "now": None if now is None else _of_catalogue(now),
+        "error": " ".join(errors) or None,
+        "baselines": [_baseline(baseline, now) for baseline in status.baselines],
+        "first_seen": dict(status.first_seen),
+        "remembered": None if status.remembered is None else status.remembered.as_data(),
+    }
+
+
+def _baseline(baseline: Baseline, now: Catalogue | None) -> dict[str, Any]:
+    differs = now is not None and now.digest != baseline.catalogue.digest
+    found = drift(baseline.catalogue.tools, now.tools) if now is not None and differs else None
+    return {
+        "origin": baseline.origin,
+        "binding": baseline.binding,
+        **_of_catalogue(baseline.catalogue),
+        "drift": None if found is None else as_data(found),
+    }
+
+
+def _of_catalogue(catalogue: Catalogue) -> dict[str, Any]:
+    return {"digest": catalogue.digest, "tools": len(catalogue.tools)}
 
 
 # --- lock files -----------------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from adapter.commands.pin_status import (
     counted,
     dated,
     export,
+    pins_report,
     read_statuses,
 )
-from adapter.commands.pins_json import pins_report
 from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import failed, load_settings
 from adapter.errors import StoreUnavailable
