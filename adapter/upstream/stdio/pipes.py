@@ -201,6 +201,7 @@ class MessagePipe:
         """Close the descriptor and forget what waits. Idempotent."""
         self._waiting.clear()
         self._size = 0
+        self._is_full = False
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             self._loop.remove_writer(descriptor)

@@ -235,3 +235,15 @@ async def test_waiting_messages_are_forgotten_when_nobody_reads() -> None:
         await asyncio.sleep(0)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(writing)
+
+
+async def test_pipe_that_closed_while_it_was_full_is_as_one_that_is_not_there_yet() -> None:
+    """Its owner hears of the end of the child a moment later."""
+    reading, writing = pipe()
+    out = MessagePipe("test")
+    out.open(writing)
+    out.put(b"x" * 100_000)
+    out.close()
+    out.put(b"{}")
+    assert out.waiting == 1
+    os.close(reading)
