@@ -63,22 +63,23 @@ async def edited(data: bytes, work: Callable[[], bytes]) -> bytes:
 
 
 async def edited_events(
-    reader: SseReader, chunk: bytes, edit: Callable[[bytes], Awaitable[bytes | None]]
+    reader: SseReader, part: bytes, edit: Callable[[bytes], Awaitable[bytes | None]]
 ) -> bytes:
-    """The events that end in a chunk, with their data as ``edit`` wants it; without those for which that is None.
+    """The events that end in a part of a stream, with their data as ``edit`` wants it; without those for which that is
+    None.
 
-    Raises MessageTooLong, and what ``edit`` raises.
+    Each part is one of the ``slices`` of a chunk: what leaves must not wait for what comes behind it, nor be lost with
+    that. Raises MessageTooLong, and what ``edit`` raises.
     """
     leaving: list[bytes] = []
-    for part in slices(chunk):
-        events = reader.feed(part)
-        for event in events:
-            data = await edit(event.data) if event.data else event.data
-            if data is event.data:
-                leaving.append(event.raw)
-            elif data is not None:
-                leaving.append(replace_data(event, data))
-        await breathe(len(events))
+    events = reader.feed(part)
+    for event in events:
+        data = await edit(event.data) if event.data else event.data
+        if data is event.data:
+            leaving.append(event.raw)
+        elif data is not None:
+            leaving.append(replace_data(event, data))
+    await breathe(len(events))
     return b"".join(leaving)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import orjson
 import pytest
 
 from adapter.errors import AnswerTooLarge, UpstreamBroken
 from adapter.relay.background import SLICE
+from adapter.relay.call.passthrough import reduced
 from adapter.relay.exchange import Flow
 from adapter.relay.replies import RESUMPTIONS, read_answer
 from adapter.relay.stages import Call
@@ -104,6 +105,34 @@ async def test_event_of_a_stream_that_is_read(kind: str) -> None:
     ask = relaying.ask(b"", await relaying.open(), method="GET")
     assert await whole(await relaying.relay.handle(ask)) == told
     assert upstream.replies[0].aborted
+
+
+MANY_TOLD = b'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n' * (3 * SLICE // 50)
+"""Events that came in one piece with the beginning of one that is too long."""
+
+
+async def test_events_of_a_stream_that_is_read_leave_before_what_came_with_them() -> None:
+    """They are neither held nor lost for an event behind them that fails."""
+    upstream = ScriptedUpstream(
+        [(Expect("GET"), ScriptedAnswer(headers=SSE, chunks=[MANY_TOLD + b"data: " + LARGE]))]
+    )
+    relaying = relaying_to(upstream)
+    ask = relaying.ask(b"", await relaying.open(), method="GET")
+    left = await whole(await relaying.relay.handle(ask))
+    assert len(left) > SLICE and MANY_TOLD.startswith(left) and left.endswith(b"\n\n")
+
+
+async def test_events_that_are_cleared_of_lists_leave_before_what_came_with_them() -> None:
+    """As above, on the stream of a call that passes no stage."""
+
+    async def coming() -> AsyncGenerator[bytes, None]:
+        yield MANY_TOLD + b"data: " + LARGE
+
+    left = b""
+    with pytest.raises(AnswerTooLarge):
+        async for piece in reduced(coming(), lambda data: data, LIMIT):
+            left += piece
+    assert len(left) > SLICE and MANY_TOLD.startswith(left) and left.endswith(b"\n\n")
 
 
 async def test_piped_stream_has_no_limit_and_holds_nothing() -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.errors import AdapterError, BadJson, MessageTooLong, SessionUnknown, UpstreamBroken
+from adapter.relay.background import slices
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.passthrough import piped_answer
@@ -51,8 +52,9 @@ async def listening(
         while chunk := await reply.read(None):
             if observe is not None:
                 observe(chunk)
-            if leaving := await edited_events(reader, chunk, rewrite):
-                yield leaving
+            for part in slices(chunk):
+                if leaving := await edited_events(reader, part, rewrite):
+                    yield leaving
     except (UpstreamBroken, MessageTooLong):
         return
     finally:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import MessageTooLong, UpstreamSilent
+from adapter.relay.background import slices
 from adapter.relay.call.answer_stream import AnswerStream, StreamTerms
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.resumption import ExchangeRecovery
@@ -92,8 +93,9 @@ async def reduced(
 
     try:
         async for piece in pieces:
-            if leaving := await edited_events(reader, piece, reduce):
-                yield leaving
+            for part in slices(piece):
+                if leaving := await edited_events(reader, part, reduce):
+                    yield leaving
         if reader.rest:
             yield reader.rest
     except MessageTooLong:

@@ -80,12 +80,13 @@ class EditedStream:
 
     async def _edited(self, chunk: bytes) -> bytes:
         try:
-            return await edited_events(self._reader, chunk, self._edit)
+            parts = [await edited_events(self._reader, part, self._edit) for part in slices(chunk)]
         except BaseException as error:
             self.abort()
             if isinstance(error, MessageTooLong):
                 raise too_large(self._reader.limit) from None
             raise
+        return b"".join(parts)
 
     def abort(self) -> None:
         """See UpstreamReply."""
