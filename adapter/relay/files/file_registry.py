@@ -144,19 +144,18 @@ class FileRegistry:
                 async with asyncio.timeout(PAUSE):
                     await self._closing.wait()
                     return
-            try:
-                await self._transactions.tend()
-                if number % round(RENEWAL / PAUSE) == 0:
-                    await self._tend_seldom()
-            except (StoreUnavailable, StorageFailed) as error:
-                self._log.warning("what other replicas are to know of files is late", why=error.code)
-            except Exception:
-                self._log.exception("what other replicas are to know of files is late")
+            for word in self._words() if number % round(RENEWAL / PAUSE) == 0 else self._words()[:1]:
+                try:
+                    await word()
+                except (StoreUnavailable, StorageFailed) as error:
+                    self._log.warning("what other replicas are to know of files is late", why=error.code)
+                except Exception:
+                    self._log.exception("what other replicas are to know of files is late")
 
-    async def _tend_seldom(self) -> None:
-        await self._total.tend()
-        await self._files.renew()
-        await self.write_last_access()
+    def _words(self) -> list[Callable[[], Awaitable[object]]]:
+        """What other replicas are to know: the first of it soon. Each is told though another one fails: who does not
+        renew its lease and its bytes counts as ended."""
+        return [self._transactions.tend, self._total.tend, self._files.renew, self.write_last_access]
 
     # --- finding and using ------------------------------------------------------------------------------------
 
@@ -397,5 +396,5 @@ class FileRegistry:
 
     async def tend(self) -> None:
         """Do at once what a replica does again and again for the others. Raises StoreUnavailable, StorageFailed."""
-        await self._transactions.tend()
-        await self._tend_seldom()
+        for word in self._words():
+            await word()

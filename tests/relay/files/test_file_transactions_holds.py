@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import FileGone, QuotaReached, StoreUnavailable
+from adapter.relay.files import file_registry
 from adapter.relay.files.scope_cache import HEADS
 from adapter.relay.files.storage_total import LEASE, LEASES
 from adapter.rules.files.file_records import decode_head
@@ -172,3 +173,22 @@ async def test_replica_that_ends_in_peace_leaves_no_use_behind() -> None:
         await two.registry.tend()
         [new] = await two.upload(b"y" * 500)
         assert await two.held() == [new]
+
+
+async def test_lease_is_renewed_though_a_head_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one scope fails to tell the others is late, and nothing else: else this replica would count as ended."""
+    monkeypatch.setattr(file_registry, "PAUSE", 0.01)
+    monkeypatch.setattr(file_registry, "RENEWAL", 0.02)
+    async with replicas(1) as (one,):
+        [record] = await one.upload(b"1")
+        release = await one.registry.hold(record)
+        assert one.shared is not None
+        rows = one.shared.rows
+        await rows.put(HEADS, ALICE.id, b"of another version")
+        release()
+        [lease] = await rows.scan(LEASES)
+        async with asyncio.timeout(10):
+            while (await rows.scan(LEASES))[0].version < lease.version + 3:
+                await asyncio.sleep(0.01)
+        with pytest.raises(StoreUnavailable):
+            await one.registry.tend()
