@@ -226,7 +226,7 @@ class MemoryFiles:
         return 0.0 if self.clock is None else self.clock()
 
     async def sweep(self, known: Callable[[Place], Awaitable[bool]], before: float) -> int:
-        free = self.placed.keys() - self.allocated
+        free = [place for place in self.placed if place not in self.allocated]
         old = [place for place in free if self.made.get(place, float("-inf")) < before]
         unknown = [place for place in old if not await known(place)]
         for place in unknown:

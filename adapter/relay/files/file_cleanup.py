@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
@@ -12,7 +13,7 @@ from adapter.relay.files.scope_cache import TABLE, ScopeCache
 from adapter.relay.files.storage_total import LEASE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileRecord, Place, decode, record_key
-from adapter.state.port import Row, Store
+from adapter.state.port import Row, Store, every_row
 
 PAGES = 20
 """Pages of rows that are looked through in one round for scopes that are gone."""
@@ -82,17 +83,22 @@ class FileCleanup:
         if self._store.shared:
             # By the clock that tells how old files are; and what others are writing is renewed within a lease.
             before = await self._files.renew() - max(grace, LEASE)
-        swept = await self._files.sweep(self._is_known, before)
+        swept = await self._files.sweep(partial(self._is_known, {}), before)
         if swept:
             self._log.info("removed files that no record knows", files=swept)
 
-    async def _is_known(self, place: Place) -> bool:
-        """Tell whether a record, or else a claim, knows a place."""
+    async def _is_known(self, read: dict[str, dict[str, bytes]], place: Place) -> bool:
+        """Tell whether a record, or else a claim, knows a place. ``read`` has the rows of the last scope that was asked
+        for."""
         # A file that comes or goes just now has bytes without a row: the next sweep will see.
         if self._scopes.is_changing(place.scope) or self._index.knows(place):
             return True
-        row = await self._store.get(TABLE, record_key(place.scope, place.kind, place.id))
-        if row is not None and _names(row.value, place):
+        if place.scope not in read:  # one scope's files are asked for one after another
+            read.clear()
+            rows = every_row(self._store, TABLE, place.scope)
+            read[place.scope] = {row.key: row.value async for row in rows}
+        value = read[place.scope].get(record_key(place.scope, place.kind, place.id))
+        if value is not None and _names(value, place):
             return True
         for claim in self.claims:
             if await claim(place):

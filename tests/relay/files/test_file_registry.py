@@ -12,7 +12,7 @@ from adapter.relay.files.incoming_files import NewFile
 from adapter.relay.files.scope_cache import TABLE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
-from tests.relay.filing import ALICE, BOB, Filing, measured
+from tests.relay.filing import ALICE, BOB, Filing, measured, replicas, view
 from tests.relay.turns import longest_wait
 
 # --- time ---
@@ -390,6 +390,18 @@ async def test_sweep_leaves_what_is_held_or_on_its_way(filing: Filing) -> None:
     [new] = await coming
     assert set(filing.files.placed) == {held.place, new.place}
     assert await filing.agrees()
+
+
+async def test_sweep_reads_the_rows_of_a_scope_once() -> None:
+    """However many files there are of scopes that are not in use here; what no row knows goes."""
+    async with replicas(2, upload_ttl=None) as (one, two):
+        held = [*await one.upload(*[b"1"] * 30), *await one.upload(*[b"2"] * 30, scope=BOB)]
+        two.files.placed[Place(FileKind.UPLOAD, BOB.id, "9" * 32, "orphan")] = b"3"
+        two.now.now += 1000
+        before = view(two).calls.copy()
+        await two.registry.tidy()
+        assert two.files.placed.keys() == {record.place for record in held}
+        assert (view(two).calls - before).total() < 10
 
 
 async def test_sweep_is_left_out_where_it_is_switched_off() -> None:
