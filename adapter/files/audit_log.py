@@ -105,8 +105,9 @@ class AuditLog:
         """Have the thread write all that waits."""
         if self._thread is None:
             # No thread of an executor: those are waited for at exit, also if their disk is stuck.
-            self._thread = Thread(target=self._run, name="audit", daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._run, name="audit", daemon=True)
+            thread.start()
+            self._thread = thread
         self._writing, self._waiting = self._waiting, []
         self._timer = loop.call_at(self._since + self._patience, self._give_up)
         self._lines.put((loop, [line for line, _ in self._writing]))

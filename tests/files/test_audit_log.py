@@ -12,6 +12,7 @@ import termios
 import tty
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -62,6 +63,23 @@ async def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     path.parent.mkdir()
     await log.write(b"two\n")
     assert not log.failing and path.read_bytes() == b"two\n"
+    await log.close()
+
+
+async def test_a_thread_that_could_not_be_started_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the machine has no more threads for a moment, the next line is written, and the first one before it."""
+
+    def fail(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log = AuditLog(tmp_path / "audit.log", patience=2)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(Thread, "start", fail)
+        await log.write(b"one\n")
+    await log.write(b"two\n")
+    assert (tmp_path / "audit.log").read_bytes() == b"one\ntwo\n"
     await log.close()
 
 
