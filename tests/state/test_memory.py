@@ -7,11 +7,13 @@ import contextlib
 import gc
 import heapq
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.state import memory
 from adapter.state.memory import SLICE, MemoryStore
-from adapter.state.port import ABSENT, Conflict, Delete, Put, Row
+from adapter.state.port import ABSENT, PAGE, Conflict, Delete, Put, Row, delete_overdue
 from adapter.state.remembered import RememberedRows
 
 KEYS = st.sampled_from(["a", "b", "c", "g/a", "g/b"])
@@ -67,7 +69,7 @@ async def test_rows_cost_the_garbage_collector_nothing() -> None:
 
 
 async def test_a_large_table_is_searched_while_others_write() -> None:
-    """What is deleted or put off meanwhile is not told; what comes then is found the next time."""
+    """What is deleted or put off meanwhile is not told; what comes then is."""
     store = MemoryStore()
     for number in range(3 * SLICE):
         await store.put("t", f"{number:05}", b"", due=1.0)
@@ -77,9 +79,29 @@ async def test_a_large_table_is_searched_while_others_write() -> None:
     await store.put("t", "00001", b"", due=2.0)
     await store.put("t", "x", b"", due=0.5)
     assert not asked.done()
-    late = [f"{number:05}" for number in range(2, 3 * SLICE)]
+    late = ["x", *(f"{number:05}" for number in range(2, 3 * SLICE))]
     assert [row.key for row in await asked] == late
-    assert [row.key for row in await store.overdue("t", 1.0, limit=4 * SLICE)] == ["x", *late]
+    assert [row.key for row in await store.overdue("t", 1.0, limit=4 * SLICE)] == late
+
+
+async def test_many_pages_of_due_rows_cost_one_look_at_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows are due, the next page goes on where the last one ended."""
+    monkeypatch.setattr(memory, "SLICE", 1)  # one turn of the loop for each row that is looked at
+    store, count, turns = MemoryStore(), 8 * PAGE, 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    for number in range(count):
+        await store.put("t", f"{number:05}", b"", due=float(number))
+    counting = asyncio.create_task(count_turns())
+    await delete_overdue(store, "t", float(count))
+    counting.cancel()
+    assert await store.count("t") == 0
+    assert count <= turns < 1.5 * count
 
 
 async def test_rows_may_all_go_while_they_are_searched() -> None:
