@@ -124,12 +124,15 @@ class ProcessOutput(asyncio.SubprocessProtocol):
 
     def _kill(self) -> None:
         assert self._transport is not None
-        # First the process alone: as long as it has begun no session, nothing is in a group of its own.
-        with contextlib.suppress(ProcessLookupError):
-            self._transport.kill()
+        pid = self._transport.get_pid()
+        # First the process alone: as long as it has begun no session, nothing is in a group of its own. Not by the
+        # transport: in Python 3.11 that looks for its end, and then the loop does not find it any more.
+        if self._transport.get_returncode() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         # Also after its end, for it may have left others. A group's number is not given away while it has members.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._transport.get_pid(), signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
 
     # --- what the loop tells ----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import uvloop
 from structlog import get_logger
 from structlog.testing import capture_logs
 
+from adapter.hosted.scripts.processes import ProcessOutput
 from adapter.hosted.scripts.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts.scripts import Scripts
 from adapter.hosted.scripts.subprocesses import Confinement, Starts
@@ -323,6 +325,15 @@ def test_many_calls_leave_no_process_and_no_descriptor(load: Load) -> None:
     """Whichever way they end, each one's process is reaped and its pipes are closed."""
     source = "#!/bin/sh\nread n\ncase $n in *bad*) exit 1;; esac\nsleep $n\necho 0"
     exercise(load(source, "script.sh"), rounds=10)
+
+
+async def test_the_end_of_a_process_that_ends_by_itself_as_it_is_killed_is_known(tmp_path: Path) -> None:
+    """Whoever kills it takes its status away from nobody: the loop would warn of a process that it does not know."""
+    for _ in range(40):
+        output = ProcessOutput(1 << 10, get_logger())
+        async with output.begun(["/bin/sh", "-c", "echo up; exit 3"], tmp_path, {}):
+            assert await output.line() == b"up"
+        assert output.status in (3, -signal.SIGKILL)
 
 
 # --- places for programs -----------------------------------------------------------------------------------------
