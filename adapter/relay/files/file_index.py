@@ -22,9 +22,9 @@ class ScopeFiles:
 
     ``version`` is that of the scope's head when it was last read or written, ``epoch`` the index's own when it was last
     confirmed. ``holders`` are the keys that other replicas use, ``announced`` those that this one is known to use, and
-    ``lingering`` those that it goes on to announce for a while though nobody uses them. ``doubtful``: a write failed,
-    and left open which files have a row. ``used``: since unused scopes were last dropped. ``ended``: its owner does not
-    come back.
+    ``lingering`` those that it goes on to announce for a while though nobody uses them. ``doubts`` are keys of which a
+    failed write leaves open if they have a row. ``used``: since unused scopes were last dropped. ``ended``: its owner
+    does not come back.
     """
 
     id: str
@@ -36,7 +36,7 @@ class ScopeFiles:
     holders: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     announced: frozenset[str] = field(default=frozenset(), init=False)
     lingering: set[str] = field(default_factory=set, init=False)
-    doubtful: bool = field(default=False, init=False)
+    doubts: set[str] = field(default_factory=set, init=False)
     used: bool = field(default=True, init=False)
     ended: bool = field(default=False, init=False)
 
@@ -218,7 +218,7 @@ class FileIndex:
 
     def is_idle(self, scope: ScopeFiles) -> bool:
         """Tell whether nothing is lost when the scope is closed."""
-        if scope.held or scope.lingering or scope.announced or scope.doubtful:
+        if scope.held or scope.lingering or scope.announced or scope.doubts:
             return False
         return self._used.keys().isdisjoint(scope.records)
 

@@ -346,7 +346,7 @@ class FileTransactions:
         """
         for scope in list(self._index.scopes.values()):
             scope.lingering.clear()
-            if scope.doubtful:
+            if scope.doubts:
                 await self._scopes.know(scope.id)
             if scope.announced != scope.held.keys():
                 await self._announce(scope.id)

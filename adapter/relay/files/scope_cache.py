@@ -157,7 +157,7 @@ class ScopeCache(StoreListener):
             row = await self._store.get(HEADS, scope_id) if self.is_shared else None
             version = ABSENT if row is None else row.version
             scope = self._index.scope(scope_id)
-            if scope is None or anew or scope.doubtful or scope.version != version:
+            if scope is None or anew or scope.doubts or scope.version != version:
                 scope = await self._adopt(scope_id, row, await self._rows(scope_id))
             scope.epoch = STALE if self._being_read[scope_id] else epoch
         finally:
@@ -174,18 +174,18 @@ class ScopeCache(StoreListener):
         holders = {} if head_row is None else _head(head_row)
         known = self._index.scope(scope_id)
         found = self._decoded(rows)
-        missing = await self._missing(found if known is None or known.doubtful else {})
+        missing = await self._missing(found if known is None or known.doubts else {})
         if known is None:
             self._make_room()
         scope = self._index.open_scope(scope_id)
-        # What has changed may be another replica's doing, which then counts twice until all files are counted.
-        ledger, ours, scope.doubtful = self._index.ledger, scope.doubtful, False
+        # What is in doubt may be another replica's doing, which then counts twice until all files are counted.
+        ledger, ours, scope.doubts = self._index.ledger, scope.doubts, set()
         for record in [record for key, record in scope.records.items() if key not in found]:
             self._index.hide(record)
-            (ledger.remove if ours else ledger.forget)(record.key)
+            (ledger.remove if record.key in ours else ledger.forget)(record.key)
             self._on_gone(record)
         for key, (record, due) in found.items():
-            self._index.load(scope.records.get(key, record), due, charged=ours)
+            self._index.load(scope.records.get(key, record), due, charged=key in ours)
         self._note_head(scope, holders, head_row)
         if missing:
             await self._drop_missing(scope, missing)
@@ -230,7 +230,7 @@ class ScopeCache(StoreListener):
         try:
             await self.commit(scope, going=records)
         except Conflict:
-            scope.doubtful = True  # looked for again, with what has changed
+            scope.doubts |= {record.key for record in records}  # looked for again, with what has changed
             return
         self._log.warning("files of earlier records are gone", files=len(records))
         for record in records:
@@ -261,7 +261,8 @@ class ScopeCache(StoreListener):
             scope.epoch = STALE
             raise
         except BaseException:
-            scope.epoch, scope.doubtful = STALE, True
+            scope.epoch = STALE
+            scope.doubts |= gone.union(record.key for record in coming)
             raise
         if head:
             scope.version, scope.announced = rows[0].version, used

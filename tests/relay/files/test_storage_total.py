@@ -71,6 +71,27 @@ async def test_limit_may_be_passed_by_what_was_not_told_yet() -> None:
                 await each.upload(b"z", scope=session_scope(b"secret", "c" * 64))
 
 
+async def test_a_write_that_seemed_to_fail_counts_nothing_of_others() -> None:
+    """What another replica removes and brings meanwhile is counted by that one alone."""
+    limits = {"scope_bytes": None, "max_file_bytes": TOTAL, "total_bytes": TOTAL, "max_files": 2}
+    async with replicas(2, **limits) as (one, two):
+        await one.upload(b"b" * 5000, scope=BOB)
+        [goes] = await one.upload(b"a" * 900)
+        await count_again(one, two)
+        await two.held()
+        view(two).swallows = 1
+        with pytest.raises(StoreUnavailable):
+            await two.upload(b"c")
+        await one.registry.drop(goes)
+        await one.upload(b"d" * 500)
+        await two.held()
+        for each in (one, two, one):
+            await each.registry.tend()
+        assert await counted(one) == await bytes_held(one) == 5500
+        with pytest.raises(StorageFull):
+            await two.upload(b"e" * (TOTAL - 5500 + 1), scope=session_scope(b"secret", "c" * 64))
+
+
 async def test_files_cost_no_request_of_their_own() -> None:
     """The sum is told from time to time, for all files together."""
     async with replicas(1, total_bytes=TOTAL) as (one,):
