@@ -101,13 +101,11 @@ class SharedTokens:
 
 
 class _Known(NamedTuple):
-    """What is known of one key: its token, and when the last request for one failed, and how.
-
-    ``refused`` is the value that the upstream has refused, and when: another replica may have written it down.
+    """What is known of one key: its token, and the value that the upstream has refused, and when, since another
+    replica may have written it down.
     """
 
     token: KeptToken | None = None
-    failed: tuple[float, CredentialsMissing] | None = None
     refused: tuple[str, float] | None = None
 
     def __repr__(self) -> str:
@@ -138,6 +136,8 @@ class ObtainedTokens:
         self._fails = False
         self._shared = shared
         self._known = LastUsed[str, _Known](MOST, MOST_BYTES, lambda known: known.weight)
+        # When the last request failed, and how. Apart, so that those who get no token push out nobody's.
+        self._failures = LastUsed[str, tuple[float, CredentialsMissing]](MOST)
         self._flights: dict[str, asyncio.Task[KeptToken]] = {}
 
     def __repr__(self) -> str:
@@ -148,10 +148,10 @@ class ObtainedTokens:
 
         A token that is good but should be renewed is used while that is done. Raises what ``obtain`` raises.
         """
-        known, now = self._known.get(key) or _NOTHING, self._clock()
-        kept, failed = known.token, known.failed
+        kept, now = (self._known.get(key) or _NOTHING).token, self._clock()
         if kept is not None and now < kept.renewed:
             return kept.value
+        failed = self._failures.get(key)
         failure = failed[1] if failed is not None and _is_within(RETRY, failed[0], now) else None
         if kept is not None and now < kept.expires:
             if failure is None:
@@ -204,10 +204,11 @@ class ObtainedTokens:
             if not self._fails:
                 self._tell(why=str(error))
             self._fails = True
-            self._note(key, failed=(self._clock(), error))
+            self._failures.put(key, (self._clock(), error))
             raise
         self._fails = False
-        self._note(key, token=token, failed=None)
+        self._failures.drop(key)
+        self._note(key, token=token)
         return token
 
     async def _join(self, shared: SharedTokens, key: str, obtain: Obtain) -> KeptToken:

@@ -138,7 +138,7 @@ class ToolPlan:
         self.steps = tuple(sorted(self.steps, key=lambda step: step.slot.depth))
         self.left_over = 0
         self.reshapes = self.egress is not None or any(step.reshapes for step in self.steps)
-        """Whether the caller may not see the self.tool's own answer."""
+        """Whether the caller may not see the tool's own answer."""
         self.is_empty = not self.steps and self.egress is None and self.observing is None
         """Whether a call passes it as if there were no plan."""
         self._walk = _composed(

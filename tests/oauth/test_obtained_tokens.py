@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from adapter.errors import CredentialsMissing, StoreUnavailable
+from adapter.oauth import obtained_tokens
 from adapter.oauth.obtained_tokens import (
     MARGIN,
     REFUSED_AGAIN,
@@ -137,6 +138,19 @@ async def test_keys_have_nothing_in_common(tokens: ObtainedTokens, issuer: Issue
     """The token of one is never another's, also at the same time."""
     found = await asyncio.gather(*(tokens.get(key, issuer) for key in ("ann", "bob", "ann", "bob")))
     assert found[0] == found[2] != found[1] == found[3] and issuer.count == 2
+
+
+async def test_those_who_get_no_token_push_out_nobody(
+    monkeypatch: pytest.MonkeyPatch, issuer: Issuer, clock: Clock
+) -> None:
+    monkeypatch.setattr(obtained_tokens, "MOST", 3)
+    tokens = ObtainedTokens(clock, teller([]))
+    assert await tokens.get("a", issuer) == "1"
+    issuer.failing = True
+    for stranger in range(5):
+        with pytest.raises(CredentialsMissing):
+            await tokens.get(f"stranger {stranger}", issuer)
+    assert await tokens.get("a", issuer) == "1"
 
 
 async def test_caller_who_leaves_ends_nothing(tokens: ObtainedTokens, issuer: Issuer) -> None:
