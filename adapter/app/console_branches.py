@@ -21,11 +21,10 @@ from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
 from adapter.edge.console.activity import Activity
 from adapter.edge.console.data import Connections, ConsoleData, ConsoleFacts, ConsoleGrants, ConsoleTopics
-from adapter.edge.console.page_files import PageFiles, pages
+from adapter.edge.console.page_files import PageFiles, ServedPaths, document, pages
 from adapter.edge.console.sessions import OpenSessions
 from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus, Viewers
 from adapter.edge.http.request import Request
-from adapter.edge.openapi import ServedPaths, document
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.relay.http_api.caller_session import IDLE, TOLD, SessionRows

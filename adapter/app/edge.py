@@ -16,9 +16,8 @@ from adapter.edge.http.bodies import BodyTerms
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.credentials import AccessTokens
 from adapter.edge.http.request import Branch
-from adapter.edge.landing import landing_page
 from adapter.edge.mcp.endpoint import Endpoint
-from adapter.edge.resource_metadata import metadata_branch
+from adapter.edge.public_documents import landing_page, metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.principals import DEFAULT_TOKEN, Principals

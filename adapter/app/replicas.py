@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import ipaddress
+import json
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,8 @@ from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.rules.access.replicas import owner_of
 from adapter.rules.access.sessions import decode
 from adapter.rules.access.shared_sessions import shared_record
-from adapter.settings.settings_digest import settings_digest
+from adapter.settings.reference_page import masked
+from adapter.settings.root import Settings
 from adapter.state.port import every_row
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.portable import PortableSessions
@@ -31,6 +34,42 @@ from adapter.version import VERSION
 
 if TYPE_CHECKING:
     from adapter.edge.http.request import Branch
+
+
+OF_ONE_PROCESS: dict[str, tuple[str, ...]] = {
+    "core": (
+        *("host", "port", "workers", "replica", "log_level", "access_log", "trusted_proxies", "upstream"),
+        *("client_timeouts", "max_connections", "max_buffered_bytes", "cleanup_interval_seconds"),
+        *("max_start_wait_seconds", "shutdown_grace_seconds", "readiness"),
+    ),
+    "storage": ("root", "atomic_writes", "lock_mode"),
+}
+"""Settings that depend on the machine, or that no answer depends on."""
+
+SECTIONS_OF_ONE_PROCESS = ("telemetry", "state_persistence", "console")
+"""Whole sections of that kind. Replicas that see each other use the same state, however they reach it."""
+
+
+def settings_digest(settings: Settings) -> str:
+    """Return 16 hexadecimal digits, the same for settings that give the same answers.
+
+    Secrets have no part in it, so that it tells nothing of them to whoever reads it.
+    """
+    common = masked(settings)
+    for section in SECTIONS_OF_ONE_PROCESS:
+        del common[section]
+    for section, keys in OF_ONE_PROCESS.items():
+        _forget(common[section], keys)
+    # Servers are found by their id and path, in whatever order they stand.
+    common["servers"].sort(key=lambda server: str(server["id"]))
+    text = json.dumps(common, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _forget(section: dict[str, Any], keys: tuple[str, ...]) -> None:
+    for key in keys:
+        del section[key]
+
 
 KEY = "replicas"
 """The name of the secret in the store by which replicas know each other."""

@@ -36,8 +36,7 @@ from adapter.rules.metrics.labels import (
     method_label,
     status_class,
 )
-from adapter.rules.metrics.metric import MetricSink
-from adapter.rules.metrics.waiting_times import MOST_WAITING, WaitingTimes
+from adapter.rules.metrics.metric import MOST_WAITING, MetricSink, WaitingTimes
 
 _REFUSED = (401, 403)
 

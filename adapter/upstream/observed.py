@@ -15,8 +15,7 @@ from adapter.rules.calls.request_outcomes import (
 )
 from adapter.rules.metrics.catalogue import CLIENT_OPERATION
 from adapter.rules.metrics.labels import labels_upstream, method_name, named_in
-from adapter.rules.metrics.metric import MetricSink
-from adapter.rules.metrics.waiting_times import MOST_WAITING, WaitingTimes
+from adapter.rules.metrics.metric import MOST_WAITING, MetricSink, WaitingTimes
 from adapter.upstream.port import (
     Along,
     ReplyAround,

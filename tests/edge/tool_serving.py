@@ -15,11 +15,11 @@ from adapter.edge.api.routes import ServerRoutes
 from adapter.edge.api.server_catalogue import NewsStreams, ServerCatalogue
 from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, ToolApi
+from adapter.edge.console.page_files import ServedPaths, document
 from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint
-from adapter.edge.openapi import ServedPaths, document
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions

@@ -13,7 +13,7 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.credentials import BrowserIdentities
 from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.grants.terms import PREFIX as GRANTS
+from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.port import TokenVerifier
 from adapter.oauth.sign_in import SignIn, SignInTerms

@@ -15,9 +15,8 @@ from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
 from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantListener
 from adapter.oauth.grants.grant_store import GrantStore
-from adapter.oauth.grants.issuer_finder import IssuerFinder
+from adapter.oauth.grants.issuer_finder import GrantTerms, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.relay.call.grants import GrantAnswers, GrantGate
 from adapter.relay.cleanup import CleanupTask

@@ -1,4 +1,4 @@
-"""The console's page as it is served: its files by name, and the header fields that keep them harmless."""
+"""The page of the console and the OpenAPI document, as they are served with the fields that keep them harmless."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any, NamedTuple
+
+import yaml
 
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.errors import NotFound
+from adapter.relay.files.signed_urls import DOWNLOADS
+from adapter.wire.envelope import dump
 from adapter.wire.http_ranges import not_modified
 
 Fields = list[tuple[str, str]]
@@ -209,3 +214,33 @@ def _walk(place: Traversable, before: str = "") -> Iterator[tuple[str, Traversab
 
 def _digest(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+_GRANTS = "/explorer/-/grants"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class ServedPaths(NamedTuple):
+    """What an adapter serves: ``uploads`` is the path of uploads, None without any."""
+
+    console: str
+    uploads: str | None = None
+    downloads: bool = False
+    grants: bool = False
+
+
+def document(served: ServedPaths, version: str) -> bytes:
+    """The document as JSON, with the routes that are served."""
+    text = files("adapter.edge").joinpath("openapi.yaml").read_text(encoding="utf-8")
+    told: dict[str, Any] = yaml.load(text, _LOADER)  # noqa: S506 (both are safe loaders)
+    homes = {"explorer": served.console, "upload": served.uploads}
+    homes["artifacts"] = DOWNLOADS if served.downloads else None
+    paths = {}
+    for path, methods in told["paths"].items():
+        first, *rest = path[1:].split("/", 1)
+        home = homes.get(first, f"/{first}")
+        if home is not None and (served.grants or not path.startswith(_GRANTS)):
+            paths["/".join((home.rstrip("/"), *rest))] = methods
+    told["paths"] = paths
+    told["info"]["version"] = version
+    return dump({name: member for name, member in told.items() if not name.startswith("x-")})

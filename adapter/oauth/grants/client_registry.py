@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from adapter.errors import AuthorizationFailed
-from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.grants.issuer_finder import GrantTerms
 from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient, client_metadata, read_registration

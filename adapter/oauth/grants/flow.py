@@ -11,9 +11,8 @@ from typing import NamedTuple
 from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
 from adapter.oauth.client_authentication import proof_of, request_tokens
 from adapter.oauth.grants.grant_requests import VALID, BrowserState, GrantLink, GrantLinks
-from adapter.oauth.grants.issuer_finder import IssuerFinder
+from adapter.oauth.grants.issuer_finder import GrantSource, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.grants.terms import GrantSource
 from adapter.rules.access.grants import (
     LONGEST_TOKEN,
     Grant,

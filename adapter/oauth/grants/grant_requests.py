@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 
 from adapter.errors import GrantRequired
-from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.grants.issuer_finder import GrantTerms
 from adapter.rules.access.principals import digest
 from adapter.state.port import ABSENT, Conflict, Row, delete_overdue
 from adapter.state.sealed_rows import SealedRows

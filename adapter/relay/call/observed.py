@@ -27,7 +27,7 @@ from adapter.rules.calls.request_outcomes import (
     outcome_of_error,
 )
 from adapter.rules.metrics.labels import known_version, named_in
-from adapter.rules.metrics.waiting_times import MOST_WAITING
+from adapter.rules.metrics.metric import MOST_WAITING
 from adapter.upstream.port import Along, Sink, header
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.sse import encode

@@ -16,8 +16,7 @@ from adapter.rules.metrics.catalogue import (
     TOOL_CALLS,
 )
 from adapter.rules.metrics.labels import ToolNames, labels_of, method_name
-from adapter.rules.metrics.metric import MetricSink
-from adapter.rules.metrics.waiting_times import WaitingTimes
+from adapter.rules.metrics.metric import MetricSink, WaitingTimes
 
 CALL, LIST, LISTEN, READ = "tools/call", "tools/list", "subscriptions/listen", "resources/read"
 

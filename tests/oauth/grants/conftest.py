@@ -15,9 +15,8 @@ from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
 from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
-from adapter.oauth.grants.issuer_finder import IssuerFinder
+from adapter.oauth.grants.issuer_finder import GrantTerms, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.grants.terms import GrantTerms
 from adapter.oauth.http import token_http
 from adapter.relay.lease import Lease
 from adapter.rules.access.principals import Caller

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.grants.issuer_finder import GrantTerms
 from adapter.oauth.http import token_http
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient

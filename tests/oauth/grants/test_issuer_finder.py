@@ -10,8 +10,7 @@ import pytest
 import structlog
 
 from adapter.errors import AuthorizationFailed, UpstreamUnreachable
-from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, IssuerFinder
-from adapter.oauth.grants.terms import GrantTerms
+from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, GrantTerms, IssuerFinder
 from adapter.oauth.http import IssuerHttp
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.settings.file.load import load
-from adapter.settings.file.retired import RETIRED
+from adapter.settings.file.load import RETIRED, load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
 from tests.test_docs import exists

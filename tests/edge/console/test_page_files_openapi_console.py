@@ -7,7 +7,8 @@ from pathlib import Path
 import orjson
 from jsonschema import Draft202012Validator
 
-from adapter.edge import openapi
+from adapter.edge.console.page_files import ServedPaths
+from adapter.edge.console.page_files import document as openapi
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import DATA, Shop, console, listed
 from tests.edge.test_console_data import READ, TOPICS, UPLOADS, eventually, upload
@@ -16,7 +17,7 @@ from tests.relay.sessions.test_health_probe import PING
 
 async def test_every_route_is_described_as_it_answers(tmp_path: Path, upstream: StartUpstream) -> None:
     """Each answer is what the document says of it, and each route stands there."""
-    document = orjson.loads(openapi.document(openapi.ServedPaths("/explorer"), "1"))
+    document = orjson.loads(openapi(ServedPaths("/explorer"), "1"))
     assert {path for path in document["paths"] if path.startswith(DATA)} == {
         *(f"{DATA}{topic}".replace("/raw", "/{server}") for topic in TOPICS),
         f"{DATA}/pins/{{server}}/accept",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from adapter.app.replicas import settings_digest
 from adapter.settings.root import Settings
-from adapter.settings.settings_digest import settings_digest
 
 ONE = {"id": "one", "mount_path": "/one", "upstream": {"url": "http://u/mcp"}}
 TWO = {"id": "two", "mount_path": "/two", "upstream": {"url": "http://u/mcp"}}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.metrics.waiting_times import COUNTED_AT_ONCE, MOST_WAITING, WaitingTimes
+from adapter.rules.metrics.metric import COUNTED_AT_ONCE, MOST_WAITING, WaitingTimes
 
 Counted = list[tuple[str, list[float], list[str]]]
 

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from adapter.edge.api.routes import CATALOGUE_ROUTES, GO_ON, NAME, PREVIEW, ROUTES, ApiRoute, matched
-from adapter.edge.openapi import ServedPaths, document
+from adapter.edge.console.page_files import ServedPaths, document
 from adapter.wire.envelope import parse
 from tests.edge.tool_serving import PATH, serving
 from tests.hosted.serving import echo, hosted, tool
