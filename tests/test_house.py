@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 67_880,
-    "modules": 627,
-    "lines with code in tests/": 102_470,
-    "settings": 404,
+    "lines with code in adapter/": 65_030,
+    "modules": 527,
+    "lines with code in tests/": 102116,
+    "settings": 378,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,
 }
