@@ -33,7 +33,7 @@ COSTS = {
 }
 """Python calls of one exchange, the least of ROUNDS. Whoever raises one says in the same commit why."""
 
-WARM, ROUNDS = 4, 5
+WARM, ROUNDS = 4, 12
 
 COUNTING = """
 import sys, threading

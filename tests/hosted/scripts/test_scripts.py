@@ -262,7 +262,8 @@ async def test_ten_thousand_calls_leave_nothing(scripts: Scripts, load: Load, tm
     gc.collect()
     assert scripts.leftover == 0
     assert len(asyncio.all_tasks()) == tasks
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    # Fewer where the collector closed what an earlier test left.
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
     async with asyncio.timeout(5):
         while sum(thread.name == "script" for thread in threading.enumerate()) > 8:
             await asyncio.sleep(0)
