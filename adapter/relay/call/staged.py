@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from adapter.errors import AdapterError, AnswerTooLarge, BadJson, UpstreamBroken, UpstreamSilent
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
@@ -36,6 +37,8 @@ from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, answers, failure, parse, response_in
 from adapter.wire.eras import Era
 from adapter.wire.spans import MessagePieces, find, items
+
+MessageEdit: TypeAlias = Callable[[bytes], bytes]
 
 
 @dataclass(slots=True)
@@ -82,11 +85,7 @@ class StagedExchange:
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
-                aside = _aside(call)
-                if ask.server.stages.access is not None:
-                    visible = partial(ask.server.stages.access.aside, ask.sender.caller)
-                    aside = visible if aside is None else partial(_both, visible, aside)
-                edits = StreamEdits(partial(_finished, stages, call), aside)
+                edits = StreamEdits(partial(_finished, stages, call), _aside(ask, call))
                 terms = StreamTerms(
                     read_timeout,
                     ask.sender.era is Era.LEGACY,
@@ -202,20 +201,23 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
     return b"[" + b",".join([*others, await walk_response(stages, call, response)]) + b"]"
 
 
-def _aside(call: Call) -> Callable[[bytes], bytes] | None:
+def _aside(ask: ClientRequest, call: Call) -> MessageEdit | None:
     """The function that messages on the way of the response pass through; None where they pass as they come."""
+    access = ask.server.stages.access
+    visible: MessageEdit | None = None if access is None else partial(access.aside, ask.sender.caller)
     if call.subscription is not None:
-        seen: Callable[[bytes], bytes] | None = call.subscription.heard
+        seen: MessageEdit | None = call.subscription.heard
     else:
         seen = partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
-    if call.heard is None or seen is None:
-        return call.heard or seen
-    return partial(_both, call.heard, seen)
+    edits: tuple[MessageEdit, ...] = tuple(filter(None, (visible, call.heard, seen)))
+    return partial(_edited, edits) if len(edits) > 1 else edits[0] if edits else None
 
 
-def _both(first: Callable[[bytes], bytes], second: Callable[[bytes], bytes], data: bytes) -> bytes:
-    left = first(data)
-    return second(left) if left else left
+def _edited(edits: Iterable[MessageEdit], data: bytes) -> bytes:
+    """What is left of a message after all edits; none of them sees one of which nothing is left."""
+    for edit in edits:
+        data = data and edit(data)
+    return data
 
 
 def _refusal(call: Call, body: bytes) -> bytes:
