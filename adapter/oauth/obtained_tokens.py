@@ -125,19 +125,23 @@ class ObtainedTokens:
     """The tokens for one server, by keys that hold everything a token depends on. ``clock`` gives Unix time in seconds.
 
     ``tell`` is called with ``why`` at the first of several failures. ``shared`` is None where no other process needs
-    the same tokens; it is for one key alone.
+    the same tokens; it is for one key alone. ``most`` tokens are known at most, and as many failures.
     """
 
     def __init__(
-        self, clock: Callable[[], float], tell: Callable[..., None], shared: SharedTokens | None = None
+        self,
+        clock: Callable[[], float],
+        tell: Callable[..., None],
+        shared: SharedTokens | None = None,
+        most: int = MOST,
     ) -> None:
         self._clock = clock
         self._tell = tell
         self._fails = False
         self._shared = shared
-        self._known = LastUsed[str, _Known](MOST, MOST_BYTES, lambda known: known.weight)
+        self._known = LastUsed[str, _Known](most, MOST_BYTES, lambda known: known.weight)
         # When the last request failed, and how. Apart, so that those who get no token push out nobody's.
-        self._failures = LastUsed[str, tuple[float, CredentialsMissing]](MOST)
+        self._failures = LastUsed[str, tuple[float, CredentialsMissing]](most)
         self._flights: dict[str, asyncio.Task[KeptToken]] = {}
 
     def __repr__(self) -> str:

@@ -51,7 +51,9 @@ class MemoryStore:
 
     shared = False
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = SLICE) -> None:
+        """``at_once`` rows are looked at in one turn of the loop."""
+        self._at_once = at_once
         self.listeners: list[StoreListener] = []
         self._tables: defaultdict[str, dict[str, KeptRow]] = defaultdict(dict)
         self._spent: dict[tuple[str, int, float], SlidingWindow] = {}
@@ -194,12 +196,12 @@ class MemoryStore:
         """Look at every row, in many turns: no order is kept, since only the cleanup asks for one."""
         late = self._late[table] = LateRows(now)
         keys = iter(list(self._tables[table]))
-        while part := list(islice(keys, SLICE)):
+        while part := list(islice(keys, self._at_once)):
             rows = self._tables[table]
             for key in part:
                 if (kept := rows.get(key)) is not None and (due := kept[2]) is not None and due <= now:
                     heapq.heappush(late.heap, (due, key))
-            if len(part) == SLICE:
+            if len(part) == self._at_once:
                 await asyncio.sleep(0)
         late.is_whole = True
         return late

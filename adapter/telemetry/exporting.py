@@ -37,7 +37,7 @@ _PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
 SPAN_BATCH = 256
 """Spans in one export."""
 
-_SPAN_QUEUE = 5000
+SPAN_QUEUE = 5000
 """Spans that wait for a slow collector; above it the oldest are dropped."""
 
 _SPAN_DELAY = 5.0
@@ -147,7 +147,7 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
     exporter = CollectorExporter(resource, SCOPE, _sender(settings), lambda: gate.open, _TIMEOUT)
     queue = BatchSpanProcessor(
         exporter,
-        max_queue_size=_SPAN_QUEUE,
+        max_queue_size=SPAN_QUEUE,
         max_export_batch_size=SPAN_BATCH,
         schedule_delay_millis=_SPAN_DELAY * 1000,
     )

@@ -7,11 +7,9 @@ import contextlib
 import gc
 import heapq
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.state import memory
 from adapter.state.memory import SLICE, MemoryStore
 from adapter.state.port import ABSENT, PAGE, Conflict, Delete, Put, Row, delete_overdue
 from adapter.state.remembered import RememberedRows
@@ -84,10 +82,9 @@ async def test_a_large_table_is_searched_while_others_write() -> None:
     assert [row.key for row in await store.overdue("t", 1.0, limit=4 * SLICE)] == late
 
 
-async def test_many_pages_of_due_rows_cost_one_look_at_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_pages_of_due_rows_cost_one_look_at_each_row() -> None:
     """However many rows are due, the next page goes on where the last one ended."""
-    monkeypatch.setattr(memory, "SLICE", 1)  # one turn of the loop for each row that is looked at
-    store, count, turns = MemoryStore(), 8 * PAGE, 0
+    store, count, turns = MemoryStore(at_once=1), 8 * PAGE, 0
 
     async def count_turns() -> None:
         nonlocal turns

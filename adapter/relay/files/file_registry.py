@@ -138,19 +138,22 @@ class FileRegistry:
             await self._files.close()
 
     async def _tend(self) -> None:
-        """Let other replicas know what is used here and what no longer, again and again; one late word ends nothing."""
         for number in count(1):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PAUSE):
                     await self._closing.wait()
                     return
-            for word in self._words() if number % round(RENEWAL / PAUSE) == 0 else self._words()[:1]:
-                try:
-                    await word()
-                except (StoreUnavailable, StorageFailed) as error:
-                    self._log.warning("what other replicas are to know of files is late", why=error.code)
-                except Exception:
-                    self._log.exception("what other replicas are to know of files is late")
+            await self.tell_replicas(everything=number % round(RENEWAL / PAUSE) == 0)
+
+    async def tell_replicas(self, *, everything: bool) -> None:
+        """Let other replicas know what is used here no longer, with ``everything`` also what is; logs what is late."""
+        for word in self._words() if everything else self._words()[:1]:
+            try:
+                await word()
+            except (StoreUnavailable, StorageFailed) as error:
+                self._log.warning("what other replicas are to know of files is late", why=error.code)
+            except Exception:
+                self._log.exception("what other replicas are to know of files is late")
 
     def _words(self) -> list[Callable[[], Awaitable[object]]]:
         """What other replicas are to know: the first of it soon. Each is told though another one fails: who does not

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from adapter.telemetry import exporting
+from adapter.telemetry.exporting import SPAN_BATCH, SPAN_QUEUE
 from adapter.wire.envelope import parse
 from adapter.wire.trace_context import TraceParent, read_traceparent
 from tests.e2e.processes import START_TIMEOUT, start
@@ -246,19 +246,18 @@ async def test_a_renewed_session_stays_in_its_trace(upstream: StartUpstream, ada
 
 
 async def test_a_collector_that_never_answers_costs_dropped_spans_alone(
-    upstream: StartUpstream, adapter: StartAdapter, monkeypatch: pytest.MonkeyPatch
+    upstream: StartUpstream, adapter: StartAdapter, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Calls are answered also when no more spans may wait, and the adapter stops in time."""
-    monkeypatch.setattr(exporting, "_SPAN_QUEUE", 4)
-    monkeypatch.setattr(exporting, "SPAN_BATCH", 4)
     async with http_collector() as collector, upstream() as up:
         collector.patient.clear()
         settings = traced(collector, shutdown_drain_timeout_seconds=0.2)
         async with adapter(up, **settings) as front, front.client() as client:
             await client.initialize()
-            for _ in range(40):
+            for _ in range(SPAN_QUEUE // 2 + SPAN_BATCH):
                 head, _ = await client.request("POST", call_body())
                 assert head.status == 200
+            assert "Queue full, dropping Span" in caplog.text
             telemetry = front.app.telemetry
             assert telemetry is not None
             assert not await telemetry.close()
