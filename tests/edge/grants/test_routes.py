@@ -343,15 +343,20 @@ async def test_a_list_without_a_grant_is_an_error(scene: StartScene) -> None:
         assert orjson.loads(answer)["error"]["data"]["url"] in orjson.loads(answer)["error"]["message"]
 
 
+def expire_token(it: Scene) -> None:
+    """The upstream takes the last token no more, and it may be renewed at once."""
+    grants = it.front.app.grants
+    assert grants is not None
+    grants.servers["raw"].just_renewed = 0.0
+    it.issuer.expire(it.seen_tokens()[-1])
+
+
 async def test_an_ended_token_is_renewed_within_the_call(scene: StartScene) -> None:
     """The upstream's 401 costs one renewal, and the client sees nothing of it."""
     async with scene() as it:
         await it.grant()
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
-        grants = it.front.app.grants
-        assert grants is not None
-        grants.servers["raw"].just_renewed = 0.0
-        it.issuer.expire(it.seen_tokens()[-1])
+        expire_token(it)
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
         assert [each["grant_type"] for each in it.issuer.requests] == ["authorization_code", "refresh_token"]
 
@@ -361,10 +366,7 @@ async def test_an_ended_grant_is_asked_for_again(scene: StartScene) -> None:
     async with scene() as it:
         await it.grant()
         assert (await it.call())["result"]["content"][0]["text"] == "alice"
-        grants = it.front.app.grants
-        assert grants is not None
-        grants.servers["raw"].just_renewed = 0.0
-        it.issuer.expire(it.seen_tokens()[-1])
+        expire_token(it)
         it.issuer.end_refresh()
         assert (await it.call())["result"]["isError"]
         await it.grant()
@@ -380,7 +382,7 @@ async def test_the_http_api_says_where_to_go(scene: StartScene) -> None:
         assert b"/authorize/raw/" in body
 
 
-# --- grants over three whole adapters with one store: each request of a person or a client meets an
+# --- grants over three whole adapters with one store: each request of a person or a client meets any of them
 
 
 CORE = {
