@@ -22,6 +22,7 @@ from adapter.wire.shared_ids import (
     tagged,
     untagged,
 )
+from tests.cpu_time import least_cpu
 
 ADA, BEN = "a" * 16, "b" * 16
 EPOCH = "0123abcd"
@@ -179,6 +180,5 @@ def test_huge_answer_costs_a_search() -> None:
 def test_hostile_answer_costs_a_search(unit: bytes) -> None:
     """Beginnings of ids by the thousand are passed over in linear time."""
     data = b'{"id":"' + ADA.encode() + b"." + unit * (200_000 // len(unit))
-    began = time.process_time()
     assert plain_answer(data, ADA) is None
-    assert time.process_time() - began < 0.05
+    assert least_cpu(lambda: plain_answer(data, ADA)) < 0.05

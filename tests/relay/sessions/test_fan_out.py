@@ -195,6 +195,7 @@ async def test_stream_that_ends_at_once_leaves_nothing_open() -> None:
     assert all(stream.aborted.is_set() for stream in upstream.streams)
 
 
+@pytest.mark.timed
 async def test_flood_for_many_listeners_leaves_others_their_turn() -> None:
     """Thousands of events for a hundred listeners are passed on in parts."""
     upstream = LiveUpstream()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import Any
 
 import pytest
 
-from adapter.rules.schema.checker import compile_schema
+from adapter.rules.schema.checker import Checker, compile_schema
 from adapter.rules.schema.cost import Cost, OutOfSteps, SchemaTooLarge, weight
+from tests.cpu_time import least_cpu
 
 TREE = {"properties": {"next": {"$ref": "#"}, "name": {"type": "string"}}}
 FORKED = {
@@ -94,6 +95,12 @@ NAMES = [f"k{n}" for n in range(2_000)]
 LONG = "n" * 4_000
 
 
+def give_up(checker: Checker, value: Any) -> None:
+    """Judge a value that takes too many steps."""
+    with pytest.raises(OutOfSteps):
+        checker.judged(value, steps=20_000)
+
+
 def test_mistakes_that_take_long_to_tell_are_told_elsewhere() -> None:
     """The library writes down every mistake with its path, its value and the schema, before anybody is told one."""
     too_much: list[tuple[dict[str, Any], Any]] = [
@@ -104,11 +111,7 @@ def test_mistakes_that_take_long_to_tell_are_told_elsewhere() -> None:
         ({"additionalProperties": {"items": {"not": {"title": "x" * 9_000}}}}, {LONG: [1] * 2_000}),
     ]
     for schema, value in too_much:
-        checker = compile_schema(schema)
-        before = time.process_time()
-        with pytest.raises(OutOfSteps):
-            checker.judged(value, steps=20_000)
-        assert time.process_time() - before < 0.05
+        assert least_cpu(partial(give_up, compile_schema(schema), value)) < 0.05
     rows = compile_schema({"items": {"required": ["id"]}})
     assert len(rows.judged([{"name": "x" * 50}] * 1_000, steps=20_000).faults) == 100
 
