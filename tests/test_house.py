@@ -22,9 +22,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 65_030,
-    "modules": 527,
-    "lines with code in tests/": 102_109,
+    "lines with code in adapter/": 64_961,
+    "modules": 526,
+    "lines with code in tests/": 102_232,
     "settings": 378,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,

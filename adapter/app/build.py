@@ -7,18 +7,18 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from adapter import log
-from adapter.app.console import BuiltConsole, ConsoleParts
+from adapter.app.console import BuiltConsole, LazyConsole
 from adapter.app.core import Core
 from adapter.app.edge import build_body_terms, build_front, build_guard, record
-from adapter.app.files import FileParts
+from adapter.app.files import FileSecrets
 from adapter.app.relay import build_cleanup, build_relay
 from adapter.app.servers import Upstreams, build_servers
 from adapter.app.sessions import build_sessions
 from adapter.app.state import build_store, with_fallback
-from adapter.app.tools import ToolParts
+from adapter.app.tools import ToolGuards
 from adapter.edge.health import Health
 from adapter.edge.http.access import Bases
-from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.limits import Patience
 from adapter.edge.router import Front
 from adapter.oauth.port import TokenVerifier
@@ -29,8 +29,8 @@ from adapter.state.watched import WatchedStore
 
 # The parts that only some settings ask for are imported where they do.
 if TYPE_CHECKING:
-    from adapter.app.measuring.parts import Metering
-    from adapter.pipeline.tracing import Observing
+    from adapter.app.measuring.parts import AdapterMetrics
+    from adapter.pipeline.tracing import WalkRecorder
     from adapter.state.fallback import FallbackStore
 
 
@@ -39,10 +39,10 @@ class App(Core):
     the times of clients; ``metering`` is None where nothing is counted.
     """
 
-    metering: Metering | None = None
-    console: ConsoleParts
+    metering: AdapterMetrics | None = None
+    console: LazyConsole
     front: Front
-    bodies: BodyTerms
+    bodies: BodyLimits
     patience: Patience
 
 
@@ -72,9 +72,9 @@ def build(
     app = App(settings, watched)
     record(app, registry)
     if registry is not None:
-        from adapter.app.measuring.parts import Metering
+        from adapter.app.measuring.parts import AdapterMetrics
 
-        app.metering = Metering(
+        app.metering = AdapterMetrics(
             settings, registry, app.log, None if app.telemetry is None else app.telemetry.requests
         )
     if fallback is not None:
@@ -103,16 +103,16 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
 
         app.files = ActiveFiles(app, sessions)
     else:
-        app.files = FileParts(app, sessions)
-    app.tools = ToolParts(app, sessions, app.files, app.plans)
+        app.files = FileSecrets(app, sessions)
+    app.tools = ToolGuards(app, sessions, app.files, app.plans)
     if app.store.shared:
-        from adapter.app.replicas import ReplicaParts
+        from adapter.app.replicas import ReplicaService
 
-        app.replicas = ReplicaParts(app, alone=not settings.has_other_workers)
+        app.replicas = ReplicaService(app, alone=not settings.has_other_workers)
     if any(entry.upstream.auth.type == "authorization_code" for entry in settings.servers):
-        from adapter.app.access.grants import GrantParts
+        from adapter.app.access.grants import UpstreamGrants
 
-        app.grants = GrantParts(app)
+        app.grants = UpstreamGrants(app)
     hosting = None if app.plans is None else app.plans.hosting
     observed = None if metering is None else metering.observed
     upstreams = Upstreams(app, hosting, app.replicas, app.grants, observed)
@@ -123,15 +123,15 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
         metering.observe_files(app.files, settings)
 
 
-def _observing(app: Core) -> Observing | None:
+def _observing(app: Core) -> WalkRecorder | None:
     """The observer of calls while they go through their plans; None if nothing observes them."""
     if app.telemetry is None and app.recent is None:
         return None
-    from adapter.pipeline.tracing import Observing
+    from adapter.pipeline.tracing import WalkRecorder
     from adapter.relay.http_api.recent_exchanges import begin_stage
 
     measures = None if app.telemetry is None else app.telemetry.measures
-    return Observing(app.tracing, measures, None if app.recent is None else begin_stage)
+    return WalkRecorder(app.tracing, measures, None if app.recent is None else begin_stage)
 
 
 def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
@@ -171,7 +171,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
     app.patience = Patience(idle=settings.core.client_timeouts.idle_seconds)
 
 
-def _console(app: App) -> ConsoleParts:
+def _console(app: App) -> LazyConsole:
     if app.recent is not None and app.replicas is not None:
         # Late, as the console. Not with it: other replicas may watch while nobody looks here.
         from adapter.relay.http_api.shared_exchanges import SharedExchanges
@@ -184,7 +184,7 @@ def _console(app: App) -> ConsoleParts:
 
         return build_branches(app)
 
-    console = ConsoleParts(app, build_it)
+    console = LazyConsole(app, build_it)
     if app.settings.console.auth_hook is not None:
         console.build()
     return console

@@ -23,7 +23,7 @@ class BuiltConsole(NamedTuple):
     sessions: Mapping[str, HttpSessions] = {}
 
 
-class ConsoleParts:
+class LazyConsole:
     """The console. It is seldom opened, so its code, its page and its document are loaded at the first request below
     ``console.path``: at rest they would be memory that nobody uses, and time of every start.
     """

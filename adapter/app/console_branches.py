@@ -12,7 +12,7 @@ import yaml
 from adapter.app.console import BuiltConsole
 from adapter.app.core import Core
 from adapter.app.file_keeping import build_registry, build_shelf
-from adapter.app.files import FileParts
+from adapter.app.files import FileSecrets
 from adapter.app.state import sealed_rows
 from adapter.edge.api.auth_hook import AuthHook
 from adapter.edge.api.routes import ServerRoutes
@@ -23,7 +23,7 @@ from adapter.edge.console.activity import Activity
 from adapter.edge.console.data import Connections, ConsoleData, ConsoleFacts, ConsoleGrants, ConsoleTopics
 from adapter.edge.console.page_files import PageFiles, ServedPaths, document, pages
 from adapter.edge.console.sessions import OpenSessions
-from adapter.edge.console.status import Belongings, ServerFacts, ServerStatus, Viewers
+from adapter.edge.console.status import ServerFacts, ServerStatus, SessionsAndFiles, Viewers
 from adapter.edge.http.request import Request
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
@@ -116,7 +116,7 @@ def _apis(
     app: Core,
     sessions: Mapping[str, HttpSessions],
     callers: Mapping[str, Callers],
-    belongings: Belongings,
+    belongings: SessionsAndFiles,
     recent: Recent,
 ) -> dict[str, ServerCatalogue]:
     settings, console = app.settings, app.settings.console
@@ -181,15 +181,15 @@ def _connections(app: Core) -> Connections:
     )
 
 
-def _server_facts(entry: ServerSettings, files: FileParts) -> ServerFacts:
+def _server_facts(entry: ServerSettings, files: FileSecrets) -> ServerFacts:
     helper = next((str(tool["name"]) for tool in files.own_tools(entry)), None)
     return ServerFacts(entry.upstream.transport, helper)
 
 
-def _belongings(app: Core) -> Belongings:
+def _belongings(app: Core) -> SessionsAndFiles:
     settings, sessions = app.settings, app.session_parts
     registry = app.files.registry if app.files.active else build_registry(app, build_shelf(settings))
-    return Belongings(
+    return SessionsAndFiles(
         OpenSessions(app.store, sessions.sessions),
         sessions.scopes,
         registry,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from adapter import log
 from adapter.app.base import Base
-from adapter.app.files import FileParts
+from adapter.app.files import FileSecrets
 from adapter.app.servers import Servers
-from adapter.app.sessions import SessionParts
-from adapter.app.tools import ToolParts
+from adapter.app.sessions import SessionStack
+from adapter.app.tools import ToolGuards
 from adapter.edge.health import Health
 from adapter.edge.http.access import Bases, Guard
 from adapter.relay.call.deferred_answers import DeferredAnswers
@@ -21,12 +21,12 @@ from adapter.relay.sessions.session_map import Sessions
 
 if TYPE_CHECKING:
     from adapter.app.access.browser_sign_in import BrowserSignIn
-    from adapter.app.access.grants import GrantParts
-    from adapter.app.replicas import ReplicaParts
+    from adapter.app.access.grants import UpstreamGrants
+    from adapter.app.replicas import ReplicaService
     from adapter.app.tool_plans import Compiled
     from adapter.edge.mcp.server_spans import ServerSpans
     from adapter.files.audit_log import AuditLog
-    from adapter.pipeline.tracing import Tracing
+    from adapter.pipeline.tracing import PlanTracer
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.relay.http_api.shared_exchanges import SharedExchanges
@@ -50,11 +50,11 @@ class Core(Base):
     trail: AuditTrail | None = None
 
     plans: Compiled | None = None
-    session_parts: SessionParts
-    files: FileParts
-    tools: ToolParts
-    replicas: ReplicaParts | None = None
-    grants: GrantParts | None = None
+    session_parts: SessionStack
+    files: FileSecrets
+    tools: ToolGuards
+    replicas: ReplicaService | None = None
+    grants: UpstreamGrants | None = None
     server_parts: Servers
     deferred: DeferredAnswers
     relay: Exchanges
@@ -76,7 +76,7 @@ class Core(Base):
         return self.server_parts.by_id
 
     @property
-    def tracing(self) -> Tracing | None:
+    def tracing(self) -> PlanTracer | None:
         """The spans of calls."""
         return None if self.telemetry is None else self.telemetry.tracing
 

@@ -12,7 +12,7 @@ import orjson
 from adapter import log
 from adapter.app.core import Core
 from adapter.edge.http.access import Guard
-from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.credentials import AccessTokens
 from adapter.edge.http.request import Branch
@@ -108,10 +108,10 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
 # --- connections ------------------------------------------------------------------------------------------------
 
 
-def build_body_terms(settings: Settings) -> BodyTerms:
+def build_body_terms(settings: Settings) -> BodyLimits:
     """Build the limits of memory and time that hold for bodies of requests."""
     buffers = RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
-    return BodyTerms(buffers, Floor(settings.core.client_timeouts.min_body_bytes_per_second))
+    return BodyLimits(buffers, Floor(settings.core.client_timeouts.min_body_bytes_per_second))
 
 
 # --- access -----------------------------------------------------------------------------------------------------

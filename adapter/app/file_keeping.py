@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapter.app.base import Base
-from adapter.app.files import FileParts
-from adapter.app.sessions import SessionParts
+from adapter.app.files import FileSecrets
+from adapter.app.sessions import SessionStack
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
 from adapter.edge.files.uploads import UploadRoute
@@ -29,19 +29,19 @@ from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 
 if TYPE_CHECKING:
-    from adapter.pipeline.tracing import Tracing
+    from adapter.pipeline.tracing import PlanTracer
     from adapter.relay.call.audit_trail import AuditTrail
 
 LINK_TTL = 600.0
 """Seconds for which a link to a file is good where the file itself has no time to live."""
 
 
-class KeptFiles(FileParts):
+class KeptFiles(FileSecrets):
     """Keeps files: on disk, in a registry, and within the rounds of calls that ask their client for more."""
 
     active = True
 
-    def __init__(self, base: Base, sessions: SessionParts) -> None:
+    def __init__(self, base: Base, sessions: SessionStack) -> None:
         super().__init__(base, sessions)
         settings, ttl = base.settings, base.settings.artifacts.ttl_seconds
         self.links = Links(
@@ -62,13 +62,13 @@ class KeptFiles(FileParts):
         base.tasks.append(CleanupTask("own files", self.tidy_own, alone=False))
 
     async def open(self) -> None:
-        """See FileParts."""
+        """See FileSecrets."""
         await super().open()
         await self.registry.open()
         await self.rounds.open()
 
     async def close(self) -> None:
-        """See FileParts."""
+        """See FileSecrets."""
         await self.registry.close()
 
     async def tidy_own(self) -> None:
@@ -80,7 +80,7 @@ class KeptFiles(FileParts):
         await self.registry.tidy_own()
 
     async def tidy(self) -> None:
-        """See FileParts."""
+        """See FileSecrets."""
         await super().tidy()
         await self.rounds.expire()
         await self.registry.tidy(self.scopes.gone)
@@ -97,8 +97,10 @@ class KeptFiles(FileParts):
         if record.kind is FileKind.ARTIFACT and record.exposed:
             self.sessions.notifications.resources_changed(Scope(record.scope, record.owner))
 
-    def branches(self, guard: Guard, trail: AuditTrail | None, tracing: Tracing | None) -> Sequence[Branch]:
-        """See FileParts."""
+    def branches(
+        self, guard: Guard, trail: AuditTrail | None, tracing: PlanTracer | None
+    ) -> Sequence[Branch]:
+        """See FileSecrets."""
         settings = self.settings
         claims = Claims(self.sessions.sessions, self.scopes, guard)
         takers = [entry.id for entry in settings.servers if takes_uploads(settings, entry)]

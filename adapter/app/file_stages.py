@@ -12,7 +12,7 @@ from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_capture import ProducerRule
 from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
-    Announcing,
+    CapabilityStage,
     Document,
     ResourceList,
     ResourceRead,
@@ -34,7 +34,7 @@ class ActiveFiles(KeptFiles):
     """Keeps files, and assembles the stages of tools that take or produce them."""
 
     def entries(self, entry: ServerSettings) -> list[StageEntry]:
-        """See FileParts."""
+        """See FileSecrets."""
         entries: list[StageEntry] = []
         for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
             entries += self._of_tool(entry, tool)
@@ -69,7 +69,7 @@ class ActiveFiles(KeptFiles):
         exposed = self._exposes(entry)
         documents = (workflow(offer),) if offer is not None else ()
         resources = exposed or bool(documents)
-        announcing = Announcing(
+        announcing = CapabilityStage(
             partial(announced, tools=offer is not None, resources=resources, changing=exposed)
         )
         texts = TaskTexts(Redaction(self.files.roots, {}))

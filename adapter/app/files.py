@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adapter.app.base import Base
-from adapter.app.sessions import SessionParts
+from adapter.app.sessions import SessionStack
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.param_headers import ParamHeaders
@@ -18,13 +18,13 @@ from adapter.settings.servers.server import ServerSettings
 if TYPE_CHECKING:
     from adapter.edge.http.access import Guard
     from adapter.edge.http.request import Branch
-    from adapter.pipeline.tracing import Tracing
+    from adapter.pipeline.tracing import PlanTracer
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.files.file_registry import FileRegistry
     from adapter.rules.files.file_records import RecordFile
 
 
-class FileParts:
+class FileSecrets:
     """Keeps no files, but the secrets of scopes and links. ``file_stages`` has what keeps files; it is loaded where
     they are ``active``, and only there is a ``registry``.
     """
@@ -32,7 +32,7 @@ class FileParts:
     active = False
     registry: FileRegistry
 
-    def __init__(self, base: Base, sessions: SessionParts) -> None:
+    def __init__(self, base: Base, sessions: SessionStack) -> None:
         self.base = base
         self.settings = base.settings
         self.scopes = sessions.scopes
@@ -84,7 +84,7 @@ class FileParts:
         self,
         guard: Guard,  # noqa: ARG002  (as above)
         trail: AuditTrail | None,  # noqa: ARG002 - as where files are kept
-        tracing: Tracing | None,  # noqa: ARG002 - as where files are kept
+        tracing: PlanTracer | None,  # noqa: ARG002 - as where files are kept
     ) -> Sequence[Branch]:
         """The file routes beside the mounts. ``trail`` records uploads and downloads, ``tracing`` a span of each
         request; None where nothing is recorded.

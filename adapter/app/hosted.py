@@ -13,13 +13,20 @@ from typing import Any, NamedTuple
 from pydantic import SecretStr
 from structlog.typing import FilteringBoundLogger
 
-from adapter.app.pipeline import Planning
+from adapter.app.pipeline import PlanCompiler
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.scripts.references import ScriptInvalid
-from adapter.hosted.scripts.scripts import Handling
+from adapter.hosted.scripts.scripts import ScriptHandler
 from adapter.hosted.server import HostedServer, Served
-from adapter.hosted.statement import Asking, Database, Keeping, decoded_answer, encoded_answer, opened
+from adapter.hosted.statement import (
+    Database,
+    ResultKeeper,
+    StatementRunner,
+    decoded_answer,
+    encoded_answer,
+    opened,
+)
 from adapter.hosted.tools import Declaration, HostedTool, Work
 from adapter.pipeline.auth_stage import fingerprint
 from adapter.pipeline.cache_stage import kept_for, varying
@@ -72,14 +79,14 @@ class Hosted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Hosting:
+class HostedTools:
     """Everything of hosted servers: ``databases`` by the connector's name, ``servers`` by the server's id, and all
     ``statements`` with their place in the settings. Every statement is compiled and every script loaded when it is
     made; nothing is opened. Problems are noted in the planning.
     """
 
     settings: Settings
-    planning: Planning
+    planning: PlanCompiler
     log: FilteringBoundLogger
     environ: Mapping[str, str]
     databases: dict[str, Database] = field(default_factory=dict)
@@ -209,17 +216,19 @@ class Hosting:
 
     def _handling(
         self, entry: ServerSettings, declared: ToolSettings, reference: str, expose: Expose
-    ) -> Handling:
+    ) -> ScriptHandler:
         script = self.planning.loading.script(reference, declared.runtime)
         # A process has a limit of CPU time by it. What ends a script in time is the deadline of its call.
         timeout = (
             self._timeout(entry, declared) + PROCESS_BEYOND if declared.runtime == "subprocess" else None
         )
-        return Handling(declared.name, script, timeout, expose, self.log.bind(server=entry.id), declared.rows)
+        return ScriptHandler(
+            declared.name, script, timeout, expose, self.log.bind(server=entry.id), declared.rows
+        )
 
     def _asking(
         self, entry: ServerSettings, declared: ToolSettings, inputs: DeclaredInputs, expose: Expose
-    ) -> tuple[Asking, str | None]:
+    ) -> tuple[StatementRunner, str | None]:
         """A statement's tool, and how its results are kept, in words. Raises StatementRefused."""
         assert declared.use is not None, "who calls this has found the database by it"
         database = self.databases[declared.use]
@@ -233,7 +242,7 @@ class Hosting:
         timeout = entry.stages_of(declared).limits.timeout or database.timeout
         keeping, kept = self._keeping(entry, declared, statement)
         log = self.log.bind(server=entry.id)
-        return Asking(declared.name, statement, database, timeout, keeping, expose, log), kept
+        return StatementRunner(declared.name, statement, database, timeout, keeping, expose, log), kept
 
     def _timeout(self, entry: ServerSettings, declared: ToolSettings) -> float:
         """The seconds that a call may take, every stage included."""
@@ -243,7 +252,7 @@ class Hosting:
 
     def _keeping(
         self, entry: ServerSettings, declared: ToolSettings, statement: Statement
-    ) -> tuple[Keeping | None, str | None]:
+    ) -> tuple[ResultKeeper | None, str | None]:
         """The cache of a tool's results, and how they are kept, in words; neither for a tool without a cache.
 
         The tool's own settings come before the server's; results of a tool that destroys or writes are never kept.
@@ -265,8 +274,8 @@ class Hosting:
             own.shared
             and (shared := materials.shared_results(entry, encoded_answer, decoded_answer)) is not None
         ):
-            return Keeping(shared, ttl, differs, self._digest(declared)), kept_for(ttl, vary)
-        return Keeping(materials.cache_of(entry), ttl, differs), kept_for(ttl, vary)
+            return ResultKeeper(shared, ttl, differs, self._digest(declared)), kept_for(ttl, vary)
+        return ResultKeeper(materials.cache_of(entry), ttl, differs), kept_for(ttl, vary)
 
     def _digest(self, declared: ToolSettings) -> str:
         """The digest of what a result rests on beside the call: replicas may run with other settings."""

@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapter.app.user_code import Loading
+from adapter.app.user_code import CodeLoader
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.pipeline.auth_stage import (
     BUILT_IN,
     ApiKey,
-    Authenticating,
     Authenticator,
+    AuthStage,
     Custom,
     Plugins,
     fingerprint,
 )
 from adapter.pipeline.cache_stage import (
-    Caching,
+    CacheStage,
     ResultFinder,
     decoded_outcome,
     encoded_outcome,
@@ -30,17 +30,22 @@ from adapter.pipeline.cache_stage import (
     varying_by_credential,
 )
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.code_stages import Gathering, InputMapping, Middleware, OutputMapping
+from adapter.pipeline.code_stages import ContextStage, InputMapperStage, Middleware, OutputMapperStage
 from adapter.pipeline.failures import ErrorStyle
 from adapter.pipeline.limits_stage import Concurrency, Rate, SharedRate, rate_key
 from adapter.pipeline.order import Slot
-from adapter.pipeline.plan import Kind, Listed, Resolving, Step, ToolPlan
-from adapter.pipeline.presenter_stage import Presenting, definition_with_select
+from adapter.pipeline.plan import Kind, Listed, NameStage, Step, ToolPlan
+from adapter.pipeline.presenter_stage import PresenterStage, definition_with_select
 from adapter.pipeline.result_cache import ResultCache
 from adapter.pipeline.schema_checks import SchemaChecks
-from adapter.pipeline.state_sync_stage import Listeners, Syncing, definition_with_cache_control, notify_client
-from adapter.pipeline.tracing import Observing
-from adapter.pipeline.validation_stage import Coercing, Validating
+from adapter.pipeline.state_sync_stage import (
+    Listeners,
+    StateSyncStage,
+    definition_with_cache_control,
+    notify_client,
+)
+from adapter.pipeline.tracing import WalkRecorder
+from adapter.pipeline.validation_stage import CoercionStage, ValidationStage
 from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.rules.presenters.presenters import Presenter
 from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
@@ -52,7 +57,7 @@ from adapter.settings.servers.server import ServerSettings, fits
 from adapter.settings.servers.stages import ToolStages
 
 if TYPE_CHECKING:
-    from adapter.relay.shared_results import ServerResults, SharedParts
+    from adapter.relay.shared_results import ServerResults, SharedResults
 
 Schema = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 ReadOnly = Callable[[PlannedCall], Awaitable[bool]]
@@ -84,13 +89,13 @@ class Materials:
     """The materials that plans are made of. Whatever cannot be made is noted as a problem of ``loading``."""
 
     settings: Settings
-    loading: Loading
+    loading: CodeLoader
     plugins: Plugins
     presenters: Mapping[str, Presenter]
     sync: StateSync
     checks: SchemaChecks
-    observing: Observing | None = None
-    shared: SharedParts | None = None
+    observing: WalkRecorder | None = None
+    shared: SharedResults | None = None
     caches: dict[str, ResultCache] = field(default_factory=dict, init=False)
 
     def cache_of(self, entry: ServerSettings) -> ResultCache:
@@ -157,7 +162,7 @@ class Steps:
         """Return the plan of an upstream's tool; a ``doubtful`` name has to be the very name of a tool."""
         steps = list(self._for_all(serial=False, rows=False))
         if doubtful:
-            steps.append(Step(Slot.RESOLVE, "by its very name", Resolving(self._tool, known.listed)))
+            steps.append(Step(Slot.RESOLVE, "by its very name", NameStage(self._tool, known.listed)))
         if self._stages.validated or self._selects:
             steps.append(self._validating(known))
         cache = self._stages.cache
@@ -195,7 +200,7 @@ class Steps:
             return
         with self._loading.judging("context.factory", ScriptInvalid):
             function = self._loading.function(factory, least=1, most=1)
-            run = Gathering(self._tool, function, self._style.expose, self._log)
+            run = ContextStage(self._tool, function, self._style.expose, self._log)
             yield Step(Slot.CONTEXT, factory, run)
 
     def _auth(self) -> Iterator[Step]:
@@ -208,7 +213,7 @@ class Steps:
                 self._log.warning(
                     "no call of this tool can pass: its api_key plugin has no key", tool=self._tool
                 )
-            run = Authenticating(self._tool, plugin, self._style.expose, self._log)
+            run = AuthStage(self._tool, plugin, self._style.expose, self._log)
             yield Step(Slot.AUTH, plugin.name, run)
 
     def _authenticator(self, plugin: str, policy: Mapping[str, Any]) -> Authenticator:
@@ -241,17 +246,19 @@ class Steps:
         if mappers.output is not None:
             with self._loading.judging(f"{self._place}.mappers.output", ScriptInvalid):
                 code = self._loading.script(mappers.output)
-                run = OutputMapping(self._tool, code, expose, self._log, rows=rows, whole=self._structured)
+                run = OutputMapperStage(
+                    self._tool, code, expose, self._log, rows=rows, whole=self._structured
+                )
                 yield Step(Slot.OUTPUT_TRANSFORM, mappers.output, run)
         if mappers.input is not None:
             with self._loading.judging(f"{self._place}.mappers.input", ScriptInvalid):
                 code = self._loading.script(mappers.input)
                 yield Step(
-                    Slot.INPUT_TRANSFORM, mappers.input, InputMapping(self._tool, code, expose, self._log)
+                    Slot.INPUT_TRANSFORM, mappers.input, InputMapperStage(self._tool, code, expose, self._log)
                 )
 
     def _coercing(self, inputs: DeclaredInputs) -> Step:
-        run = Coercing(
+        run = CoercionStage(
             self._tool,
             inputs,
             selects=self._selects,
@@ -263,7 +270,7 @@ class Steps:
     def _validating(self, known: Known) -> Step:
         schema: Schema = known.schema if self._stages.validated else _unknown
         detail = "by the upstream's schema, strictly" if self._stages.validated else "takes _select"
-        run = Validating(self._tool, schema, self._materials.checks, selects=self._selects)
+        run = ValidationStage(self._tool, schema, self._materials.checks, selects=self._selects)
         return Step(Slot.VALIDATE, detail, run)
 
     def _middleware(self) -> Iterator[Step]:
@@ -290,7 +297,7 @@ class Steps:
         vary = varying(words, fingerprint)
         if self._entry.upstream.auth.per_caller:
             vary, words = varying_by_credential(vary), [*words, "credential"]
-        run = Caching(self._tool, self._results(shared=stage.shared), ttl, vary, read_only, digest)
+        run = CacheStage(self._tool, self._results(shared=stage.shared), ttl, vary, read_only, digest)
         return Step(Slot.CACHE, kept_for(ttl, words), run)
 
     def _results(self, *, shared: bool) -> ResultFinder:
@@ -302,7 +309,7 @@ class Steps:
     def _presenting(self) -> Iterator[Step]:
         if self._presenter is None:
             return
-        run = Presenting(
+        run = PresenterStage(
             self._tool,
             self._presenter,
             self._log,
@@ -320,18 +327,18 @@ class Steps:
             with self._loading.judging("state_sync.observer", ScriptInvalid):
                 observe = self._loading.function(observer, least=1, most=1)
         listeners = Listeners(self._materials.purge, notify_client, observe)
-        run = Syncing(self._entry.id, self._tool, sync, listeners, self._log)
+        run = StateSyncStage(self._entry.id, self._tool, sync, listeners, self._log)
         yield Step(Slot.STATE_SYNC, run.detail, run)
 
 
 @dataclass(slots=True)
-class Planning:
+class PlanCompiler:
     """Compiles the plan of any tool."""
 
     materials: Materials
 
     @property
-    def loading(self) -> Loading:
+    def loading(self) -> CodeLoader:
         return self.materials.loading
 
     def hosted(

@@ -59,10 +59,10 @@ def _keep_record(app: Core) -> None:
     """Build the log of calls, and the trail that writes it. Raises SettingsError if the log cannot be written."""
     # Late: most adapters keep no record.
     from adapter.files.audit_log import AuditLog
-    from adapter.relay.call.audit_trail import AuditTerms, AuditTrail
+    from adapter.relay.call.audit_trail import AuditConfig, AuditTrail
 
     audit, replica = app.settings.core.audit, app.settings.core.replica
-    terms = AuditTerms(
+    terms = AuditConfig(
         audit.arguments_digest,
         None if audit.arguments_key is None else audit.arguments_key.get_secret_value().encode(),
         strict=audit.on_failure == "refuse",

@@ -15,10 +15,10 @@ from adapter.app.base import Base
 from adapter.edge.replicas import replica_branch
 from adapter.errors import StoreUnavailable, UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
-from adapter.relay.replicas.forwarding import Forwarding
+from adapter.relay.replicas.forwarding import ReplicaForwarder
 from adapter.relay.replicas.home import Home, OwnedUpstream, PortableUpstream
-from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTerms, replica_id
-from adapter.relay.replicas.session_words import SharedSessionWords
+from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTimes, replica_id
+from adapter.relay.replicas.session_words import SharedSessionMessages
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.rules.access.replicas import owner_of
 from adapter.rules.access.sessions import decode
@@ -78,7 +78,7 @@ CONNECT_SECONDS = 2.0
 """Seconds that another replica may take to accept a connection. Its sessions are opened anew after that."""
 
 
-class ReplicaParts:
+class ReplicaService:
     """The parts by which this process serves the sessions of others, and they its own.
 
     ``join`` comes when the store is open and there is an address to be reached at. Unless this process is ``alone`` at
@@ -90,7 +90,7 @@ class ReplicaParts:
     def __init__(
         self,
         base: Base,
-        terms: ReplicaTerms = TERMS,
+        terms: ReplicaTimes = TERMS,
         *,
         alone: bool = True,
     ) -> None:
@@ -111,9 +111,9 @@ class ReplicaParts:
         digest = settings_digest(settings)
         self.replicas = Replicas(store, name, VERSION, base.clock, base.log, terms, digest)
         self.replicas.on_displaced.append(self._displaced)
-        self._forwarding = Forwarding(self.replicas, self._connect, base.background)
+        self._forwarding = ReplicaForwarder(self.replicas, self._connect, base.background)
         self.home = Home(self.replicas, self._local, base.background)
-        self._words = SharedSessionWords(self.replicas, base.background, base.clock)
+        self._words = SharedSessionMessages(self.replicas, base.background, base.clock)
         self.branch: Branch = replica_branch(self.home)
         store.listeners.append(self.home)
         base.rereads.append(self.read_key)
@@ -122,7 +122,7 @@ class ReplicaParts:
             base.branches.append(self.branch)
 
     def __repr__(self) -> str:
-        return f"<ReplicaParts: {self.replicas!r}>"
+        return f"<ReplicaService: {self.replicas!r}>"
 
     def watch(self, forwarded: Callable[[str, str], None]) -> None:
         """Tell of the server of each request that was forwarded, and of the result."""

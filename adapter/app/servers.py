@@ -23,9 +23,9 @@ from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import ProcessUse, ReadLimit, Upstream
 
 if TYPE_CHECKING:
-    from adapter.app.access.grants import GrantParts
-    from adapter.app.hosted import Hosting
-    from adapter.app.replicas import ReplicaParts
+    from adapter.app.access.grants import UpstreamGrants
+    from adapter.app.hosted import HostedTools
+    from adapter.app.replicas import ReplicaService
     from adapter.relay.sessions.shared_sessions import SharedSessions
     from adapter.upstream.stdio.supervisor import Supervisor
 
@@ -46,9 +46,9 @@ class Upstreams:
     def __init__(
         self,
         base: Base,
-        hosting: Hosting | None = None,
-        replicas: ReplicaParts | None = None,
-        grants: GrantParts | None = None,
+        hosting: HostedTools | None = None,
+        replicas: ReplicaService | None = None,
+        grants: UpstreamGrants | None = None,
         observed: Observed | None = None,
     ) -> None:
         self.base = base

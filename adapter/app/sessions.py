@@ -12,7 +12,7 @@ from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 
 
-class SessionParts(NamedTuple):
+class SessionStack(NamedTuple):
     """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams.
 
     ``shared_notifications`` is None where no other process uses the store.
@@ -26,7 +26,7 @@ class SessionParts(NamedTuple):
     shared_notifications: SharedNotifications | None
 
 
-def build_sessions(base: Base) -> SessionParts:
+def build_sessions(base: Base) -> SessionStack:
     """Build the parts that know about sessions."""
     store, limits = base.store, base.settings.sessions
     sessions = Sessions(
@@ -46,7 +46,7 @@ def build_sessions(base: Base) -> SessionParts:
         shared = SharedNotifications(store, notifications, base.background, base.clock)
     scopes = Scopes(store, per_principal=limits.scope == "principal")
     base.on_loss.append(scopes.store_lost)
-    return SessionParts(
+    return SessionStack(
         sessions,
         scopes,
         notifications,

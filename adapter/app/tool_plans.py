@@ -11,9 +11,9 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.base import Base, SharedChecks
-from adapter.app.hosted import Hosting
-from adapter.app.pipeline import Materials, Planning
-from adapter.app.user_code import Loading
+from adapter.app.hosted import HostedTools
+from adapter.app.pipeline import Materials, PlanCompiler
+from adapter.app.user_code import CodeLoader
 from adapter.errors import AdapterError
 from adapter.hosted.scripts.scripts import Scripts
 from adapter.oauth.http import IssuerHttp
@@ -21,9 +21,9 @@ from adapter.pipeline.auth_stage import Plugins
 from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
 from adapter.pipeline.presenters import PresentersInvalid
 from adapter.pipeline.presenters import build as build_presenters
-from adapter.pipeline.tracing import Observing
+from adapter.pipeline.tracing import WalkRecorder
 from adapter.relay.cleanup import CleanupTask
-from adapter.relay.shared_results import SharedParts
+from adapter.relay.shared_results import SharedResults
 from adapter.rules.calls.inputs import InputsRefused
 from adapter.rules.presenters.presenters import Presenter, PresenterFailed
 from adapter.rules.presenters.shapes import Check, StepsLeft
@@ -51,9 +51,9 @@ _REFUSALS = (
 class Compiled:
     """The compiled settings. ``loading`` has threads: its owner closes it, or leaves that to the hosting."""
 
-    loading: Loading
-    planning: Planning
-    hosting: Hosting
+    loading: CodeLoader
+    planning: PlanCompiler
+    hosting: HostedTools
 
     def require(self) -> None:
         """Raise SettingsError with every problem, if there is one."""
@@ -67,10 +67,10 @@ class Compiled:
 def compiled(
     settings: Settings,
     logger: FilteringBoundLogger | None = None,
-    observing: Observing | None = None,
+    observing: WalkRecorder | None = None,
     checks: SharedChecks | None = None,
     environ: Mapping[str, str] = os.environ,
-    shared: SharedParts | None = None,
+    shared: SharedResults | None = None,
 ) -> Compiled:
     """Compile the settings. Raises SettingsError with every problem in them. Without ``checks`` it builds its own.
 
@@ -78,8 +78,8 @@ def compiled(
     """
     logger = logger or log.get_logger("adapter")
     checks = checks or SharedChecks(logger)
-    loading = Loading(settings.directory, logger, Scripts(logger, project=settings.directory))
-    planning = Planning(
+    loading = CodeLoader(settings.directory, logger, Scripts(logger, project=settings.directory))
+    planning = PlanCompiler(
         Materials(
             settings,
             loading,
@@ -91,7 +91,7 @@ def compiled(
             shared,
         )
     )
-    hosting = Hosting(settings, planning, logger, environ)
+    hosting = HostedTools(settings, planning, logger, environ)
     for index, entry in enumerate(settings.servers):
         if planning.concerns(entry):
             planning.check(entry, f"servers[{index}]")
@@ -104,14 +104,14 @@ def compiled(
     return compilation
 
 
-def shared_parts(base: Base) -> SharedParts | None:
+def shared_parts(base: Base) -> SharedResults | None:
     """What stages share with other replicas; None where nobody else uses the store."""
     if not base.store.shared:
         return None
     servers = base.settings.servers
     caches = any(stages.cache.shared for entry in servers for stages in entry.stages.values())
     caches = caches or any(tool.cache.shared for entry in servers for tool in entry.tools.define)
-    shared = SharedParts(base.store, base.background, caches=caches)
+    shared = SharedResults(base.store, base.background, caches=caches)
     base.tasks.append(CleanupTask("shared results", shared.tidy))
     return shared
 
@@ -132,7 +132,7 @@ def fault(error: Exception) -> BaseException | None:
 # --- presenters -----------------------------------------------------------------------------------------------
 
 
-def _presenters(settings: Settings, loading: Loading) -> dict[str, Presenter]:
+def _presenters(settings: Settings, loading: CodeLoader) -> dict[str, Presenter]:
     def load(reference: str, _: str) -> Callable[..., Any]:
         return loading.plain(reference)
 
@@ -159,7 +159,7 @@ def _judge(schema: Mapping[str, Any]) -> Check:
 # --- state sync -----------------------------------------------------------------------------------------------
 
 
-def _state_sync(settings: Settings, loading: Loading, logger: FilteringBoundLogger) -> StateSync:
+def _state_sync(settings: Settings, loading: CodeLoader, logger: FilteringBoundLogger) -> StateSync:
     section = settings.state_sync
     policies: list[Policy] = []
     for index, each in enumerate(section.policies):

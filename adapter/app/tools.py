@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.app.base import Base
-from adapter.app.files import FileParts
-from adapter.app.sessions import SessionParts
+from adapter.app.files import FileSecrets
+from adapter.app.sessions import SessionStack
 from adapter.errors import AdapterError, BadJson, StoreUnavailable
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.server import Server as RelayServer
@@ -27,7 +27,7 @@ from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.sessions import SessionRecord
 from adapter.rules.files.tool_definitions import Wrapped, once_pinned
-from adapter.rules.tools.catalogue import Catalogue, Pinning, of_pinned
+from adapter.rules.tools.catalogue import Catalogue, PinRule, of_pinned
 from adapter.rules.tools.definitions import EarlierForms, PinnedTool, no_earlier_forms, read_tool
 from adapter.rules.tools.lock_file import LockError, read_lock
 from adapter.rules.tools.visibility import (
@@ -35,7 +35,7 @@ from adapter.rules.tools.visibility import (
     Disabled,
     Policies,
     Sanitization,
-    Shaping,
+    ShapedDefinition,
     apply,
     hides,
 )
@@ -49,7 +49,7 @@ from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Drop, Edit, Insert, edit
 
 if TYPE_CHECKING:
-    from adapter.app.pipeline import Planning
+    from adapter.app.pipeline import PlanCompiler
     from adapter.app.tool_plans import Compiled
     from adapter.relay.call.access_stages import AccessGate
     from adapter.relay.call.planned import Plans
@@ -64,13 +64,15 @@ FORGET_AFTER = 0.25
 """Seconds after which the pins of sessions that ended are taken away, in one go."""
 
 
-class ToolParts:
+class ToolGuards:
     """Puts a guard before every server's tools, and keeps the pins of sessions as long as the sessions last.
 
     ``servers`` is filled after the servers are built, because their stages come from here.
     """
 
-    def __init__(self, base: Base, sessions: SessionParts, files: FileParts, plans: Compiled | None) -> None:
+    def __init__(
+        self, base: Base, sessions: SessionStack, files: FileSecrets, plans: Compiled | None
+    ) -> None:
         store = base.store
         self.servers: dict[str, RelayServer] = {}
         self._settings = base.settings
@@ -176,7 +178,7 @@ class ToolParts:
             refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
         )
 
-    def _planning_of(self, entry: ServerSettings) -> Planning | None:
+    def _planning_of(self, entry: ServerSettings) -> PlanCompiler | None:
         planning = self._planning
         return planning if planning is not None and planning.concerns(entry) else None
 
@@ -197,7 +199,7 @@ class ToolParts:
 
     def _baselines(self, entry: ServerSettings) -> Baselines:
         section = self._settings.pinning_for(entry)
-        pinning = Pinning(
+        pinning = PinRule(
             mode=section.mode,
             subset=section.block_strategy == "baseline_subset",
             invalidate=section.block_error_session_action == "invalidate",
@@ -223,7 +225,7 @@ class ToolParts:
         pinned = {server for server, baselines in self._of_server.items() if baselines.pinning.mode != "off"}
         store.listeners.append(CatalogueListener(caches, pinned))
 
-    def _plans(self, entry: ServerSettings, tool_guard: ToolGuard, planning: Planning) -> Plans:
+    def _plans(self, entry: ServerSettings, tool_guard: ToolGuard, planning: PlanCompiler) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""
         # Late, as everything of plans is.
         from adapter.app.pipeline import Known
@@ -335,13 +337,15 @@ def wrapped_tools(settings: Settings, entry: ServerSettings) -> dict[str, Wrappe
     }
 
 
-def shape_of(policies: Policies, decorate: Decorate | None = None) -> Callable[[str, bytes], Shaping]:
+def shape_of(
+    policies: Policies, decorate: Decorate | None = None
+) -> Callable[[str, bytes], ShapedDefinition]:
     """Return the function that applies these policies to a definition; ``decorate`` adds what the tool's stages add."""
     hidden = hides(policies)
 
-    def shape(name: str, definition: bytes) -> Shaping:
+    def shape(name: str, definition: bytes) -> ShapedDefinition:
         if hidden(name):
-            return Shaping(None)
+            return ShapedDefinition(None)
         shaping = apply(policies, name, definition)
         if shaping.raw is None or decorate is None:
             return shaping

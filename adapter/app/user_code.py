@@ -17,7 +17,7 @@ from adapter.settings.section import Problem
 
 
 @dataclass(slots=True)
-class Loading:
+class CodeLoader:
     """Loads scripts and functions below ``base``. ``problems`` are the failures, with their places in the settings."""
 
     base: Path

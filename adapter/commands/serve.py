@@ -64,10 +64,10 @@ def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
         return _supervise(arguments, service)
     # Code is no garbage, and the collector would look through it a hundred times: 5 % of the start. Serving enables it.
     gc.disable()
-    from adapter.settings.file.reading import SettingsReading
+    from adapter.settings.file.reading import SettingsLoad
 
     # Another process reads them while this one loads its code.
-    reading = SettingsReading(lambda: _read(arguments))
+    reading = SettingsLoad(lambda: _read(arguments))
     from adapter.app.serve import serve_alone
 
     settings, cautions = reading.result()

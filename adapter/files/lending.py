@@ -46,7 +46,7 @@ _Way = tuple[str, str, str]
 _Copies = Sequence[tuple[_Way, Sequence[str]]]
 
 
-class Lending:
+class FileCopies:
     """Makes copies of at most ``most`` bytes together, and removes old ones. Belongs to the event loop; ``_begin``,
     ``_remove`` and what they call run in threads."""
 
@@ -61,7 +61,7 @@ class Lending:
         self._under_way = 0
 
     def __repr__(self) -> str:
-        return f"<Lending: copies of {len(self._over)} files stay after their calls>"
+        return f"<FileCopies: copies of {len(self._over)} files stay after their calls>"
 
     async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
         """See FileStore."""
@@ -79,7 +79,7 @@ class Lending:
         self._under_way += 1
         try:
             made = await self._disk.do(self._begin, way, place.name, (part, copy), (size, modified), surplus)
-            while isinstance(made, _Copying):
+            while isinstance(made, _CopyJob):
                 made = await self._disk.do(made.go_on, max(_LEAST_TURN, _TURNS // self._under_way))
         except BaseException:
             # What an earlier round of the call has left under the copy's own name stays.
@@ -134,7 +134,7 @@ class Lending:
 
     def _begin(
         self, way: _Way, name: str, copy: tuple[str, str], recorded: tuple[int, int], surplus: _Copies
-    ) -> _Copying | bool:
+    ) -> _CopyJob | bool:
         """Begin to copy, and end where the file is small. False where it is not the one that was recorded.
 
         ``copy`` are its names: while it is made, and when it is whole.
@@ -152,7 +152,7 @@ class Lending:
             os.mkdir(part, dir_fd=number)
             with areas.entered(number, (part,)) as inner:
                 target = Descriptor(os.open(name, _CREATE, 0o666, dir_fd=inner))
-        copying = _Copying(found, target, directory, copy)
+        copying = _CopyJob(found, target, directory, copy)
         return copying.go_on(max(_LEAST_TURN, _TURNS // self._under_way))
 
     def _remove(self, copies: _Copies) -> None:
@@ -163,7 +163,7 @@ class Lending:
                     areas.remove_entry(directory, name)
 
 
-class _Copying:
+class _CopyJob:
     """A file that is copied, in a thread, so many bytes at a time."""
 
     def __init__(
@@ -177,7 +177,7 @@ class _Copying:
         with target as number:
             _make_alike(number, self._status)
 
-    def go_on(self, most: int) -> _Copying | bool:
+    def go_on(self, most: int) -> _CopyJob | bool:
         """Copy at most so many bytes more. True when the copy is whole, itself until then."""
         end = min(self._status.st_size, self._done + most)
         with self._source as source, self._target as target:

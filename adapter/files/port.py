@@ -53,7 +53,7 @@ class ContentSource(Protocol):
         """Put at most ``most`` bytes at the beginning of ``block``: how many, 0 when there are none now."""
 
 
-class Staging(Protocol):
+class StagedFile(Protocol):
     """A file that is being written under a temporary name and does not exist for anybody yet.
 
     Whoever got one ends it with ``FileStore.place`` or ``discard``; a killed process leaves it to the sweep.
@@ -114,10 +114,10 @@ class FileStore(Protocol):
 
     async def close(self) -> None: ...
 
-    async def stage(self) -> Staging:
+    async def stage(self) -> StagedFile:
         """Begin a file. Raises StorageFull."""
 
-    async def place(self, staging: Staging, place: Place) -> None:
+    async def place(self, staging: StagedFile, place: Place) -> None:
         """Give a finished staging its name, which survives the process. Raises StorageFull.
 
         After the machine's own crash the file may be gone, as may be the record that comes after it; where it is
@@ -140,7 +140,7 @@ class FileStore(Protocol):
 
     async def take(
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
-    ) -> tuple[Staging, Measure] | None:
+    ) -> tuple[StagedFile, Measure] | None:
         """Copy a file that a tool named: one inside the scope's artifact area or an allowed root, no link on the
         way, regular, changed at or after ``since`` (Unix seconds). None for everything else. Raises FileTooLarge,
         StorageFull.
@@ -163,7 +163,7 @@ class FileStore(Protocol):
 
     async def take_copy(
         self, place: Place, copy: str, limit: CaptureLimit | None
-    ) -> tuple[Staging, Measure] | None:
+    ) -> tuple[StagedFile, Measure] | None:
         """Copy what a tool has made of its copy. None, and raises, as ``take``."""
 
     def path_of(self, place: Place, copy: str | None = None) -> str:

@@ -28,10 +28,10 @@ from typing import TypeAlias
 
 from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
-from adapter.files.lending import Lending
-from adapter.files.port import CaptureLimit, Measure, Staging
+from adapter.files.lending import FileCopies
+from adapter.files.port import CaptureLimit, Measure, StagedFile
 from adapter.files.root import Root, RootLock
-from adapter.files.staging import Buffers, FileOnDisk, FileStaging
+from adapter.files.staging import Buffers, FileOnDisk, LocalStagedFile
 from adapter.rules.files.file_records import AREAS, Place
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -70,7 +70,7 @@ class Shelf:
         self._outskirts = capture.Outskirts(self._root.spellings, allowed_roots, private)
         self._buffers = Buffers()
         self._allocated: dict[Way, Descriptor] = {}
-        self._lending = Lending(self._root, self._disk, copies)
+        self._lending = FileCopies(self._root, self._disk, copies)
         self.lend, self.give_back = self._lending.lend, self._lending.give_back
 
     def __repr__(self) -> str:
@@ -100,19 +100,19 @@ class Shelf:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    async def stage(self) -> Staging:
+    async def stage(self) -> StagedFile:
         name = secrets.token_hex(16)
         try:
             descriptor = await self._disk.do(self._create, name)
         except asyncio.CancelledError:
             await self._disk.do(self._unstage, name)
             raise
-        return FileStaging(
+        return LocalStagedFile(
             name, descriptor, disk=self._disk, buffers=self._buffers, sync=self._sync, remove=self._unstage
         )
 
-    async def place(self, staging: Staging, place: Place) -> None:
-        assert isinstance(staging, FileStaging) and staging.finished, "only what is whole gets a name"
+    async def place(self, staging: StagedFile, place: Place) -> None:
+        assert isinstance(staging, LocalStagedFile) and staging.finished, "only what is whole gets a name"
         self._release(place)
         await self._disk.do(self._rename, staging.name, place)
         staging.placed()
@@ -161,7 +161,7 @@ class Shelf:
 
     async def take(
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
-    ) -> tuple[Staging, Measure] | None:
+    ) -> tuple[StagedFile, Measure] | None:
         areas.check_component(scope)
         return await self._taken(
             await self._disk.do(self._outskirts.find, self._root.base, path, scope, since), limit
@@ -169,7 +169,7 @@ class Shelf:
 
     async def _taken(
         self, found: areas.FoundFile | None, limit: CaptureLimit | None
-    ) -> tuple[Staging, Measure] | None:
+    ) -> tuple[StagedFile, Measure] | None:
         if found is None:
             return None
         with contextlib.closing(found.descriptor):
@@ -181,7 +181,7 @@ class Shelf:
                 await staging.discard()
                 raise
 
-    async def _copy(self, found: areas.FoundFile, staging: Staging, limit: CaptureLimit | None) -> Measure:
+    async def _copy(self, found: areas.FoundFile, staging: StagedFile, limit: CaptureLimit | None) -> Measure:
         source, began = capture.FileBytes(found), monotonic()
         while not source.ended:
             await staging.fill(source, source.piece(limit))
@@ -226,7 +226,7 @@ class Shelf:
 
     async def take_copy(
         self, place: Place, copy: str, limit: CaptureLimit | None
-    ) -> tuple[Staging, Measure] | None:
+    ) -> tuple[StagedFile, Measure] | None:
         way = (*areas.directory_of(place), copy)
         return await self._taken(await self._disk.do(areas.open_at, self._root.base, way, place.name), limit)
 

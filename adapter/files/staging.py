@@ -168,8 +168,8 @@ def _read_ahead(source: ContentSource, size: int, most: int, disk: Disk) -> Gene
         coming.drop()
 
 
-class FileStaging:
-    """A Staging in a file called ``name`` of the store's own staging directory.
+class LocalStagedFile:
+    """A StagedFile in a file called ``name`` of the store's own staging directory.
 
     One batch is under way at a time, so ``write`` waits as soon as the disk is slower than the sender. A write
     that failed or was broken off leaves a hole; ``finish`` then raises StorageFailed.
@@ -205,7 +205,7 @@ class FileStaging:
         buffers.files += 1
 
     def __repr__(self) -> str:
-        return f"<FileStaging: {self._written} of {self._taken} bytes written>"
+        return f"<LocalStagedFile: {self._written} of {self._taken} bytes written>"
 
     @property
     def size(self) -> int:

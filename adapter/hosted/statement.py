@@ -23,7 +23,7 @@ from adapter.hosted.connectors.port import (
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed, Unread
 from adapter.pipeline.result_cache import CachedResult, Shareable, key_of
-from adapter.pipeline.tracing import CACHE, Tracing
+from adapter.pipeline.tracing import CACHE, PlanTracer
 from adapter.rules.results.outcomes import as_result, text_block
 from adapter.rules.results.refusals import Expose, exposed
 from adapter.rules.statements.statements import (
@@ -51,7 +51,7 @@ class Database:
         timeout: float,
         max_rows: int,
         required: bool,
-        tracing: Tracing | None = None,
+        tracing: PlanTracer | None = None,
     ) -> None:
         self.connector = connector
         self.timeout = timeout
@@ -154,7 +154,7 @@ class AnswerFinder(Protocol):
         """See ResultCache."""
 
 
-class Keeping(NamedTuple):
+class ResultKeeper(NamedTuple):
     """The cache of results, its seconds, and the values of a call that they differ by beside its arguments.
 
     ``digest`` is that of the configuration, where others share the cache.
@@ -167,14 +167,14 @@ class Keeping(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class StatementRunner:
     """Runs ``statement`` for one call, within ``timeout`` seconds. ``keeping`` is None where nothing is cached."""
 
     tool: str
     statement: Statement
     database: Database
     timeout: float
-    keeping: Keeping | None
+    keeping: ResultKeeper | None
     expose: Expose
     log: FilteringBoundLogger
 
@@ -204,7 +204,7 @@ class Asking:
         except SubstitutionFailed as failed:
             raise StageFailed("substitution", str(failed)) from None
 
-    async def _cached(self, bound: Bound, keeping: Keeping, call: PlannedCall) -> _Answer:
+    async def _cached(self, bound: Bound, keeping: ResultKeeper, call: PlannedCall) -> _Answer:
         # Of one statement of one tool only the text and the values differ from call to call.
         key = key_of(keeping.digest, self.tool, bound.text, bound.values, keeping.differs(call))
         found = await keeping.cache.find(key, self.tool, keeping.ttl, partial(self._answer, bound))

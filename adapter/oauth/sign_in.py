@@ -47,7 +47,7 @@ class SignInFailed(Exception):
     """A browser cannot be signed in. ``str(error)`` is a sentence for its person, without anything of a stranger's."""
 
 
-class SignInTerms(NamedTuple):
+class SignInConfig(NamedTuple):
     """``console.oauth`` with its issuer, and what follows from the settings.
 
     ``redirect`` is the URL to which browsers return, ``resource`` the console as a resource, with the scopes to ask
@@ -88,7 +88,7 @@ class PendingSignIn(NamedTuple):
 class SignIn:
     """Sends browsers to the issuer, and takes their answers. ``clock`` gives Unix seconds."""
 
-    terms: SignInTerms
+    terms: SignInConfig
     directory: Discovery
     http: IssuerHttp
     tokens: TokenVerifier

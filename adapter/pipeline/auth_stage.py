@@ -52,7 +52,7 @@ class Authenticator(Protocol):
 
 
 @dataclass(eq=False)
-class Authenticating:
+class AuthStage:
     """The stage of ``auth``: a call goes on only if ``authenticator`` lets its caller in.
 
     The result is the call's ``identity``, and ``user`` in the context that scripts see.
@@ -67,7 +67,7 @@ class Authenticating:
         self._log = self.log.bind(tool=self.tool, plugin=self.authenticator.name)
 
     def __repr__(self) -> str:
-        return f"<Authenticating by {self.authenticator.name!r} for {self.tool!r}>"
+        return f"<AuthStage by {self.authenticator.name!r} for {self.tool!r}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""

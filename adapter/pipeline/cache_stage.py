@@ -69,7 +69,7 @@ class ResultFinder(Protocol):
 
 
 @dataclass(eq=False)
-class Caching:
+class CacheStage:
     """Caches the successful answers of one tool of an upstream for ``ttl`` seconds, if its definition says that it
     only reads: ``read_only`` looks at the definition that holds for the call.
 
@@ -84,7 +84,7 @@ class Caching:
     digest: str
 
     def __repr__(self) -> str:
-        return f"<Caching of {self.tool!r} for {self.ttl:g} s>"
+        return f"<CacheStage of {self.tool!r} for {self.ttl:g} s>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What the rest of the plan raises is passed on, and nothing is kept."""

@@ -18,7 +18,7 @@ from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 from adapter.rules.results.refusals import Expose
 
 
-class InputMapping:
+class InputMapperStage:
     """A PlanStage: the mapper's result replaces the arguments for all later stages."""
 
     def __init__(self, tool: str, code: Code, expose: Expose, log: FilteringBoundLogger) -> None:
@@ -27,7 +27,7 @@ class InputMapping:
         self._failures = CodeFailures("input_transform", tool, expose, log)
 
     def __repr__(self) -> str:
-        return f"<InputMapping of {self._tool!r} by {self._code.reference}>"
+        return f"<InputMapperStage of {self._tool!r} by {self._code.reference}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What is no object ends the call."""
@@ -43,7 +43,7 @@ class InputMapping:
 
 
 @dataclass(eq=False)
-class OutputMapping:
+class OutputMapperStage:
     """A PlanStage: the mapper's result replaces the tool's result.
 
     ``whole`` is for tools of upstreams: their mappers see the whole result beside its data, and an object that they
@@ -61,7 +61,7 @@ class OutputMapping:
         self._failures = CodeFailures("output_transform", self.tool, self.expose, self.log)
 
     def __repr__(self) -> str:
-        return f"<OutputMapping of {self.tool!r} by {self.code.reference}>"
+        return f"<OutputMapperStage of {self.tool!r} by {self.code.reference}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Failures, and answers that are not the tool's own, pass unchanged."""
@@ -92,7 +92,7 @@ RESERVED = frozenset(("request", "signal", "deadline"))
 """Members of a context that are the adapter's own to say."""
 
 
-class Gathering:
+class ContextStage:
     """A PlanStage: the factory is called with each call's request, and its members join the call's context."""
 
     def __init__(self, tool: str, function: Function, expose: Expose, log: FilteringBoundLogger) -> None:
@@ -100,7 +100,7 @@ class Gathering:
         self._failures = CodeFailures("context", tool, expose, log)
 
     def __repr__(self) -> str:
-        return f"<Gathering by {self._function.reference}>"
+        return f"<ContextStage by {self._function.reference}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""

@@ -43,7 +43,7 @@ def rate_key(key: RateKey, fingerprint: Callable[[Any], str]) -> KeyOf:
 
 
 @runtime_checkable
-class Counting(Protocol):
+class CountingStage(Protocol):
     """A stage that remembers calls."""
 
     @property
@@ -68,7 +68,7 @@ class Rate:
 
     @property
     def idle(self) -> bool:
-        """See Counting."""
+        """See CountingStage."""
         return not self._calls.counts(self._clock())
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
@@ -131,7 +131,7 @@ class Concurrency:
 
     @property
     def idle(self) -> bool:
-        """See Counting. Nobody waits while nobody is active."""
+        """See CountingStage. Nobody waits while nobody is active."""
         return not self.active
 
     @property

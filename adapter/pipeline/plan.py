@@ -13,9 +13,9 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage, SafeStage
 from adapter.pipeline.failures import DOING, ErrorStyle, Outcome, Stage, StageFailed
-from adapter.pipeline.limits_stage import Counting
+from adapter.pipeline.limits_stage import CountingStage
 from adapter.pipeline.order import Part, Slot
-from adapter.pipeline.tracing import Observing
+from adapter.pipeline.tracing import WalkRecorder
 from adapter.rules.results import refusals
 from adapter.rules.results.outcomes import TRACE_KEY
 from adapter.rules.results.result_size import limited
@@ -25,7 +25,7 @@ Listed = Callable[[PlannedCall], Awaitable[bool]]
 
 
 @dataclass(eq=False)
-class Resolving:
+class NameStage:
     """A PlanStage for a name that differs only in case or form from a name with other stages.
 
     An upstream that ignores such differences would run that tool without its stages, so the name has to be a tool's
@@ -36,7 +36,7 @@ class Resolving:
     listed: Listed
 
     def __repr__(self) -> str:
-        return f"<Resolving of {self.tool!r}>"
+        return f"<NameStage of {self.tool!r}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Raises ToolUnknown, and what the upstream raises."""
@@ -131,7 +131,7 @@ class ToolPlan:
     steps: Sequence[Step]
     errors: ErrorStyle
     egress: int | None = field(default=None, kw_only=True)
-    observing: Observing | None = field(default=None, kw_only=True)
+    observing: WalkRecorder | None = field(default=None, kw_only=True)
     log: FilteringBoundLogger | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -156,7 +156,7 @@ class ToolPlan:
     def idle(self) -> bool:
         """Tell whether no call is under way or counted by a limit, so that nothing is lost with this plan."""
         return not self.left_over and all(
-            step.run.idle for step in self.steps if isinstance(step.run, Counting)
+            step.run.idle for step in self.steps if isinstance(step.run, CountingStage)
         )
 
     async def walk(self, call: PlannedCall) -> Outcome:
@@ -213,7 +213,7 @@ def _traceable(outcome: Outcome, call: PlannedCall) -> Outcome:
     return outcome if trace_id in (None, "") else outcome.with_meta(TRACE_KEY, str(trace_id))
 
 
-def _composed(steps: Sequence[Step], work: Stage, observing: Observing | None) -> Forward:
+def _composed(steps: Sequence[Step], work: Stage, observing: WalkRecorder | None) -> Forward:
     execute = _execute if observing is None else observing.work(_execute)
     walk: Forward = partial(_working, work, execute)
     for step in reversed(steps):

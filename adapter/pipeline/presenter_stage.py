@@ -33,7 +33,7 @@ _DATA = re.compile(r"[{\[<]")
 
 
 @dataclass(frozen=True, slots=True)
-class Presenting:
+class PresenterStage:
     """``structured``: the data is the result's structured content too, as the clients of an upstream's tool expect.
     ``in_thread`` runs what may take long, and the user's code among it.
 

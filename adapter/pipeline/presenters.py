@@ -45,7 +45,7 @@ class PresentersInvalid(ValueError):
 
 def build(declarations: Mapping[str, PresenterSettings], load: Load, judge: Judge) -> dict[str, Presenter]:
     """The presenters by name. Raises PresentersInvalid, with places like ``presenters.user.suggest[0].when``."""
-    building = _Building(declarations, load, judge)
+    building = _PresenterBuilder(declarations, load, judge)
     presenters = {name: building.presenter(name, ()) for name in declarations}
     if building.problems:
         raise PresentersInvalid(building.problems)
@@ -57,7 +57,7 @@ def is_reference(text: str) -> bool:
     return ".py#" in text or text.endswith(".py")
 
 
-class _Building:
+class _PresenterBuilder:
     """Makes presenters and collects problems. A part with a problem is left out; nothing may be used then."""
 
     def __init__(self, declarations: Mapping[str, PresenterSettings], load: Load, judge: Judge) -> None:

@@ -43,7 +43,7 @@ class Listeners(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Syncing:
+class StateSyncStage:
     """The stage of ``state_sync``. ``patience`` is the most seconds that a client and an observer may each delay the
     call; ``clock`` gives Unix seconds.
 

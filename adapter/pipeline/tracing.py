@@ -29,7 +29,7 @@ class Span(Protocol):
         """Note that this ended the work, though it does not leave the block. A refusal makes no error of it."""
 
 
-class Tracing(Protocol):
+class PlanTracer(Protocol):
     """Spans are children of the one that is current, also in the tasks that a block starts. What leaves a block counts
     as ``fail`` says."""
 
@@ -61,18 +61,18 @@ class Measures(Protocol):
         """A tool's own check refused its caller."""
 
 
-class Timing(Protocol):
+class TimedStage(Protocol):
     """A stage that people are shown with its times."""
 
     def end(self, error: BaseException | None) -> None:
         """It is over; ``error`` ended it."""
 
 
-Timed = Callable[[str], Timing | None]
+Timed = Callable[[str], TimedStage | None]
 """Begins the timing of a stage by its name; None where nobody is shown it."""
 
 
-class Observing:
+class WalkRecorder:
     """Records the walks of plans, with spans, measures and timings; each may be None.
 
     Stages are around each other, but their spans are siblings, each as long as the stage itself works: it ends where
@@ -80,7 +80,7 @@ class Observing:
     """
 
     def __init__(
-        self, tracing: Tracing | None, measures: Measures | None = None, timed: Timed | None = None
+        self, tracing: PlanTracer | None, measures: Measures | None = None, timed: Timed | None = None
     ) -> None:
         self.tracing = tracing
         self._measures = measures
@@ -201,13 +201,13 @@ class _Laps:
 
     __slots__ = ("_call", "_name", "_open", "_span", "_timed", "_timing", "_tracing")
 
-    def __init__(self, tracing: Tracing | None, timed: Timed | None, name: str, call: PlannedCall) -> None:
+    def __init__(self, tracing: PlanTracer | None, timed: Timed | None, name: str, call: PlannedCall) -> None:
         self._tracing = tracing
         self._timed = timed
         self._name = name
         self._call = call
         self._open: AbstractContextManager[Span] | None = None
-        self._timing: Timing | None = None
+        self._timing: TimedStage | None = None
 
     def begin(self) -> None:
         if self._tracing is not None:

@@ -35,7 +35,7 @@ SchemaOf = Callable[[PlannedCall], Awaitable[Mapping[str, Any] | None]]
 
 
 @dataclass(eq=False)
-class Coercing:
+class CoercionStage:
     """A PlanStage: arguments become the values of the declared inputs.
 
     With ``selects`` the caller may name in ``_select`` the members that it wants to see; the tool never gets that.
@@ -49,7 +49,7 @@ class Coercing:
     in_thread: InThread = field(default=asyncio.to_thread, kw_only=True)
 
     def __repr__(self) -> str:
-        return f"<Coercing of {self.tool!r}: {', '.join(self.inputs.each) or 'no inputs'}>"
+        return f"<CoercionStage of {self.tool!r}: {', '.join(self.inputs.each) or 'no inputs'}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""
@@ -82,11 +82,11 @@ class Coercing:
 
 
 @dataclass(eq=False)
-class Validating:
+class ValidationStage:
     """A PlanStage: arguments that are not what the tool's schema says end the call; all others pass as they are.
 
     ``strict`` also refuses members that the schema does not declare, see compile_schema. Where no schema is known
-    everything passes. ``selects`` as for Coercing. ``compilations`` is how many schemas were compiled until now.
+    everything passes. ``selects`` as for CoercionStage. ``compilations`` is how many schemas were compiled until now.
     """
 
     tool: str
@@ -101,7 +101,7 @@ class Validating:
         self.compilations = 0
 
     def __repr__(self) -> str:
-        return f"<Validating of {self.tool!r}: {len(self._kept)} schemas>"
+        return f"<ValidationStage of {self.tool!r}: {len(self._kept)} schemas>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. A schema that nothing can be checked by ends the call too."""

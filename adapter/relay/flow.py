@@ -7,7 +7,7 @@ from functools import partial
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import Flow
-from adapter.upstream.port import Along, Sink, UpstreamReply, pour
+from adapter.upstream.port import Sink, UpstreamReply, WatchedSink, pour
 
 RETRY = b"retry: 3000\n\n"
 """Milliseconds after which the client of a stream that a stopping adapter ends is to come back."""
@@ -106,7 +106,7 @@ class GetStream:
 
     async def _pour(self, sink: Sink) -> None:
         try:
-            await pour(self._reply, Along(sink, self._look), None)
+            await pour(self._reply, WatchedSink(sink, self._look), None)
         except UpstreamBroken:
             return
         finally:

@@ -134,7 +134,7 @@ class TransferRules:
 
 
 @dataclass(slots=True)
-class Wiring:
+class StagedTools:
     """The ``configured`` tools of one server, which it has to list because they have stages of their own.
 
     ``missing`` are those that it did not list at the last look, None while that is not known. ``refused``: it shows
@@ -192,7 +192,7 @@ class Server:
     timeouts: Timeouts = field(default_factory=Timeouts)
     rules: TransferRules = field(default_factory=TransferRules)
     stages: StageTable = field(default_factory=StageTable)
-    wiring: Wiring = field(init=False)
+    wiring: StagedTools = field(init=False)
     counters: Counters = field(default_factory=Counters, init=False)
     issues_ids: bool | None = field(default=None, init=False)
     shares: bool = field(default=False, init=False)
@@ -203,7 +203,7 @@ class Server:
     refusal: CallerRefusal | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.wiring = Wiring(self.stages.upstream_tools)
+        self.wiring = StagedTools(self.stages.upstream_tools)
 
     def began_anew(self) -> None:
         """Note that the upstream forgot a session, so it may be another version."""

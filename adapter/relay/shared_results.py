@@ -106,7 +106,7 @@ class _Work(NamedTuple):
     keep: Callable[[Any], bool]
 
 
-class SharedParts(StoreListener):
+class SharedResults(StoreListener):
     """What stages with ``shared: true`` share with other replicas: counts of calls, and results if some ``caches``.
 
     ``now`` is a clock that never goes back, ``clock`` gives Unix time. While the store fails each caller does its own
@@ -135,7 +135,7 @@ class SharedParts(StoreListener):
             store.listeners.append(self)
 
     def __repr__(self) -> str:
-        return f"<SharedParts: {len(self._changes)} results waited for>"
+        return f"<SharedResults: {len(self._changes)} results waited for>"
 
     def results_of(
         self,
@@ -286,7 +286,7 @@ class ServerResults:
 
     def __init__(
         self,
-        parts: SharedParts,
+        parts: SharedResults,
         server: str,
         largest: int,
         encode: Callable[[Any], bytes | None],
@@ -309,7 +309,7 @@ class ServerResults:
         work: Callable[[], Awaitable[Any]],
         keep: Callable[[Any], bool] = lambda _: True,
     ) -> CachedResult:
-        """See SharedParts."""
+        """See SharedResults."""
         return await self._parts.find(SharedResult(self, tool, key, ttl), work, keep)
 
     find_or_lead = find

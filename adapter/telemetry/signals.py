@@ -139,7 +139,7 @@ class RecordedSpan(Noted):
 
 
 class Spans:
-    """The Tracing of adapter.pipeline.tracing, which this room does not know.
+    """The PlanTracer of adapter.pipeline.tracing, which this room does not know.
 
     ``fault`` returns the exception to record, which may be the one behind it; None for a refusal, the caller's mistake.
     """

@@ -17,12 +17,12 @@ from adapter.rules.metrics.catalogue import CLIENT_OPERATION
 from adapter.rules.metrics.labels import labels_upstream, method_name, named_in
 from adapter.rules.metrics.metric import MOST_WAITING, MetricSink, WaitingTimes
 from adapter.upstream.port import (
-    Along,
     ReplyAround,
     Sink,
     Upstream,
     UpstreamReply,
     UpstreamRequest,
+    WatchedSink,
     header,
     pour,
 )
@@ -178,9 +178,9 @@ class ObservedReply(ReplyAround):
         self._reply.abort()
 
     async def pour(self, sink: Sink, read_timeout: float | None) -> None:
-        """See Pouring."""
+        """See PouredReply."""
         try:
-            await pour(self._reply, Along(sink, self._reader.look), read_timeout)
+            await pour(self._reply, WatchedSink(sink, self._reader.look), read_timeout)
         except AdapterError as error:
             self._end(outcome_of_error(error))
             raise

@@ -159,7 +159,7 @@ class Sink(Protocol):
         """Wait until it takes more. Raises where it never will."""
 
 
-class Along:
+class WatchedSink:
     """A sink with somebody who looks at each chunk before it goes on."""
 
     __slots__ = ("_look", "_sink", "drained")
@@ -175,7 +175,7 @@ class Along:
         return self._sink.put(chunk, more=more)
 
 
-class Pouring(ABC):
+class PouredReply(ABC):
     """An UpstreamReply that hands itself on."""
 
     __slots__ = ()
@@ -191,7 +191,9 @@ def pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) -> Corout
     It may be called instead of ``read`` at any time. Raises what ``read`` and the sink raise. The read timeout runs
     only while the sink takes what comes.
     """
-    return reply.pour(sink, read_timeout) if isinstance(reply, Pouring) else _pour(reply, sink, read_timeout)
+    return (
+        reply.pour(sink, read_timeout) if isinstance(reply, PouredReply) else _pour(reply, sink, read_timeout)
+    )
 
 
 async def _pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) -> None:
@@ -200,7 +202,7 @@ async def _pour(reply: UpstreamReply, sink: Sink, read_timeout: float | None) ->
             await sink.drained()
 
 
-class ReplyAround(Pouring):
+class ReplyAround(PouredReply):
     """An UpstreamReply that is another one, ``reply``, but for what a subclass does differently."""
 
     __slots__ = ("_reply",)
@@ -233,7 +235,7 @@ class ReplyAround(Pouring):
         self._reply.abort()
 
     async def pour(self, sink: Sink, read_timeout: float | None) -> None:
-        """See Pouring."""
+        """See PouredReply."""
         await pour(self._reply, sink, read_timeout)
 
 

@@ -8,7 +8,7 @@ from copy import copy
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from adapter.upstream.port import Headers, Pouring, Sink, silent
+from adapter.upstream.port import Headers, PouredReply, Sink, silent
 from adapter.upstream.timeouts import ReadTimer
 
 PAUSE_ABOVE = 256 * 1024
@@ -39,7 +39,7 @@ class Carrier(Protocol):
         """Drop the connection."""
 
 
-class HttpReply(Pouring):
+class HttpReply(PouredReply):
     """An UpstreamReply in the making; it collects what its connection hands it. For one reader at a time."""
 
     __slots__ = (
@@ -78,7 +78,7 @@ class HttpReply(Pouring):
         return self._take()
 
     async def pour(self, sink: Sink, read_timeout: float | None) -> None:
-        """See Pouring. The connection calls ``push`` meanwhile, so that no task wakes for a chunk."""
+        """See PouredReply. The connection calls ``push`` meanwhile, so that no task wakes for a chunk."""
         self._sink = sink
         try:
             while True:

@@ -229,7 +229,7 @@ class LimitedReply(ReplyAround):
             return await self._reply.read(read_timeout)
 
     async def pour(self, sink: Sink, read_timeout: float | None) -> None:
-        """See Pouring. A client that reads slowly takes time of its call."""
+        """See PouredReply. A client that reads slowly takes time of its call."""
         async with until(self._deadline, self._limit):
             await pour(self._reply, sink, read_timeout)
 

@@ -269,7 +269,7 @@ MOST_FAILURES = 5
 """New workers in a row that may end before they serve; then the others stay as they are."""
 
 
-class Rolling:
+class WorkerReplacement:
     """A replacement under way, of workers by others that serve ``plan`` from ``sockets``.
 
     ``incoming`` is the new worker that does not serve yet, and ``leaving`` the old one that has not ended yet.
@@ -287,7 +287,7 @@ class Rolling:
         self.not_before = 0.0
 
     def __repr__(self) -> str:
-        return f"<Rolling: {len(self.numbers)} workers to go, {self.incoming} for {self.leaving}>"
+        return f"<WorkerReplacement: {len(self.numbers)} workers to go, {self.incoming} for {self.leaving}>"
 
     @property
     def waits(self) -> bool:

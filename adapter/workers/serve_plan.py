@@ -78,7 +78,7 @@ class PlanRefused(Exception):
         return PlanRefused, (self.sentence, self.status, self.obstacles)
 
 
-class PlanReading:
+class PlanReader:
     """A reading of the plan in a child process, which takes with it what only reading needs.
 
     ``read`` is called there, after ``prepare``, and may raise PlanRefused.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from adapter.startup.failure import Obstacle, StartFailed
 from adapter.startup.systemd import ServiceNotifier
-from adapter.workers.serve_plan import PlanReading, open_sockets
+from adapter.workers.serve_plan import PlanReader, open_sockets
 from adapter.workers.supervisor import ReadPlan, WorkerSupervisor
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def supervise(read: ReadPlan, read_again: ReadPlan, service: ServiceNotifier | N
     ``read`` reads the plan at start and ``read_again`` later, both in a child process; they may raise PlanRefused.
     Returns the exit status. Raises PlanRefused and StartFailed for a start that fails.
     """
-    plan = PlanReading(read, _nothing).result()
+    plan = PlanReader(read, _nothing).result()
     if plan.programs:
         _hide_memory()
     logger = cache(partial(_logger, plan.log_level))

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
-from adapter.workers.fleet import STOP_SECONDS, Fleet, Rolling, WorkerProcess
+from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess, WorkerReplacement
 from adapter.workers.plan_locks import PlanLocks, RootTaken
-from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan, open_sockets
+from adapter.workers.serve_plan import PlanReader, PlanRefused, ServePlan, open_sockets
 from adapter.workers.signals import SignalInbox
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class WorkerSupervisor:
         self._selector = selectors.DefaultSelector()
         self._fleet = Fleet(self._forget, self._locks.keep)
         self._slots = {number: WorkerSlot() for number in range(1, plan.workers + 1)}
-        self._rolling: Rolling | None = None
-        self._reading: PlanReading | None = None
+        self._rolling: WorkerReplacement | None = None
+        self._reading: PlanReader | None = None
         self._roll_again = False
         self._failed_starts = 0
         self._begun = False
@@ -244,7 +244,7 @@ class WorkerSupervisor:
             self._status = 1
             self._stop_all()
 
-    def _incoming_failed(self, rolling: Rolling, status: int) -> None:
+    def _incoming_failed(self, rolling: WorkerReplacement, status: int) -> None:
         if rolling.failed(self._now(), delay_after(rolling.failures + 1)):
             return
         self._log().error(
@@ -293,7 +293,7 @@ class WorkerSupervisor:
             self._roll_again = True
             return
         try:
-            self._reading = PlanReading(self._read_again, self._forget_everything)
+            self._reading = PlanReader(self._read_again, self._forget_everything)
         except OSError as error:
             self._log().error("the settings cannot be read", why=error.strerror or str(error))
             self._service.ready(_KEPT)
@@ -323,7 +323,7 @@ class WorkerSupervisor:
             self._service.ready(_KEPT)
         else:
             if not self._stops:
-                self._rolling = Rolling(plan, sockets)
+                self._rolling = WorkerReplacement(plan, sockets)
                 self._log().info("workers are replaced one by one", workers=plan.workers)
 
     def _roll_on(self) -> None:

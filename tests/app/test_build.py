@@ -17,14 +17,14 @@ TAKER = {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "pa
 RUN = """
 import asyncio, json, sys
 from pathlib import Path
-from adapter.settings.file.reading import ReadSettings, SettingsReading
+from adapter.settings.file.reading import ReadSettings, SettingsLoad
 
 def read() -> ReadSettings:
     from adapter.settings.file.load import load
 
     return ReadSettings(load(Path(sys.argv[1])), ())
 
-reading = SettingsReading(read)
+reading = SettingsLoad(read)
 from adapter.app import build, running
 
 async def main() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from adapter.app.base import Base
-from adapter.app.console import BuiltConsole, ConsoleParts
+from adapter.app.console import BuiltConsole, LazyConsole
 from adapter.edge.http.request import LateBranches
 from adapter.settings.root import Settings
 from adapter.state.memory import MemoryStore
@@ -23,7 +23,7 @@ async def test_a_client_that_leaves_does_not_have_the_console_built_twice() -> N
         return BuiltConsole()
 
     base = Base(Settings.model_validate({"console": {"enabled": True}}), WatchedStore(MemoryStore()))
-    console = ConsoleParts(base, build)
+    console = LazyConsole(base, build)
     (late,) = base.branches
     assert isinstance(late, LateBranches)
     first = asyncio.ensure_future(late.load())

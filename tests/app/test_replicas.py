@@ -9,7 +9,7 @@ import pytest
 
 from adapter.app.base import Base
 from adapter.app.build import build
-from adapter.app.replicas import ReplicaParts, advertised
+from adapter.app.replicas import ReplicaService, advertised
 from adapter.rules.access.replicas import is_replica_id
 from adapter.settings.root import Settings
 from adapter.state.watched import WatchedStore
@@ -72,10 +72,10 @@ def test_processes_at_one_port_differ(
         {"core": {"host": "10.0.0.4", "replica": replica}, "state_persistence": {"type": "redis"}}
     )
     store = WatchedStore(SharedMemory().replica())
-    parts = [ReplicaParts(Base(settings, store), alone=alone) for _ in range(2)]
+    parts = [ReplicaService(Base(settings, store), alone=alone) for _ in range(2)]
     assert {each.place for each in parts} == {place}
     local = Settings.model_validate({"core": {"host": "10.0.0.4", "replica": replica}})
-    near = ReplicaParts(Base(local, store), alone=alone)
+    near = ReplicaService(Base(local, store), alone=alone)
     assert near.place == (place if alone else ("127.0.0.1", 0))
     names = [each.replicas.id for each in parts]
     assert all(name.startswith(named) and is_replica_id(name) for name in names)

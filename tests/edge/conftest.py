@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapter.app import App, build, running
-from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.limits import Patience
 from adapter.oauth.port import TokenVerifier
 from adapter.relay.stages import StageTable
@@ -78,7 +78,7 @@ def adapter(tmp_path: Path) -> StartAdapter:
         server: Mapping[str, Any] | None = None,
         store: Store | None = None,
         verifier: TokenVerifier | None = None,
-        bodies: BodyTerms | None = None,
+        bodies: BodyLimits | None = None,
         patience: Patience | None = None,
         **more: Any,
     ) -> AsyncIterator[Adapter]:

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from adapter.app.measuring.parts import Metering
+from adapter.app.measuring.parts import AdapterMetrics
 from adapter.telemetry.metric_registry import MetricRegistry
 from tests.edge.conftest import StartAdapter, StartUpstream, done
 from tests.edge.raw import RawClient, call_body
@@ -120,7 +120,7 @@ async def test_scrapers_that_leave_start_no_second_writing(
 
     async with upstream(done) as up, adapter(up, telemetry=ON) as front:
         log = front.app.log
-        metering = Metering(front.app.settings, MetricRegistry(gather=held), log)
+        metering = AdapterMetrics(front.app.settings, MetricRegistry(gather=held), log)
         first = asyncio.create_task(metering.scrape(""))
         assert await asyncio.to_thread(began.acquire, timeout=20)
         first.cancel()

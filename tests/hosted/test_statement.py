@@ -10,7 +10,7 @@ import pytest
 
 from adapter import log
 from adapter.hosted.connectors import connector_for
-from adapter.hosted.statement import TRUNCATED_KEY, Asking, Database, Keeping
+from adapter.hosted.statement import TRUNCATED_KEY, Database, ResultKeeper, StatementRunner
 from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.result_cache import ResultCache
@@ -34,14 +34,14 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await database.close()
 
 
-def asking(database: Database, *, kept: bool) -> Asking:
+def asking(database: Database, *, kept: bool) -> StatementRunner:
     inputs = {"name": Input("string")}
-    keeping = Keeping(ResultCache(1 << 20, time.monotonic), 60, lambda _: []) if kept else None
+    keeping = ResultKeeper(ResultCache(1 << 20, time.monotonic), 60, lambda _: []) if kept else None
     statement = compile_statement(STATEMENT, "sqlite", inputs, lambda _: None)
-    return Asking("find", statement, database, 5, keeping, "message", log.get_logger("test"))
+    return StatementRunner("find", statement, database, 5, keeping, "message", log.get_logger("test"))
 
 
-async def asked(ask: Asking, name: str = "ann") -> tuple[Outcome, str | None]:
+async def asked(ask: StatementRunner, name: str = "ann") -> tuple[Outcome, str | None]:
     """The outcome of a call, and whether it was kept already."""
     context = Context.of(AuthRequest.of("shop", "find", NOBODY))
     call = PlannedCall("shop", "find", {"name": name}, ask, context)

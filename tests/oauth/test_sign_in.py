@@ -11,7 +11,7 @@ import structlog
 from adapter.app.access.verification import Clocks, build_verifier
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp, token_http
-from adapter.oauth.sign_in import USED, VALID, SignIn, SignInFailed, SignInTerms
+from adapter.oauth.sign_in import USED, VALID, SignIn, SignInConfig, SignInFailed
 from adapter.rules.access.grants import challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
@@ -47,7 +47,7 @@ class Desk:
         oauth = OAuth.model_validate({"issuers": [{"issuer": server.issuer, "required_scopes": ["mcp"]}]})
         verifier = build_verifier(oauth, structlog.get_logger(), Clocks(lambda: self.now))
         console = {"client_id": "console", "session_seconds": 3600, **terms}
-        self.terms = SignInTerms(
+        self.terms = SignInConfig(
             ConsoleOAuth.model_validate(console),
             oauth.issuers[0],
             REDIRECT,

@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from adapter.pipeline.auth_stage import (
     AllowAll,
     ApiKey,
-    Authenticating,
     Authenticator,
+    AuthStage,
     Custom,
     Plugins,
     api_key,
@@ -66,8 +66,8 @@ def call(headers: Mapping[str, str] | None = None) -> PlannedCall:
     return PlannedCall("users", "get-user", {}, execute, context, CallClient(caller))
 
 
-def stage(plugin: Authenticator, expose: Expose = "message") -> Authenticating:
-    return Authenticating("get-user", plugin, expose, structlog.get_logger())
+def stage(plugin: Authenticator, expose: Expose = "message") -> AuthStage:
+    return AuthStage("get-user", plugin, expose, structlog.get_logger())
 
 
 async def answered(planned: PlannedCall) -> Outcome:

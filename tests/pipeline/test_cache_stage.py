@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.cache_stage import (
-    Caching,
+    CacheStage,
     cache_key,
     decoded_outcome,
     encoded_outcome,
@@ -127,7 +127,7 @@ def upstream() -> Upstream:
 
 def caching(cache: ResultCache, *vary: str, digest: str = "d1", ttl: float = 30) -> ToolPlan:
     """A plan that keeps answers and does nothing else."""
-    stage = Caching("page", cache, ttl, varying(vary, repr), reads, digest)
+    stage = CacheStage("page", cache, ttl, varying(vary, repr), reads, digest)
     return ToolPlan("page", "proxied", [Step(Slot.CACHE, "30 s", stage)], ErrorStyle())
 
 
@@ -182,7 +182,7 @@ async def test_w6_everybody_has_a_copy(plan: ToolPlan, upstream: Upstream) -> No
 
 async def test_w6_only_tools_that_say_they_read_are_kept(cache: ResultCache, upstream: Upstream) -> None:
     """What a tool might change is asked for every time, and its calls have no note of a cache."""
-    stage = Caching("page", cache, 30, varying((), repr), writes, "d1")
+    stage = CacheStage("page", cache, 30, varying((), repr), writes, "d1")
     calls = [called(upstream), called(upstream)]
     assert [text(await stage(call, upstream)) for call in calls] == ["1", "2"]
     assert len(cache) == 0
@@ -318,7 +318,7 @@ async def test_h28_what_stands_around_the_cache_works_on_every_call(
             return outcome.with_content([text_block(self.greeting + text(outcome))])
 
     around = Around()
-    stage = Caching("page", cache, 30, varying((), repr), reads, "d1")
+    stage = CacheStage("page", cache, 30, varying((), repr), reads, "d1")
     plan = ToolPlan(
         "page", "proxied", [Step(Slot.AUTH, "", around), Step(Slot.CACHE, "", stage)], ErrorStyle()
     )
@@ -448,7 +448,7 @@ async def test_the_outcome_of_a_hit_is_equal_in_every_member(cache: ResultCache)
     async def answer(_: PlannedCall) -> Outcome:
         return made
 
-    stage = Caching("page", cache, 30, varying((), repr), reads, "d1")
+    stage = CacheStage("page", cache, 30, varying((), repr), reads, "d1")
     for expected in (made, replace(made)):
         assert await stage(called(Upstream()), answer) == expected
 

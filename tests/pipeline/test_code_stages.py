@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.call import Context, Signal
-from adapter.pipeline.code_stages import Gathering, InputMapping, OutputMapping
+from adapter.pipeline.code_stages import ContextStage, InputMapperStage, OutputMapperStage
 from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import ToolUserError, error, response, tool_error
 from adapter.rules.results.refusals import Expose
@@ -19,12 +19,12 @@ from tests.pipeline.walking import LOG, Behind, Scripted, Written, a_call, answe
 Work = Callable[[Any, Any], Any]
 
 
-def mapping_in(code: Scripted, expose: Expose = "message") -> InputMapping:
-    return InputMapping("get-user", code, expose, LOG)
+def mapping_in(code: Scripted, expose: Expose = "message") -> InputMapperStage:
+    return InputMapperStage("get-user", code, expose, LOG)
 
 
-def mapping_out(code: Scripted, *, rows: bool = False, whole: bool = False) -> OutputMapping:
-    return OutputMapping("get-user", code, "message", LOG, rows=rows, whole=whole)
+def mapping_out(code: Scripted, *, rows: bool = False, whole: bool = False) -> OutputMapperStage:
+    return OutputMapperStage("get-user", code, "message", LOG, rows=rows, whole=whole)
 
 
 # --- of the arguments -------------------------------------------------------------------------------------------
@@ -270,8 +270,8 @@ async def test_h7_what_no_json_can_say_is_a_failure_of_the_mapper() -> None:
 # --- what a context factory adds to a call, and what it cannot -------------------------------------------------
 
 
-def gathering(function: Callable[..., Any]) -> Gathering:
-    return Gathering("get-user", Written(function), "message", LOG)
+def gathering(function: Callable[..., Any]) -> ContextStage:
+    return ContextStage("get-user", Written(function), "message", LOG)
 
 
 async def test_v3_the_factorys_members_join_the_context() -> None:

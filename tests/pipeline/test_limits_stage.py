@@ -11,7 +11,7 @@ import pytest
 
 from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
-from adapter.pipeline.limits_stage import Concurrency, Counting, Rate, RateKey, SharedRate, rate_key
+from adapter.pipeline.limits_stage import Concurrency, CountingStage, Rate, RateKey, SharedRate, rate_key
 from adapter.rules.access.principals import Caller
 from adapter.rules.results.outcomes import text_block
 from adapter.state.memory import MemoryStore
@@ -194,7 +194,7 @@ async def test_shared_rate_counts_in_what_replicas_share() -> None:
     assert await other(called(**ANN), answer) is DONE
     assert repr(other) == "<SharedRate of 'other': 2 in 60 s>"
     # It remembers nothing itself, so it may be dropped with its plan.
-    assert not isinstance(other, Counting)
+    assert not isinstance(other, CountingStage)
 
 
 # --- how many at once -----------------------------------------------------------------------------------------

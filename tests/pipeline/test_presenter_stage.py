@@ -18,7 +18,7 @@ from adapter.pipeline.call import AuthRequest, Context, InThread, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.presenter_stage import Presenting, definition_with_select
+from adapter.pipeline.presenter_stage import PresenterStage, definition_with_select
 from adapter.rules.access.principals import NOBODY
 from adapter.rules.access.redacted_values import censor_of
 from adapter.rules.calls.conditions import compile_condition
@@ -66,7 +66,7 @@ async def presented(
         given=Context.of(AuthRequest.of("crm", "get-user", NOBODY)).merged(context or {}),
     )
     call.select = select
-    stage = Presenting(
+    stage = PresenterStage(
         "get-user", presenter, get_logger(), structured=structured, max_steps=max_steps, in_thread=in_thread
     )
     return await stage(call, execute)
@@ -394,7 +394,7 @@ async def test_w14_a_data_structure_that_nobody_can_read_is_refused() -> None:
     async def execute(_: PlannedCall) -> Outcome:
         return Outcome({"content": [text_block("[]")]}, data=endless)
 
-    stage = Presenting("t", Presenter(name="U"), get_logger(), structured=False)
+    stage = PresenterStage("t", Presenter(name="U"), get_logger(), structured=False)
     plan = ToolPlan("t", "script", [Step(Slot.PRESENTER, "U", stage)], ErrorStyle())
     context = Context.of(AuthRequest.of("s", "t", NOBODY))
     outcome = await plan.walk(PlannedCall("s", "t", {}, execute, context))

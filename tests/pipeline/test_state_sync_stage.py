@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from adapter.pipeline.call import AuthRequest, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
-from adapter.pipeline.state_sync_stage import Listeners, Syncing, definition_with_cache_control
+from adapter.pipeline.state_sync_stage import Listeners, StateSyncStage, definition_with_cache_control
 from adapter.rules.access.principals import NOBODY
 from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
 from adapter.rules.results.outcomes import text_block
@@ -71,7 +71,7 @@ async def synced(
             raise answer
         return answer
 
-    stage = Syncing(
+    stage = StateSyncStage(
         "crm",
         tool,
         sync,

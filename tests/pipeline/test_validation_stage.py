@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.validation_stage import SCHEMAS_KEPT, Coercing, SchemaOf, Validating
+from adapter.pipeline.validation_stage import SCHEMAS_KEPT, CoercionStage, SchemaOf, ValidationStage
 from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.rules.calls.inputs import Input
 from tests.pipeline.walking import CHECKS, Behind, a_call, refused
@@ -38,8 +38,8 @@ def always(schema: Mapping[str, Any] | None) -> SchemaOf:
 async def test_w5_arguments_of_every_hosted_tool_are_coerced() -> None:
     """Texts that spell the type count, defaults stand in, null is absent."""
     behind = Behind()
-    await Coercing("t", INPUTS)(a_call(email="a@b", age="42"), behind)
-    await Coercing("t", INPUTS)(a_call(email="a@b", age=None, role=None), behind)
+    await CoercionStage("t", INPUTS)(a_call(email="a@b", age="42"), behind)
+    await CoercionStage("t", INPUTS)(a_call(email="a@b", age=None, role=None), behind)
     assert behind.arguments == [
         {"email": "a@b", "age": 42, "role": "guest"},
         {"email": "a@b", "role": "guest"},
@@ -50,7 +50,7 @@ async def test_v5_all_that_is_wrong_is_told_at_once_in_the_golden_words() -> Non
     """The sentence is H10's, of the first; the tool never runs."""
     behind = Behind()
     call = a_call(age="old", role="king", hack=1)
-    failed = await refused(Coercing("users/create", INPUTS), call, behind)
+    failed = await refused(CoercionStage("users/create", INPUTS), call, behind)
     assert failed.stage == "validation"
     assert str(failed) == (
         "input validation failed: validation error for field 'email': required input 'email' is missing"
@@ -73,13 +73,13 @@ async def test_v5_all_that_is_wrong_is_told_at_once_in_the_golden_words() -> Non
 
 async def test_h21_a_tool_without_inputs_takes_none() -> None:
     """Nothing is passed on that nobody declared."""
-    failed = await refused(Coercing("t", DeclaredInputs.of({})), a_call(x=1), Behind())
+    failed = await refused(CoercionStage("t", DeclaredInputs.of({})), a_call(x=1), Behind())
     assert str(failed) == "input validation failed: validation error for field 'x': unknown input field 'x'"
 
 
 async def test_v5_what_is_sent_is_shown_in_fifty_characters() -> None:
     """A long argument is not sent back."""
-    failed = await refused(Coercing("t", INPUTS), a_call(email="a", age="9" * 400 + "x"), Behind())
+    failed = await refused(CoercionStage("t", INPUTS), a_call(email="a", age="9" * 400 + "x"), Behind())
     assert f"You sent: '{'9' * 47}...'." in failed.text
 
 
@@ -95,9 +95,9 @@ async def test_v5_what_takes_more_than_a_moment_is_checked_in_a_thread_and_bound
         return await asyncio.to_thread(job)
 
     behind, call = Behind(), a_call(numbers=[99] * 400)
-    await Coercing("t", numbers, in_thread=in_thread)(call, behind)
+    await CoercionStage("t", numbers, in_thread=in_thread)(call, behind)
     assert (behind.arguments, threads) == ([{"numbers": [99] * 400}], 1)
-    failed = await refused(Coercing("t", numbers, max_steps=6_000, in_thread=in_thread), call, behind)
+    failed = await refused(CoercionStage("t", numbers, max_steps=6_000, in_thread=in_thread), call, behind)
     assert "needs more than 6000 steps" in failed.text
 
 
@@ -108,14 +108,14 @@ async def test_v5_arguments_of_a_proxied_tool_pass_exactly_as_they_came() -> Non
     """Nothing is coerced, nothing copied."""
     behind, call = Behind(), a_call(email="a@b")
     sent = call.arguments
-    await Validating("t", always(SCHEMA), CHECKS)(call, behind)
+    await ValidationStage("t", always(SCHEMA), CHECKS)(call, behind)
     assert behind.arguments[0] is sent
 
 
 async def test_v5_arguments_that_do_not_fit_the_schema_end_the_call() -> None:
     """Undeclared members are refused also where the schema does not say so."""
     behind = Behind()
-    failed = await refused(Validating("users/create", always(SCHEMA), CHECKS), a_call(hack=1), behind)
+    failed = await refused(ValidationStage("users/create", always(SCHEMA), CHECKS), a_call(hack=1), behind)
     assert str(failed) == (
         "input validation failed: validation error for field 'email': required input 'email' is missing"
     )
@@ -135,14 +135,14 @@ async def test_v5_arguments_that_do_not_fit_the_schema_end_the_call() -> None:
 async def test_what_is_not_strict_goes_by_the_schema_alone() -> None:
     """JSON Schema allows what it does not mention."""
     behind = Behind()
-    await Validating("t", always(SCHEMA), CHECKS, strict=False)(a_call(email="a", more=1), behind)
+    await ValidationStage("t", always(SCHEMA), CHECKS, strict=False)(a_call(email="a", more=1), behind)
     assert behind.reached
 
 
 async def test_where_no_schema_is_known_everything_passes() -> None:
     """The upstream has the last word anyway."""
     behind = Behind()
-    await Validating("t", always(None), CHECKS)(a_call(anything=1), behind)
+    await ValidationStage("t", always(None), CHECKS)(a_call(anything=1), behind)
     assert behind.reached
 
 
@@ -153,7 +153,7 @@ async def test_a_schema_that_nothing_can_be_checked_by_ends_the_call() -> None:
         ({"type": "x"}, "The schema is invalid at type"),
         ({"$ref": "#/a"}, "does not exist"),
     ):
-        failed = await refused(Validating("t", always(schema), CHECKS), a_call(), behind)
+        failed = await refused(ValidationStage("t", always(schema), CHECKS), a_call(), behind)
         assert str(failed).startswith("input validation failed: The schema")
         assert said in str(failed)
     assert not behind.reached
@@ -166,12 +166,12 @@ async def test_a_changed_schema_is_the_one_that_counts() -> None:
     async def schema_of(_: PlannedCall) -> Mapping[str, Any]:
         return current
 
-    stage = Validating("t", schema_of, CHECKS)
+    stage = ValidationStage("t", schema_of, CHECKS)
     for number in range(SCHEMAS_KEPT * 2):
         current = {"properties": {f"f{number}": {}}}
         await stage(a_call(**{f"f{number}": 1}), Behind())
         await refused(stage, a_call(other=1), Behind())
-    assert repr(stage) == f"<Validating of 't': {SCHEMAS_KEPT} schemas>"
+    assert repr(stage) == f"<ValidationStage of 't': {SCHEMAS_KEPT} schemas>"
 
 
 async def test_schemas_whose_names_only_look_alike_are_two() -> None:
@@ -181,7 +181,7 @@ async def test_schemas_whose_names_only_look_alike_are_two() -> None:
     async def schema_of(_: PlannedCall) -> Mapping[str, Any]:
         return current
 
-    stage = Validating("t", schema_of, CHECKS)
+    stage = ValidationStage("t", schema_of, CHECKS)
     for name in ("file", "ﬁle"):
         current = {"properties": {name: {}}}
         await stage(a_call(**{name: 1}), Behind())
@@ -190,13 +190,13 @@ async def test_schemas_whose_names_only_look_alike_are_two() -> None:
 # --- _select ------------------------------------------------------------------------------------------------------
 
 STAGES = [
-    Coercing("t", DeclaredInputs.of({"email": Input("string")}), selects=True),
-    Validating("t", always(SCHEMA), CHECKS, selects=True),
+    CoercionStage("t", DeclaredInputs.of({"email": Input("string")}), selects=True),
+    ValidationStage("t", always(SCHEMA), CHECKS, selects=True),
 ]
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_v15_select_is_taken_out_before_validation(stage: Coercing | Validating) -> None:
+async def test_v15_select_is_taken_out_before_validation(stage: CoercionStage | ValidationStage) -> None:
     """The tool never gets it; null is as if it were absent."""
     behind, call = Behind(), a_call(email="a", _select=["id", "name"])
     await stage(call, behind)
@@ -216,7 +216,7 @@ async def test_v15_select_is_taken_out_before_validation(stage: Coercing | Valid
     ],
 )
 async def test_v15_an_ill_formed_select_is_one_of_the_issues(
-    stage: Coercing | Validating, select: object, field: str, said: str
+    stage: CoercionStage | ValidationStage, select: object, field: str, said: str
 ) -> None:
     """Told together with all others, and alone where it is the only one."""
     both = await refused(stage, a_call(_select=select), Behind())
@@ -230,8 +230,8 @@ async def test_v15_an_ill_formed_select_is_one_of_the_issues(
 
 async def test_v15_where_nothing_can_be_selected_it_is_a_field_like_any_other() -> None:
     """Unknown to a hosted tool, and an upstream's own where the schema has it."""
-    failed = await refused(Coercing("t", DeclaredInputs.of({})), a_call(_select=["id"]), Behind())
+    failed = await refused(CoercionStage("t", DeclaredInputs.of({})), a_call(_select=["id"]), Behind())
     assert str(failed).endswith("unknown input field '_select'")
     behind = Behind()
-    await Validating("t", always({"properties": {"_select": {}}}), CHECKS)(a_call(_select="x"), behind)
+    await ValidationStage("t", always({"properties": {"_select": {}}}), CHECKS)(a_call(_select="x"), behind)
     assert behind.arguments == [{"_select": "x"}]

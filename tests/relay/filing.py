@@ -13,7 +13,7 @@ from typing import Any
 
 from adapter import log
 from adapter.errors import AdapterError, StoreUnavailable
-from adapter.files.port import CaptureLimit, ContentSource, Measure, Staging
+from adapter.files.port import CaptureLimit, ContentSource, Measure, StagedFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile, Spend
 from adapter.relay.files.scope_cache import TABLE
@@ -163,7 +163,7 @@ class MemoryFiles:
             raise
         return staging
 
-    async def place(self, staging: Staging, place: Place) -> None:
+    async def place(self, staging: StagedFile, place: Place) -> None:
         await self.steps.take("place")
         assert isinstance(staging, MemoryStaging)
         self.stagings.remove(staging)
@@ -188,7 +188,7 @@ class MemoryFiles:
 
     async def take(
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
-    ) -> tuple[Staging, Measure] | None:
+    ) -> tuple[StagedFile, Measure] | None:
         return None
 
     async def open_file(self, place: Place, *, size: int, modified: int) -> MemoryOpenFile | None:
@@ -206,7 +206,7 @@ class MemoryFiles:
 
     async def take_copy(
         self, place: Place, copy: str, limit: CaptureLimit | None
-    ) -> tuple[Staging, Measure] | None:
+    ) -> tuple[StagedFile, Measure] | None:
         return None
 
     def path_of(self, place: Place, copy: str | None = None) -> str:

@@ -24,14 +24,14 @@ from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.principals import NOBODY, Caller, principal_scope
-from adapter.rules.tools.catalogue import Catalogue, Pinning
+from adapter.rules.tools.catalogue import Catalogue, PinRule
 from adapter.rules.tools.visibility import Policies, hides
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from adapter.wire.envelope import dump, parse
 from tests.relay.relaying import Clock, Relaying
+from tests.scripted import ScriptedAnswer, ScriptedReply
 
 Json = dict[str, Any]
 Mode = Literal["off", "warn", "block"]
@@ -160,7 +160,7 @@ class Guarded:
         self.background = BackgroundTasks()
         self.pins = Pins(self.store, self.clock)
         earlier = earlier_forms(self.policies.wrapped, None)
-        pinning = Pinning(self.mode, self.subset, self.invalidate, self.baseline, self.lock, earlier)
+        pinning = PinRule(self.mode, self.subset, self.invalidate, self.baseline, self.lock, earlier)
         self.lists = ToolLists("one", shape_of(self.policies), self.own, ParamHeaders(), logger)
         self.cache = CatalogueCache(self.fresh_for, self.steady)
         self.baselines = Baselines(

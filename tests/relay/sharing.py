@@ -18,10 +18,10 @@ from adapter.settings.core import UpstreamConnections
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import Headers, UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from adapter.wire.eras import Era
 from adapter.wire.sse import encode
 from tests.relay.relaying import INITIALIZE, Clock, Relaying, pieces, whole
+from tests.scripted import ScriptedAnswer, ScriptedReply
 
 JSON = ("Content-Type", "application/json")
 Message = dict[str, Any]

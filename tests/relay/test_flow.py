@@ -11,8 +11,8 @@ import pytest
 from adapter.errors import UpstreamBroken
 from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.exchange import Flow
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import Relaying, whole
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}'
 NEWS = (

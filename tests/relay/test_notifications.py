@@ -15,9 +15,9 @@ from adapter.relay.call.get_streams import noticing
 from adapter.relay.notifications import MOST_WAITING, RESOURCES_CHANGED, Inbox, Notifications
 from adapter.rules.access.principals import principal_scope
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.relaying import pieces, whole
 from tests.relay.tooling import META, SSE, Tools, artifact_of, parsed, producing, result, tools, writing
+from tests.scripted import ScriptedAnswer
 
 SCOPE = principal_scope(b"", "somebody")
 HELLO = b": hello\n\n"

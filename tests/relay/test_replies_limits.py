@@ -17,8 +17,8 @@ from adapter.relay.exchange import Flow
 from adapter.relay.replies import RESUMPTIONS, read_answer
 from adapter.relay.stages import Call
 from adapter.upstream.port import UpstreamReply
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying, of_tools, pieces, whole
+from tests.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
 
 LIMIT = 1000
 SSE = (("Content-Type", "text/event-stream"),)

@@ -15,7 +15,7 @@ from adapter.relay.shared_results import (
     MOST,
     PURGES,
     TABLE,
-    SharedParts,
+    SharedResults,
 )
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
@@ -31,7 +31,7 @@ class Replica:
     def __init__(self, memory: SharedMemory, clock: Clock, patience: float = 5.0) -> None:
         self.store: ReplicaStore = memory.replica()
         self.background = BackgroundTasks()
-        self.results = SharedParts(self.store, self.background, caches=True, patience=patience, clock=clock)
+        self.results = SharedResults(self.store, self.background, caches=True, patience=patience, clock=clock)
         self.server = self.results.results_of("one", 100 * BUCKETS * MOST, encode, decode)
         self.worked = 0
         self.begun = asyncio.Event()

@@ -20,7 +20,7 @@ from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.files.artifact_capture import ProducerRule
 from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
-    Announcing,
+    CapabilityStage,
     Document,
     ResourceList,
     ResourceRead,
@@ -45,10 +45,10 @@ from adapter.rules.tools.lists import announced
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
-from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from adapter.wire.envelope import parse
 from adapter.wire.signed_urls import artifact_uri, upload_handle
 from tests.relay.relaying import Clock, Relaying, scope_of, whole
+from tests.scripted import ScriptedAnswer, ScriptedReply
 
 BASE = "http://adapter.test"
 READ = ConsumerRule(server="one", argument="path")
@@ -151,7 +151,7 @@ class Tools:
         self.relaying.relay.get_streams.notifications = notifications
 
     def _stages(self, consumer: Consumer, producer: Producer) -> StageTable:
-        announcing = Announcing(partial(announced, tools=True, resources=True, changing=True))
+        announcing = CapabilityStage(partial(announced, tools=True, resources=True, changing=True))
         listed = ResourceList("one", self.registry, (DOCUMENT,), "artifact://", exposed=True)
         links = self.links if self.downloads else None
         read = ResourceRead(self.registry, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)

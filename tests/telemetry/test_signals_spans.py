@@ -14,7 +14,7 @@ from adapter.pipeline.call import AuthRequest, Context, Forward, PlannedCall
 from adapter.pipeline.failures import CallRefused, ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.tracing import Observing, Tracing
+from adapter.pipeline.tracing import PlanTracer, WalkRecorder
 from adapter.rules.access.principals import NOBODY
 from tests.telemetry.recording import Recording
 
@@ -39,9 +39,9 @@ def call_of(execute: Any = greet) -> PlannedCall:
     return PlannedCall("users", "greet", MappingProxyType({"name": "Ada Lovelace"}), execute, context)
 
 
-def plan_of(tracing: Tracing, stage: Any) -> ToolPlan:
+def plan_of(tracing: PlanTracer, stage: Any) -> ToolPlan:
     step = Step(Slot.VALIDATE, "schema", stage)
-    return ToolPlan("greet", "script", (step,), ErrorStyle(), observing=Observing(tracing))
+    return ToolPlan("greet", "script", (step,), ErrorStyle(), observing=WalkRecorder(tracing))
 
 
 async def through(call: PlannedCall, forward: Forward) -> Outcome:
@@ -85,7 +85,7 @@ async def test_spans_and_timings_are_told_the_same(recording: Recording) -> None
             told.append((self._name, error))
 
     step = Step(Slot.VALIDATE, "schema", through)
-    observing = Observing(recording.tracing, timed=Timed)
+    observing = WalkRecorder(recording.tracing, timed=Timed)
     plan = ToolPlan("greet", "script", (step,), ErrorStyle(), observing=observing)
     await plan.walk(call_of())
     with pytest.raises(RuntimeError):
@@ -103,7 +103,7 @@ async def test_h34_a_stage_that_goes_on_in_another_task_leaves_no_trace_behind(r
         return await asyncio.create_task(forward(call))  # type: ignore[arg-type]  # what is behind is a coroutine
 
     step = Step(Slot.MIDDLEWARE, "", elsewhere, "around")
-    plan = ToolPlan("greet", "script", (step,), ErrorStyle(), observing=Observing(recording.tracing))
+    plan = ToolPlan("greet", "script", (step,), ErrorStyle(), observing=WalkRecorder(recording.tracing))
     with recording.tracing.span("mcp.tool.call", {}) as call:
         await plan.walk(call_of())
         assert recording.tracing.trace_id() is not None
@@ -129,7 +129,7 @@ async def test_h34_a_call_whose_time_is_over_says_at_which_stage(recording: Reco
         "script",
         (Step(Slot.MIDDLEWARE, "", stuck),),
         ErrorStyle(),
-        observing=Observing(recording.tracing),
+        observing=WalkRecorder(recording.tracing),
     )
     call = call_of()
     call.time.seconds = 1.0

@@ -11,7 +11,7 @@ from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import NOBODY, Caller
 from adapter.upstream.authorized import AuthorizedUpstream, challenged_by, passed_on, refusal_by
 from adapter.upstream.port import InitializeRequest, Share, UpstreamRequest, header, pour
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 ADA = Caller("ada:1", fields={"host": "here"})
 BOB = Caller("bob:2", fields={"host": "here"})

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import sys
 
-from adapter.workers.fleet import BEGAN, MOST_FAILURES, MetricFiles, Rolling, WorkerProcess
+from adapter.workers.fleet import BEGAN, MOST_FAILURES, MetricFiles, WorkerProcess, WorkerReplacement
 from adapter.workers.serve_plan import ServePlan
 
 PROGRAM = """
@@ -56,9 +56,9 @@ def test_what_a_worker_counted_outlives_it_and_its_gauges_do_not() -> None:
 PLAN = ServePlan(2, "127.0.0.1", 80, 10, "info", False, "", "", b"")
 
 
-def begun(number: int) -> Rolling:
+def begun(number: int) -> WorkerReplacement:
     """A rolling whose new worker ``number`` does not serve yet."""
-    rolling = Rolling(PLAN, [])
+    rolling = WorkerReplacement(PLAN, [])
     rolling.numbers.remove(number)
     one, other = socket.socketpair()
     rolling.incoming = WorkerProcess(number, 0, 1, one, 0)

@@ -16,7 +16,7 @@ from adapter.errors import StorageFailed
 from adapter.settings.file.load import load
 from adapter.settings.file.reading import ReadSettings
 from adapter.workers.plan_locks import StorageLock
-from adapter.workers.serve_plan import PlanReading, PlanRefused, ServePlan, open_sockets, plan_of
+from adapter.workers.serve_plan import PlanReader, PlanRefused, ServePlan, open_sockets, plan_of
 
 SERVERS = [{"id": "one", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}]
 
@@ -41,7 +41,7 @@ def nothing() -> None:
 
 def test_a_plan_comes_back_whole() -> None:
     """The supervisor's own values, and all settings for workers."""
-    plan = PlanReading(read_plan, nothing).result()
+    plan = PlanReader(read_plan, nothing).result()
     assert plan[:7] == (3, "127.0.0.1", 80, 7, "error", False, "")
     assert plan.state == str(Path("data/state/adapter.sqlite3").absolute())
     assert plan.address == ("127.0.0.1", 80)
@@ -69,14 +69,14 @@ async def test_a_worker_whose_settings_want_but_one_is_not_alone(tmp_path: Path)
 def test_a_refusal_comes_back_as_one() -> None:
     """With its sentence and the exit status of a start that fails so."""
     with pytest.raises(PlanRefused, match="must be a number") as refused:
-        PlanReading(refuse, nothing).result()
+        PlanReader(refuse, nothing).result()
     assert refused.value.status == 2
 
 
 def test_a_reading_that_dies_is_a_refusal() -> None:
     """The child has written to stderr what there was to say."""
     with pytest.raises(PlanRefused, match="has failed") as refused:
-        PlanReading(fail, nothing).result()
+        PlanReader(fail, nothing).result()
     assert refused.value.status == 1
 
 

@@ -16,10 +16,10 @@ from adapter.oauth.discovery import Discovery
 from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.port import TokenVerifier
-from adapter.oauth.sign_in import SignIn, SignInTerms
+from adapter.oauth.sign_in import SignIn, SignInConfig
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import kept_secret
-from adapter.rules.access.browser_sessions import RoleTerms
+from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.console import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings
@@ -33,7 +33,7 @@ class BrowserSignIn(NamedTuple):
 
     guard: Guard
     routes: SignInRoutes
-    roles: RoleTerms
+    roles: RoleRules
 
 
 def build_browser_sign_in(
@@ -58,9 +58,9 @@ def build_browser_sign_in(
     return BrowserSignIn(known, routes, roles)
 
 
-def role_terms(console: ConsoleOAuth) -> RoleTerms:
+def role_terms(console: ConsoleOAuth) -> RoleRules:
     """The scopes and claims that make operators and viewers."""
-    return RoleTerms(
+    return RoleRules(
         frozenset(console.operator_scopes),
         _values(console.operator_claims),
         frozenset(console.viewer_scopes),
@@ -72,13 +72,13 @@ def _values(claims: Mapping[str, list[str]]) -> dict[str, frozenset[str]]:
     return {name: frozenset(values) for name, values in claims.items()}
 
 
-def _terms(settings: Settings, console: ConsoleOAuth, base: str) -> SignInTerms:
+def _terms(settings: Settings, console: ConsoleOAuth, base: str) -> SignInConfig:
     oauth = settings.core.auth.oauth
     assert oauth is not None, "settings refuse a sign-in without it"
     issuer, path = console_issuer(console, oauth), settings.console.path
     assert issuer is not None, "settings refuse another issuer"
     scopes = tuple(dict.fromkeys((*issuer.required_scopes, *console.scopes)))
-    return SignInTerms(
+    return SignInConfig(
         console,
         issuer,
         f"{base}{path}/-/signed-in",

@@ -15,7 +15,7 @@ from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
 from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantListener
 from adapter.oauth.grants.grant_store import GrantStore
-from adapter.oauth.grants.issuer_finder import GrantTerms, IssuerFinder
+from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.relay.call.grants import GrantAnswers, GrantGate
@@ -31,7 +31,7 @@ from adapter.upstream.port import Upstream
 from adapter.wire.envelope import dump
 
 if TYPE_CHECKING:
-    from adapter.app.sessions import SessionParts
+    from adapter.app.sessions import SessionStack
     from adapter.edge.console.sign_in import SignInRoutes
     from adapter.relay.server import Server
 
@@ -44,13 +44,13 @@ LEASE_SECONDS = 20.0
 COMPLETE = "notifications/elicitation/complete"
 
 
-class GrantParts:
+class UpstreamGrants:
     """The grants of all servers with ``upstream.auth.type: authorization_code``, by the ids of these."""
 
     def __init__(self, base: Base) -> None:
         settings, store = base.settings, base.store
         self._base = base
-        self._sessions: SessionParts | None = None
+        self._sessions: SessionStack | None = None
         self.rows = sealed_rows(settings, store, SECRET)
         self.grants = GrantStore(self.rows)
         self.links = GrantLinks(self.rows, base.clock)
@@ -62,9 +62,9 @@ class GrantParts:
         base.tasks.append(CleanupTask("grants", self.links.tidy))
 
     def __repr__(self) -> str:
-        return f"<GrantParts of {len(self.servers)} servers>"
+        return f"<UpstreamGrants of {len(self.servers)} servers>"
 
-    def _add(self, terms: GrantTerms) -> None:
+    def _add(self, terms: GrantConfig) -> None:
         base = self._base
         clients = ClientRegistry(terms, self.rows, grant_http(terms), base.clock)
         finder = IssuerFinder(terms, clients.http, base.log)
@@ -83,7 +83,7 @@ class GrantParts:
         if server.id in self.servers:
             server.stages.put_first(ASKING, GrantGate(self.servers[server.id]))
 
-    def answers(self, sessions: SessionParts) -> GrantAnswers:
+    def answers(self, sessions: SessionStack) -> GrantAnswers:
         """Build the answers to callers without a grant."""
         self._sessions = sessions
         return GrantAnswers(sessions.sessions, sessions.scopes, sessions.notifications, self._listen)
@@ -126,13 +126,13 @@ def asks_people(entry: ServerSettings) -> bool:
     return entry.upstream.auth.type == "authorization_code"
 
 
-def grant_terms(settings: Settings, entry: ServerSettings) -> GrantTerms:
+def grant_terms(settings: Settings, entry: ServerSettings) -> GrantConfig:
     """The terms of one server."""
     auth, base = entry.upstream.auth, settings.core.public_base_url
     assert entry.upstream.url is not None and base is not None, "settings refuse others"
-    return GrantTerms(entry.id, entry.upstream.url, base.rstrip("/"), auth)
+    return GrantConfig(entry.id, entry.upstream.url, base.rstrip("/"), auth)
 
 
-def grant_http(terms: GrantTerms) -> IssuerHttp:
+def grant_http(terms: GrantConfig) -> IssuerHttp:
     """The requests to the authorization server of one upstream."""
     return token_http(urlsplit(terms.url).hostname if terms.is_discovered else None)

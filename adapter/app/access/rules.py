@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from adapter.app.files import FileParts
+from adapter.app.files import FileSecrets
 from adapter.relay.call.access_stages import AccessGate, ListedTools
 from adapter.rules.access.access_rules import AccessRule, AccessRules, AllowPatterns, OwnOfferings, Scalar
 from adapter.rules.access.principals import ANONYMOUS, DEFAULT_TOKEN
@@ -24,7 +24,7 @@ LONGEST_SHOWN = 300
 def access_gate(
     entry: ServerSettings,
     entries: Sequence[AccessEntry],
-    files: FileParts,
+    files: FileSecrets,
     tools: ListedTools,
     *,
     folds: bool,

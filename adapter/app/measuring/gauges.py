@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.app.files import FileParts
-from adapter.app.replicas import ReplicaParts
+from adapter.app.files import FileSecrets
+from adapter.app.replicas import ReplicaService
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.errors import StoreUnavailable
 from adapter.oauth.grants.grant_store import TABLE as GRANT_TABLE
@@ -157,7 +157,7 @@ def of_buffers(buffers: RequestBuffers) -> Iterator[GaugeReading]:
     yield GaugeReading(metrics.BUFFER_LIMIT, buffers.limit)
 
 
-def of_files(files: FileParts) -> Iterator[GaugeReading]:
+def of_files(files: FileSecrets) -> Iterator[GaugeReading]:
     """The number and the bytes of files, where any are kept."""
     if files.active:
         yield GaugeReading(metrics.FILES, files.registry.files)
@@ -172,7 +172,7 @@ def of_sessions(sessions: Sessions) -> Iterator[GaugeReading]:
     yield GaugeReading(metrics.SESSIONS, sessions.active)
 
 
-def of_replicas(parts: ReplicaParts) -> Iterator[GaugeReading]:
+def of_replicas(parts: ReplicaService) -> Iterator[GaugeReading]:
     """The replicas that this one sees."""
     yield GaugeReading(metrics.REPLICAS, len(parts.replicas.others()))
 

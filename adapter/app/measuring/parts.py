@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.access.browser_sign_in import role_terms
-from adapter.app.files import FileParts
+from adapter.app.files import FileSecrets
 from adapter.app.measuring import gauges
 from adapter.app.measuring.gauges import GaugeReading, Gauges
 from adapter.edge.console.status import Viewers
 from adapter.edge.http.access import Guard
-from adapter.edge.http.bodies import BodyTerms
+from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.limits import ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
@@ -64,7 +64,7 @@ def _operators(guard: Guard, settings: Settings) -> Viewers:
     return Viewers(guard, names, None if console.oauth is None else role_terms(console.oauth))
 
 
-class Metering:
+class AdapterMetrics:
     """``registry`` has the numbers, ``requests`` counts what comes over HTTP, ``gauges`` are read for each scrape."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Metering:
         self._writing = asyncio.Lock()
 
     def __repr__(self) -> str:
-        return f"<Metering into {self.registry!r}>"
+        return f"<AdapterMetrics into {self.registry!r}>"
 
     async def scrape(self, accept: str) -> tuple[str, bytes]:
         """Write down the numbers in the form that an Accept field asks for: its content type, and the text."""
@@ -146,7 +146,7 @@ class Metering:
         if core.grants is not None:
             self.gauges.slow.append(partial(gauges.count_grants, core.store))
 
-    def observe_files(self, files: FileParts, settings: Settings) -> None:
+    def observe_files(self, files: FileSecrets, settings: Settings) -> None:
         """Have uploads and upload URLs counted; to be called before the routes of files are built."""
         sink = self.registry
         files.credentials.on_use = partial(_used, sink, settings.state_persistence.type)
@@ -184,7 +184,7 @@ class Metering:
             return ()
         return (metrics_branch(self._prometheus.path, self.scrape, _operators(guard, settings)),)
 
-    async def open_port(self, patience: Patience, bodies: BodyTerms) -> Listener | None:
+    async def open_port(self, patience: Patience, bodies: BodyLimits) -> Listener | None:
         """Open the port that serves metrics and nothing else, if there is to be one. Raises OSError."""
         if not self._prometheus.enabled or self._prometheus.place is None:
             return None

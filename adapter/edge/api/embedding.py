@@ -17,7 +17,7 @@ from adapter.edge.api.routes import NAME, ROUTES, ApiRoute
 from adapter.edge.api.tool_api import ApiOptions, ApiResult, Tell, ToolApi
 from adapter.edge.console.page_files import PageFiles
 from adapter.edge.http.aiohttp_bridge import Act, HostRequest, answered
-from adapter.edge.http.bodies import TERMS, BodyTerms, ClientGone
+from adapter.edge.http.bodies import TERMS, BodyLimits, ClientGone
 from adapter.edge.http.request import Request
 from adapter.edge.http.response import send
 from adapter.errors import AdapterError
@@ -257,7 +257,7 @@ def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], None]
 
 
 def application(
-    serve: Serves, lifetime: Callable[[], AbstractAsyncContextManager[None]], terms: BodyTerms = TERMS
+    serve: Serves, lifetime: Callable[[], AbstractAsyncContextManager[None]], terms: BodyLimits = TERMS
 ) -> web.Application:
     """Build an application that gives every request to ``serve`` and enters ``lifetime`` as long as it runs.
 

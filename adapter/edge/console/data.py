@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console import pins as console_pins
 from adapter.edge.console.activity import Activity, stream, wants_stream
-from adapter.edge.console.status import Belongings, ServerStatus, Viewer, Viewers, require_json
+from adapter.edge.console.status import ServerStatus, SessionsAndFiles, Viewer, Viewers, require_json
 from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.http.response import send
@@ -24,7 +24,7 @@ from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound
 from adapter.relay.http_api.callers import ToolRefused
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.tools.pins import PinStatus
-from adapter.rules.access.browser_sessions import RoleTerms
+from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.rules.clients.client_file import entry_text
 from adapter.rules.clients.mcp_clients import CLIENTS, McpClient, ServerAddress, placeholder
@@ -56,7 +56,7 @@ class ConsoleFacts:
     settings: Console
     version: str
     configuration: str
-    roles: RoleTerms | None = None
+    roles: RoleRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class ConsoleTopics:
     """The sources of what is shown. ``grants`` is None where nobody gives any."""
 
     servers: ServerStatus
-    belongings: Belongings
+    belongings: SessionsAndFiles
     recent: Recent
     activity: Activity
     connections: Connections

@@ -16,7 +16,7 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.server import Server
-from adapter.rules.access.browser_sessions import RoleTerms
+from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.access.principals import ANONYMOUS, name_of
 from adapter.rules.access.resources import CONSOLE
 from adapter.rules.files.file_records import FileKind, FileRecord
@@ -66,10 +66,10 @@ class Viewers:
     Without tokens every caller on this machine is an operator, and nobody else is let in.
     """
 
-    def __init__(self, guard: Guard, operators: Collection[str], roles: RoleTerms | None = None) -> None:
+    def __init__(self, guard: Guard, operators: Collection[str], roles: RoleRules | None = None) -> None:
         self._guard = guard
         self._operators = frozenset(operators)
-        self._roles = roles or RoleTerms()
+        self._roles = roles or RoleRules()
 
     def __repr__(self) -> str:
         return f"<Viewers: {len(self._operators)} operators>"
@@ -170,7 +170,7 @@ class ServerStatus:
 
 
 @dataclass(slots=True)
-class Belongings:
+class SessionsAndFiles:
     """Sessions and files with their owners."""
 
     sessions: OpenSessions

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from adapter.edge.http.request import Branch, Names, Request
 from adapter.errors import AdapterError
-from adapter.pipeline.tracing import Tracing
+from adapter.pipeline.tracing import PlanTracer
 from adapter.rules.text.unicode import shown
 
 LONGEST_ID = 128
@@ -19,13 +19,13 @@ LONGEST_ID = 128
 _BEHIND = ("{server_id}", "{session_id}", "{file_id}", "{filename}")
 
 
-def traced(branches: Iterable[Branch], tracing: Tracing) -> Iterator[Branch]:
+def traced(branches: Iterable[Branch], tracing: PlanTracer) -> Iterator[Branch]:
     """The same routes, each request to which is a span. The client's header ``traceparent`` names its parent."""
     for branch in branches:
         yield _traced(branch, tracing)
 
 
-def _traced(branch: Branch, tracing: Tracing) -> Branch:
+def _traced(branch: Branch, tracing: PlanTracer) -> Branch:
     route = "/".join((branch.prefix.rstrip("/"), *_BEHIND[: branch.depth]))
 
     async def serve(request: Request, names: Names, extra: list[tuple[str, str]]) -> None:

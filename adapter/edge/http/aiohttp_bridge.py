@@ -11,7 +11,7 @@ from functools import partial
 from aiohttp import web
 from multidict import CIMultiDict
 
-from adapter.edge.http.bodies import RESUME_BELOW, TERMS, Body, BodyTerms, ClientGone
+from adapter.edge.http.bodies import RESUME_BELOW, TERMS, Body, BodyLimits, ClientGone
 from adapter.edge.http.request import Fields, Request, Sendable
 
 LOOK_EVERY = 1.0
@@ -193,7 +193,7 @@ class ForeignReply:
 
 
 async def answered(
-    original: web.Request, act: Act, prefix: str = "", terms: BodyTerms = TERMS
+    original: web.Request, act: Act, prefix: str = "", terms: BodyLimits = TERMS
 ) -> web.StreamResponse:
     """Return the answer of ``act`` to a request. ``prefix`` is the part of its path that the host has dealt with.
 

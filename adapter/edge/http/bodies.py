@@ -23,7 +23,7 @@ Where one comes whole in one read it is not even counted, as that would cost eve
 
 
 @dataclass(frozen=True, slots=True)
-class BodyTerms:
+class BodyLimits:
     """Limits that all bodies share: memory and least speed.
 
     ``read_timeout``: seconds for which a sender may send nothing.
@@ -34,7 +34,7 @@ class BodyTerms:
     read_timeout: float = 30.0
 
 
-TERMS = BodyTerms()
+TERMS = BodyLimits()
 """The default limits, for a host that embeds only its own tools and so has no settings."""
 
 
@@ -72,7 +72,7 @@ class Body:
     def __init__(
         self,
         resume: Callable[[], None],
-        terms: BodyTerms = TERMS,
+        terms: BodyLimits = TERMS,
         announced: int | None = None,
         content: bytes | None = None,
     ) -> None:

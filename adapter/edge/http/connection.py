@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from adapter.edge.http.bodies import Body, BodyTerms, ClientGone
+from adapter.edge.http.bodies import Body, BodyLimits, ClientGone
 from adapter.edge.http.body_socket import LARGE, BodySocket
 from adapter.edge.http.heads import RequestHead
 from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience, has_arrived
@@ -43,7 +43,7 @@ _GONE = partial(ClientGone, "the client has gone")
 class ClientConnection(asyncio.Protocol):
     """Answers requests with the handler of its place, which it keeps until its last task has ended."""
 
-    def __init__(self, places: ConnectionLimit, patience: Patience, terms: BodyTerms) -> None:
+    def __init__(self, places: ConnectionLimit, patience: Patience, terms: BodyLimits) -> None:
         self._places = places
         self._patience = patience
         self._loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from adapter.edge.http.request import Fields
 from adapter.errors import ConsoleRefused, InsufficientScope, Unauthorized
 from adapter.oauth.port import TokenVerifier
-from adapter.rules.access.browser_sessions import TAB_FIELD, RoleTerms, is_own_page
+from adapter.rules.access.browser_sessions import TAB_FIELD, RoleRules, is_own_page
 from adapter.rules.access.principals import Identity
 from adapter.rules.access.resources import ProtectedResource, challenge, refusal_of
 from adapter.rules.access.token_claims import VerifiedToken, digest_of
@@ -106,7 +106,7 @@ _COOKIE = frozenset({"authorization", "cookie"})
 class BrowserIdentities:
     """Finds who signed in with the browser that makes a request. ``base`` is the public URL of the adapter."""
 
-    def __init__(self, sessions: BrowserSessions, base: str, roles: RoleTerms) -> None:
+    def __init__(self, sessions: BrowserSessions, base: str, roles: RoleRules) -> None:
         self._sessions = sessions
         self._base = base
         self._roles = roles

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from adapter.edge.http.bodies import TERMS, BodyTerms
+from adapter.edge.http.bodies import TERMS, BodyLimits
 from adapter.edge.http.connection import ClientConnection
 from adapter.edge.http.limits import PATIENCE, ConnectionLimit, Handler, Patience
 
@@ -87,7 +87,7 @@ ARRIVING_SECONDS = 1.0
 """Time for a request that has begun to arrive at a stop."""
 
 
-class Listening(Protocol):
+class ListeningSockets(Protocol):
     """The sockets that connections come from."""
 
     @property
@@ -99,7 +99,7 @@ class Listening(Protocol):
 class Listener:
     """Open until ``close`` (no new connections), ``close_idle`` and ``drop`` (no connections at all)."""
 
-    def __init__(self, listening: Listening, connections: ConnectionLimit) -> None:
+    def __init__(self, listening: ListeningSockets, connections: ConnectionLimit) -> None:
         self._listening = listening
         self._connections = connections
 
@@ -113,7 +113,7 @@ class Listener:
         host: str,
         port: int,
         patience: Patience = PATIENCE,
-        terms: BodyTerms = TERMS,
+        terms: BodyLimits = TERMS,
         *,
         shared: bool = False,
     ) -> Listener:
@@ -134,7 +134,7 @@ class Listener:
 
     @classmethod
     def share(
-        cls, places: ConnectionLimit, door: SharedSockets, patience: Patience, terms: BodyTerms
+        cls, places: ConnectionLimit, door: SharedSockets, patience: Patience, terms: BodyLimits
     ) -> Listener:
         """Accept connections from sockets that other processes accept from too."""
         _notice_dead_peers(door.sockets)

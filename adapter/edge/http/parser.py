@@ -8,7 +8,7 @@ from typing import Any
 
 import httptools
 
-from adapter.edge.http.bodies import Body, BodyTerms
+from adapter.edge.http.bodies import Body, BodyLimits
 from adapter.edge.http.heads import KnownHead, RawFields, RequestHead
 from adapter.edge.http.request import Fields
 from adapter.rules.access.host_and_origin_check import same_authority
@@ -46,7 +46,7 @@ class RequestStream:
     """
 
     def __init__(
-        self, arrive: Callable[[RequestHead, Body], None], resume: Callable[[], None], terms: BodyTerms
+        self, arrive: Callable[[RequestHead, Body], None], resume: Callable[[], None], terms: BodyLimits
     ) -> None:
         self.ended = False
         """Nothing that comes now is a request any more."""

@@ -49,7 +49,7 @@ class LoadedFunction(LoadedFile):
 
 
 @dataclass(frozen=True, slots=True)
-class Handling:
+class ScriptHandler:
     """Calls ``script`` for a call of ``tool``, within ``timeout`` seconds; None: until the call's own end.
 
     With ``rows`` the value that it returns becomes a list of objects, unless it is an answer already.

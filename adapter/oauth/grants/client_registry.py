@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from adapter.errors import AuthorizationFailed
-from adapter.oauth.grants.issuer_finder import GrantTerms
+from adapter.oauth.grants.issuer_finder import GrantConfig
 from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient, client_metadata, read_registration
@@ -29,7 +29,7 @@ class ClientRegistry:
     """Knows the client id of one server at its issuers. ``clock`` gives Unix time in seconds."""
 
     def __init__(
-        self, terms: GrantTerms, rows: SealedRows, http: IssuerHttp, clock: Callable[[], float] = time.time
+        self, terms: GrantConfig, rows: SealedRows, http: IssuerHttp, clock: Callable[[], float] = time.time
     ) -> None:
         self.terms = terms
         self.http = http

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 
 from adapter.errors import GrantRequired
-from adapter.oauth.grants.issuer_finder import GrantTerms
+from adapter.oauth.grants.issuer_finder import GrantConfig
 from adapter.rules.access.principals import digest
 from adapter.state.port import ABSENT, Conflict, Row, delete_overdue
 from adapter.state.sealed_rows import SealedRows
@@ -86,7 +86,7 @@ class GrantLinks:
         self._rows = rows
         self._clock = clock
 
-    async def required(self, terms: GrantTerms, principal: str) -> GrantRequired:
+    async def required(self, terms: GrantConfig, principal: str) -> GrantRequired:
         """The failure that gives a principal its link."""
         await self._rows.open()
         now = self._clock()

@@ -27,7 +27,7 @@ from adapter.rules.access.authorization_servers import (
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 
 
-class GrantTerms(NamedTuple):
+class GrantConfig(NamedTuple):
     """``server`` is its id, ``url`` that of the upstream; what ``auth`` leaves out is as the upstream's metadata says.
 
     ``base`` is the public URL of the adapter, without a slash at its end.
@@ -39,7 +39,7 @@ class GrantTerms(NamedTuple):
     auth: UpstreamAuth
 
     def __repr__(self) -> str:
-        return f"<GrantTerms of {self.server!r}>"
+        return f"<GrantConfig of {self.server!r}>"
 
     @property
     def is_discovered(self) -> bool:
@@ -94,7 +94,7 @@ OFFLINE = "offline_access"
 class IssuerFinder:
     """Finds the authorization server of one upstream. ``clock`` gives seconds that never go back."""
 
-    terms: GrantTerms
+    terms: GrantConfig
     http: IssuerHttp
     log: FilteringBoundLogger
     clock: Callable[[], float] = time.monotonic

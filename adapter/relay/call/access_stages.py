@@ -19,7 +19,7 @@ from adapter.rules.access.access_rules import (
     NOT_FOUND_MODERN,
     AccessRules,
     AccessView,
-    Offering,
+    OfferKind,
     unknown_method,
     unknown_prompt,
     unknown_resource,
@@ -41,14 +41,14 @@ PAGES = 100
 UPDATED = "notifications/resources/updated"
 
 _USES = {
-    "prompts/get": Offering.PROMPT,
-    "resources/read": Offering.RESOURCE,
-    "resources/subscribe": Offering.RESOURCE,
-    "resources/unsubscribe": Offering.RESOURCE,
+    "prompts/get": OfferKind.PROMPT,
+    "resources/read": OfferKind.RESOURCE,
+    "resources/subscribe": OfferKind.RESOURCE,
+    "resources/unsubscribe": OfferKind.RESOURCE,
 }
 """The methods that name one prompt or resource."""
 
-_LISTS = [shape.key for kind, shape in SHAPES.items() if kind is not Offering.TOOL]
+_LISTS = [shape.key for kind, shape in SHAPES.items() if kind is not OfferKind.TOOL]
 
 
 class ListedTools(Protocol):
@@ -94,7 +94,7 @@ class AccessGate(Gate):
 
     def sees(self, call: Call, name: str) -> bool:
         """Tell whether the caller of a call may see the tool of this name."""
-        return _view(self._rules, call).allows(Offering.TOOL, name)
+        return _view(self._rules, call).allows(OfferKind.TOOL, name)
 
     def rights_of(self, caller: Caller) -> object:
         """A value that is equal for callers with the same rights."""
@@ -130,7 +130,7 @@ def _view(rules: AccessRules, call: Call) -> AccessView:
 class VisibleList(Stage):
     """The stage of one list: it leaves out what its caller may not see."""
 
-    def __init__(self, rules: AccessRules, kind: Offering) -> None:
+    def __init__(self, rules: AccessRules, kind: OfferKind) -> None:
         self._rules = rules
         self._kind = kind
 
@@ -155,7 +155,7 @@ class VisibleList(Stage):
 class VisibleUse(Stage):
     """The stage of requests that name one prompt or resource."""
 
-    def __init__(self, rules: AccessRules, kind: Offering) -> None:
+    def __init__(self, rules: AccessRules, kind: OfferKind) -> None:
         self._rules = rules
         self._kind = kind
 
@@ -177,7 +177,7 @@ class VisibleUse(Stage):
         name = call.envelope.name or ""
         if _view(self._rules, call).is_own(self._kind, name):
             return response
-        if self._kind is Offering.PROMPT:
+        if self._kind is OfferKind.PROMPT:
             return response if await _is_listed(call, name) else _unknown(call, self._kind, name)
         code = error.get("code")
         missing = code == NOT_FOUND_LEGACY or (call.modern and code == NOT_FOUND_MODERN)
@@ -207,9 +207,9 @@ class VisibleReference(Stage):
         return None
 
 
-def _referred(reference: dict[str, Any]) -> list[tuple[Offering, str]]:
+def _referred(reference: dict[str, Any]) -> list[tuple[OfferKind, str]]:
     """All that a server may take the reference for, whatever its type says."""
-    kinds = ((Offering.PROMPT, "name"), (Offering.TEMPLATE, "uri"))
+    kinds = ((OfferKind.PROMPT, "name"), (OfferKind.TEMPLATE, "uri"))
     return [(kind, reference[key]) for kind, key in kinds if isinstance(reference.get(key), str)]
 
 
@@ -232,7 +232,7 @@ class VisibleSubscription(Stage):
             return None
         if not isinstance(uris, list):
             raise BadRequest(f"{_SUBSCRIPTIONS} must be a list of URIs.")
-        seen = [uri for uri in uris if isinstance(uri, str) and view.allows(Offering.RESOURCE, uri)]
+        seen = [uri for uri in uris if isinstance(uri, str) and view.allows(OfferKind.RESOURCE, uri)]
         if len(seen) < len(uris):
             call.change(Replace(("params", "notifications", _SUBSCRIPTIONS), dump(seen)))
         return None
@@ -255,8 +255,8 @@ class OwnTasks(Stage):
 _SUBSCRIPTIONS = "resourceSubscriptions"
 
 
-def _unknown(call: Call, kind: Offering, name: str) -> bytes:
-    if kind is Offering.PROMPT:
+def _unknown(call: Call, kind: OfferKind, name: str) -> bytes:
+    if kind is OfferKind.PROMPT:
         return unknown_prompt(call.envelope.id_bytes, name)
     return unknown_resource(call.envelope.id_bytes, name, modern=call.modern)
 
@@ -268,8 +268,8 @@ async def _is_listed(call: Call, name: str) -> bool:
     params: dict[str, Any] = {}
     try:
         for _ in range(PAGES):
-            page = await call.fetch(SHAPES[Offering.PROMPT].method, params)
-            names = None if page is None else await in_turns(names_listed(page, Offering.PROMPT))
+            page = await call.fetch(SHAPES[OfferKind.PROMPT].method, params)
+            names = None if page is None else await in_turns(names_listed(page, OfferKind.PROMPT))
             if page is None or names is None:
                 return False
             if name in names:
@@ -313,7 +313,7 @@ def _is_visible(view: AccessView, message: object) -> bool:
         return True
     params = message.get("params")
     uri = params.get("uri") if isinstance(params, dict) else None
-    return isinstance(uri, str) and view.allows(Offering.RESOURCE, uri)
+    return isinstance(uri, str) and view.allows(OfferKind.RESOURCE, uri)
 
 
 def _instead_of_list(data: bytes) -> bytes:

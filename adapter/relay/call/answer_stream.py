@@ -31,7 +31,7 @@ Heed = Callable[[bytes], None]
 """Looks along at what the upstream says, chunk by chunk."""
 
 
-class Ending(NamedTuple):
+class FinalBytes(NamedTuple):
     """The bytes that the client gets when the upstream says no more.
 
     ``goes_on``: another stream of the upstream continues. ``failure`` is the error that the bytes tell.
@@ -42,7 +42,7 @@ class Ending(NamedTuple):
     failure: AdapterError | None = None
 
 
-class StreamTerms(NamedTuple):
+class StreamPolicy(NamedTuple):
     """The terms on which a stream is read.
 
     ``read_timeout`` is how many seconds it may be silent, None for ever. ``resumable``: a client may come back for the
@@ -73,7 +73,7 @@ class AnswerStream:
         reply: UpstreamReply,
         wanted: list[Envelope],
         recovery: ExchangeRecovery,
-        terms: StreamTerms,
+        terms: StreamPolicy,
         edits: StreamEdits | None = None,
     ) -> None:
         self._reply = reply
@@ -145,24 +145,24 @@ class AnswerStream:
         finally:
             self._reply.abort()
 
-    async def _ending(self) -> Ending:
+    async def _ending(self) -> FinalBytes:
         """The upstream has ended the stream, or broken it off: what becomes of it."""
         await self.catch_up(all_of_it=True)
         rest = self._events.rest if self._rewrite is not None and self._failure is None else b""
         if not self._wanted:
-            return Ending(rest)
+            return FinalBytes(rest)
         last_id = self._events.last_id if self._resumable else b""
         if self._failure is None and last_id:
             await self._recovery.polled()
-            return Ending(rest)
+            return FinalBytes(rest)
         if isinstance(self._failure, UpstreamBroken) and last_id and not self._resumed:
             self._resumed = True
             if (resumed := await self._recovery.resume(last_id)) is not None:
                 seam = self._seam()
                 self._reply, self._reader, self._failure = resumed, None, None
                 self._events.last_id = last_id
-                return Ending(seam, goes_on=True)
-        return Ending(rest + self._seam() + self._error_events(), failure=self._why())
+                return FinalBytes(seam, goes_on=True)
+        return FinalBytes(rest + self._seam() + self._error_events(), failure=self._why())
 
     def settled_by(self, body: bytes) -> bool:
         """Tell whether ``body``, if it is the whole of a piped stream, needs nothing added to it. A long one that does

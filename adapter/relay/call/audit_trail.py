@@ -38,7 +38,7 @@ class AuditSink(Protocol):
         """Append a line. Raises AuditUnavailable."""
 
 
-class AuditTerms(NamedTuple):
+class AuditConfig(NamedTuple):
     """The settings of the record. ``key`` is that of the digest of arguments, ``place`` names this process.
 
     ``strict``: no call goes on without a record.
@@ -65,7 +65,7 @@ class AuditTrail:
     """Writes records into ``sink``; what nobody waits for is written in the ``background``."""
 
     def __init__(
-        self, sink: AuditSink, terms: AuditTerms, background: BackgroundTasks, log: FilteringBoundLogger
+        self, sink: AuditSink, terms: AuditConfig, background: BackgroundTasks, log: FilteringBoundLogger
     ) -> None:
         self._sink = sink
         self._terms = terms

@@ -28,7 +28,7 @@ from adapter.rules.calls.request_outcomes import (
 )
 from adapter.rules.metrics.labels import known_version, named_in
 from adapter.rules.metrics.metric import MOST_WAITING
-from adapter.upstream.port import Along, Sink, header
+from adapter.upstream.port import Sink, WatchedSink, header
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.sse import encode
 
@@ -208,7 +208,7 @@ class _ObservedAnswer:
 
     async def _pour(self, pieces: Flow, sink: Sink) -> None:
         try:
-            await pieces.pour(Along(sink, self._reader.look))
+            await pieces.pour(WatchedSink(sink, self._reader.look))
         except AdapterError as error:
             self._end(outcome_of_error(error))
             raise

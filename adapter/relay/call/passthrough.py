@@ -8,7 +8,7 @@ from functools import partial
 
 from adapter.errors import MessageTooLong, UpstreamSilent
 from adapter.relay.background import slices
-from adapter.relay.call.answer_stream import AnswerStream, StreamTerms
+from adapter.relay.call.answer_stream import AnswerStream, StreamPolicy
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, silence_of
@@ -57,7 +57,7 @@ class PassThrough:
                         reply.status, headers, piped(reply, read_timeout), release=reply.abort
                     )
                 recovery = self._recovery(ask, session, requests)
-                terms = StreamTerms(read_timeout, ask.sender.era is Era.LEGACY, ask.server.listener())
+                terms = StreamPolicy(read_timeout, ask.sender.era is Era.LEGACY, ask.server.listener())
                 stream = AnswerStream(reply, list(requests), recovery, terms)
                 if access is not None:
                     aside = partial(access.aside, ask.sender.caller)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from adapter.errors import AdapterError, AnswerTooLarge, BadJson, UpstreamBroken, UpstreamSilent
-from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamTerms
+from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamPolicy
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.resumption import ExchangeRecovery
@@ -86,7 +86,7 @@ class StagedExchange:
             if media_type(reply) == "text/event-stream":
                 require_plain(reply)
                 edits = StreamEdits(partial(_finished, stages, call), _aside(ask, call))
-                terms = StreamTerms(
+                terms = StreamPolicy(
                     read_timeout,
                     ask.sender.era is Era.LEGACY,
                     ask.server.listener(),

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError, BadJson, StorageFailed
-from adapter.files.port import CaptureLimit, FileStore, Measure, Staging
+from adapter.files.port import CaptureLimit, FileStore, Measure, StagedFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile
 from adapter.relay.files.round_index import COPIES, EDITED
@@ -91,7 +91,7 @@ class ProducerRule:
     scheme: str = "artifact://"
 
 
-class Capturing(NamedTuple):
+class CaptureRule(NamedTuple):
     """For one tool of one server."""
 
     registry: FileRegistry
@@ -203,7 +203,7 @@ class Capturing(NamedTuple):
         measure: Measure,
         *,
         place: Place | None = None,
-        staging: Staging | None = None,
+        staging: StagedFile | None = None,
         said: str | None = None,
     ) -> FileRecord:
         filename = name.recorded(measure, said)

@@ -17,7 +17,7 @@ from adapter.relay.files.artifact_capture import (
     Allocated,
     ArtifactName,
     Captured,
-    Capturing,
+    CaptureRule,
     ProducerRule,
     artifact_name,
 )
@@ -91,7 +91,7 @@ class Producer:
         self._clock = clock
         self._log = log
         self._nothing_known = Redaction(files.store.roots, {})
-        self._capturing = Capturing(files.registry, files.store, rule)
+        self._capturing = CaptureRule(files.registry, files.store, rule)
         self._links = files.links if rule.downloads else None
         only_edits = rule.edits and rule.locator.mode == "none"
         self._may_name_none = (

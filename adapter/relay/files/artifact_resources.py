@@ -20,7 +20,7 @@ from adapter.wire.envelope import error_response
 from adapter.wire.signed_urls import artifact_uri, parse_artifact
 
 
-class Announcing:
+class CapabilityStage:
     """The stage of ``initialize`` and ``server/discover``: ``announce`` edits the capabilities in a response."""
 
     def __init__(self, announce: Callable[[bytes], bytes]) -> None:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, FileChanged, FileGone, StorageFailed, StorageFull, StoreUnavailable
-from adapter.files.port import FileStore, Measure, OpenFile, Staging
+from adapter.files.port import FileStore, Measure, OpenFile, StagedFile
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_cleanup import FileCleanup
 from adapter.relay.files.file_index import FileIndex
@@ -319,7 +319,7 @@ class FileRegistry:
         return batch
 
     async def keep_artifact(
-        self, scope: Scope, place: Place, file: NewFile, staging: Staging | None
+        self, scope: Scope, place: Place, file: NewFile, staging: StagedFile | None
     ) -> FileRecord:
         """Keep a file that a tool produced. Evict only what it needs, and only when that helps.
 

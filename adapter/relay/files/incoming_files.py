@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from adapter.files.port import Measure, Staging
+from adapter.files.port import Measure, StagedFile
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileContent, FileRecord, Place
 from adapter.rules.files.media_types import media_type
@@ -45,7 +45,7 @@ class IncomingFile(NamedTuple):
     """
 
     record: FileRecord
-    staging: Staging | None
+    staging: StagedFile | None
 
 
 class Staged:

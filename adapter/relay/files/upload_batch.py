@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
-from adapter.files.port import ContentSource, FileStore, Measure, Staging
+from adapter.files.port import ContentSource, FileStore, Measure, StagedFile
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_transactions import FileTransactions
 from adapter.relay.files.incoming_files import IncomingFile, Spend, Staged
@@ -130,7 +130,7 @@ class FileLimits:
 class _Arrived(NamedTuple):
     filename: str
     declared_type: str | None
-    staging: Staging
+    staging: StagedFile
     measure: Measure
 
 
@@ -160,7 +160,7 @@ class UploadBatch:
         self._record = record
         self._leave = leave
         self._arrived: list[_Arrived] = []
-        self._coming: tuple[str, str | None, Staging] | None = None
+        self._coming: tuple[str, str | None, StagedFile] | None = None
         self._size = 0
         self._over = False
         self._cut_off = False

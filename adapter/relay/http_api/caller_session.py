@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from adapter.errors import StoreUnavailable
 from adapter.relay.http_api.callers import KeptSession, Who
 from adapter.relay.http_api.conversation import Conversation
-from adapter.relay.http_api.dialogue import SharedListening
+from adapter.relay.http_api.dialogue import SharedListener
 from adapter.state.port import ABSENT, Conflict, Row, Store
 from adapter.wire.eras import Era
 
@@ -222,7 +222,7 @@ class CallerSession:
     ) -> None:
         self.key = key
         self.conversation = conversation
-        self.listening = SharedListening(conversation.listen)
+        self.listening = SharedListener(conversation.listen)
         self.used = clock()
         self.busy = 0
         self.tools: Sequence[dict[str, Any]] = ()

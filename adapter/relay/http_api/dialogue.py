@@ -154,7 +154,7 @@ class _Hearer(NamedTuple):
     answers: bool
 
 
-class SharedListening:
+class SharedListener:
     """Keeps the stream of one session open while anybody listens, or from ``keep`` to ``let_go``.
 
     ``listen`` is that of the session's Conversation.
@@ -171,7 +171,7 @@ class SharedListening:
         self._is_offered = True
 
     def __repr__(self) -> str:
-        return f"<SharedListening: {len(self._hearers)}>"
+        return f"<SharedListener: {len(self._hearers)}>"
 
     @asynccontextmanager
     async def heard(self, who: Who, hear: Hear, *, answers: bool = False) -> AsyncGenerator[None, None]:

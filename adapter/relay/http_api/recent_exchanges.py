@@ -76,7 +76,7 @@ class StageTiming:
         return f"<StageTiming of {self._name!r}>"
 
     def end(self, error: BaseException | None) -> None:
-        """See Timing."""
+        """See TimedStage."""
         self._ended = time.perf_counter()
         if error is None:
             return

@@ -83,7 +83,7 @@ class _Unreached(Exception):
     """The owner itself cannot be reached, whatever its upstream would say."""
 
 
-class Forwarding:
+class ReplicaForwarder:
     """Sends requests to the replicas that own their sessions. ``connect`` gives the upstream at a URL."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Forwarding:
         replicas.on_gone.append(self._gone)
 
     def __repr__(self) -> str:
-        return f"<Forwarding to {len(self._peers)} replicas>"
+        return f"<ReplicaForwarder to {len(self._peers)} replicas>"
 
     async def send(
         self,

@@ -14,7 +14,7 @@ import orjson
 from adapter.errors import AdapterError, BadRequest, InternalError, NotFound
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import JSON
-from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, Forwarding, beside
+from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, ReplicaForwarder, beside
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.principals import Caller, Entrance
 from adapter.rules.access.replicas import owner_of, replica_tag
@@ -243,7 +243,7 @@ class Home(StoreListener):
 class OwnedUpstream:
     """An Upstream whose sessions live in the replica that opened them: ``home`` has those that live in this one."""
 
-    def __init__(self, server: str, home: Upstream, forwarding: Forwarding, left: LeftSessions) -> None:
+    def __init__(self, server: str, home: Upstream, forwarding: ReplicaForwarder, left: LeftSessions) -> None:
         self.home = home
         self.server = server
         self.forwarding = forwarding

@@ -34,7 +34,7 @@ MOST_TOLD = 16
 """Other settings that are told of while a process runs, each once: a change of settings meets all replicas in turn."""
 
 
-class ReplicaTerms(NamedTuple):
+class ReplicaTimes(NamedTuple):
     """A row is written every ``interval`` seconds.
 
     A replica has gone when its row did not change in ``looks`` looks, and for ``lease`` seconds.
@@ -45,7 +45,7 @@ class ReplicaTerms(NamedTuple):
     lease: float = 12.0
 
 
-TERMS = ReplicaTerms()
+TERMS = ReplicaTimes()
 
 
 class OtherReplica(NamedTuple):
@@ -79,7 +79,7 @@ class Replicas:
         version: str,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
-        terms: ReplicaTerms = TERMS,
+        terms: ReplicaTimes = TERMS,
         settings: str = "",
     ) -> None:
         self.id = replica

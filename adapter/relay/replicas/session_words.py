@@ -96,7 +96,7 @@ class SessionWordsOf:
         self._tell([self._server, "said to all", digests, secrets.token_hex(8), message.decode()])
 
 
-class SharedSessionWords(StoreListener):
+class SharedSessionMessages(StoreListener):
     """Says words to the other replicas, and hears theirs. A StoreListener; ``clock`` gives Unix time in seconds."""
 
     def __init__(
@@ -111,7 +111,7 @@ class SharedSessionWords(StoreListener):
         replicas.store.listeners.append(self)
 
     def __repr__(self) -> str:
-        return f"<SharedSessionWords of {len(self._servers)} servers: {self._claims!r}>"
+        return f"<SharedSessionMessages of {len(self._servers)} servers: {self._claims!r}>"
 
     def of(self, server: str, sessions: SessionsHere) -> SessionWordsOf:
         """The words about the sessions of a server; what others say of these is told to ``sessions``."""

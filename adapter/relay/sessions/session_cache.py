@@ -46,7 +46,7 @@ AGAIN = 1.0
 """Seconds after which a store that failed is read again."""
 
 
-class Reading:
+class RowRead:
     """A read of one session's row that is under way. ``changed``: what comes of it may be old already."""
 
     __slots__ = ("changed", "epoch", "key")
@@ -76,7 +76,7 @@ class SessionCache(StoreListener):
         self.on_renewed: Callable[[str], None] | None = None
         self.missed: dict[str, Session] = {}
         self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
-        self._readings: dict[str, list[Reading]] = {}
+        self._readings: dict[str, list[RowRead]] = {}
         self._confirm = confirm
         # In order: those of which others have said that they changed come first.
         self._changed: dict[str, Session] = {}
@@ -137,13 +137,13 @@ class SessionCache(StoreListener):
 
     # --- freshness --------------------------------------------------------------------------------------------
 
-    def begin(self, key: str) -> Reading:
+    def begin(self, key: str) -> RowRead:
         """Note that a session's row is going to be read, until ``end``."""
-        reading = Reading(key, self.epoch)
+        reading = RowRead(key, self.epoch)
         self._readings.setdefault(key, []).append(reading)
         return reading
 
-    def end(self, reading: Reading) -> None:
+    def end(self, reading: RowRead) -> None:
         """The row has been read, or could not be."""
         readings = self._readings[reading.key]
         readings.remove(reading)

@@ -19,8 +19,8 @@ from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
 from adapter.rules.access.principals import Scope, name_of, party_of
 from adapter.rules.last_used import LastUsed
-from adapter.rules.tools.catalogue import Catalogue, Pinning, read_as
-from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, drift_piecewise
+from adapter.rules.tools.catalogue import Catalogue, PinRule, read_as
+from adapter.rules.tools.drift import Drift, DriftSighting, RememberedDrift, drift_piecewise
 from adapter.rules.tools.drift_report import summary
 
 COMPARED = 32
@@ -36,7 +36,7 @@ class Baselines:
     def __init__(
         self,
         server: str,
-        pinning: Pinning,
+        pinning: PinRule,
         pins: Pins,
         cache: CatalogueCache,
         of_principal: Callable[[str], Scope],
@@ -242,7 +242,7 @@ class Baselines:
         if self.cache.has_met(key):
             return
         by, at = name_of(call.origin.caller.principal), self._clock()
-        meeting = Meeting(baseline.digest, now.digest, summary(drift), at, scope.id, by, own)
+        meeting = DriftSighting(baseline.digest, now.digest, summary(drift), at, scope.id, by, own)
         await self._pins.drift.add(self.server, meeting)
         self.cache.keep_met(key)
 

@@ -15,7 +15,13 @@ import orjson
 from adapter.relay.tools.catalogue_store import CATALOGUES, Catalogues
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.catalogue import Catalogue, Mode
-from adapter.rules.tools.drift import Drift, Meeting, RememberedDrift, decode_remembered, encode_remembered
+from adapter.rules.tools.drift import (
+    Drift,
+    DriftSighting,
+    RememberedDrift,
+    decode_remembered,
+    encode_remembered,
+)
 from adapter.state.port import ABSENT, Conflict, Row, Store, every_row
 
 PINS, BASELINES, FIRST, SEEN = "pins", "baselines", "first_seen", "seen"
@@ -248,7 +254,7 @@ class DriftMemory:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[str, list[Meeting]] = {}
+        self._waiting: dict[str, list[DriftSighting]] = {}
         self._writing: dict[str, asyncio.Lock] = {}
 
     def __repr__(self) -> str:
@@ -259,7 +265,7 @@ class DriftMemory:
         _, found = await self._read(server)
         return found if found is not None and found.baseline == baseline and found.met else None
 
-    async def add(self, server: str, meeting: Meeting) -> None:
+    async def add(self, server: str, meeting: DriftSighting) -> None:
         """Write a meeting down. Those that come while another write is under way are written together."""
         waiting = self._waiting.setdefault(server, [])
         waiting.append(meeting)
@@ -277,7 +283,7 @@ class DriftMemory:
         """Keep only the drift of scopes that saw both catalogues: the server offers each user other tools."""
         await self._change(server, lambda found: found and found.of_those_who_saw_both())
 
-    async def _write(self, server: str, meetings: Sequence[Meeting]) -> None:
+    async def _write(self, server: str, meetings: Sequence[DriftSighting]) -> None:
         def with_meetings(found: RememberedDrift | None) -> RememberedDrift:
             found = found or RememberedDrift(meetings[0].baseline)
             for meeting in meetings:

@@ -16,7 +16,7 @@ from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge, DeferredPins, JudgeRuntime
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
-from adapter.relay.tools.tool_lists import Page, Pieces, ToolLists, Writing
+from adapter.relay.tools.tool_lists import Page, PageWriter, Pieces, ToolLists
 from adapter.rules.access.access_rules import unknown_tool
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME
@@ -280,7 +280,9 @@ class ToolGuard:
         if verdict.drift is None or pinning.mode == "off":
             return page.pieces
         if pinning.mode == "warn" or pinning.subset:
-            return await self._lists.judged(page, Writing(call.modern, verdict, warns=pinning.mode == "warn"))
+            return await self._lists.judged(
+                page, PageWriter(call.modern, verdict, warns=pinning.mode == "warn")
+            )
         drift = self._drift_for(call, verdict.drift)
         if drift is None:
             return page.pieces

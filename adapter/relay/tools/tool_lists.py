@@ -115,7 +115,7 @@ class SplitResponse:
         return (b"".join((self.before, request_id)), self.behind)
 
 
-class Writing(NamedTuple):
+class PageWriter(NamedTuple):
     """A way to write a page: for an era, and reduced to what a ``verdict`` allows, or with its warnings."""
 
     modern: bool
@@ -123,7 +123,7 @@ class Writing(NamedTuple):
     warns: bool = False
 
 
-_UNJUDGED = Writing(modern=False), Writing(modern=True)
+_UNJUDGED = PageWriter(modern=False), PageWriter(modern=True)
 
 
 @dataclass(eq=False, slots=True)
@@ -138,7 +138,7 @@ class Listed:
     first: bool
     tools: Sequence[Tool] = ()
     snapshot: CatalogueSnapshot | None = None
-    written: OrderedDict[Writing, SplitResponse] = field(default_factory=OrderedDict)
+    written: OrderedDict[PageWriter, SplitResponse] = field(default_factory=OrderedDict)
 
     @property
     def cursor(self) -> str | None:
@@ -193,7 +193,7 @@ class ToolLists:
         self.unread: OrderedDict[str, None] = OrderedDict()
         """The readings of tools whose definitions were not read."""
         self._reading = SingleFlight[tuple[SplitResponse, bool], Listed | NoTools]()
-        self._writing = SingleFlight[tuple[Listed, Writing], SplitResponse]()
+        self._writing = SingleFlight[tuple[Listed, PageWriter], SplitResponse]()
         self._snapshots = SingleFlight[Listed, CatalogueSnapshot]()
 
     def __repr__(self) -> str:
@@ -295,7 +295,7 @@ class ToolLists:
 
     # --- pages that leave -------------------------------------------------------------------------------------
 
-    async def judged(self, page: Page, way: Writing) -> Pieces:
+    async def judged(self, page: Page, way: PageWriter) -> Pieces:
         """The response written in this way.
 
         A warning stands first in the description of each drifted tool. Without warnings, only the adapter's own tools
@@ -305,13 +305,13 @@ class ToolLists:
             return page.pieces
         return await self._as_written(page.listed, page.request_id, way)
 
-    async def _as_written(self, listed: Listed, request_id: bytes, way: Writing) -> Pieces:
+    async def _as_written(self, listed: Listed, request_id: bytes, way: PageWriter) -> Pieces:
         written = listed.written.get(way)
         if written is None:
             written = await self._writing.get((listed, way), partial(self._write, listed, way))
         return written.with_id(request_id)
 
-    async def _write(self, listed: Listed, way: Writing) -> SplitResponse:
+    async def _write(self, listed: Listed, way: PageWriter) -> SplitResponse:
         page = listed.page
         assert page is not None, "a page is read before it is written"
         text = await in_turns(write_page(page, await _texts(page, way), private=way.modern))
@@ -345,7 +345,7 @@ def own_list(id_bytes: bytes, tools: Sequence[dict[str, Any]], *, modern: bool) 
     return rpc_result(id_bytes, result)
 
 
-async def _texts(page: ToolPage, way: Writing) -> Sequence[bytes | None]:
+async def _texts(page: ToolPage, way: PageWriter) -> Sequence[bytes | None]:
     if way.verdict is None:
         return page.entries.texts
     if way.warns:

@@ -34,7 +34,7 @@ MOST_SEGMENTS = 16
 Scalar = str | int | float | bool
 
 
-class Offering(Enum):
+class OfferKind(Enum):
     """The kinds of things that servers offer."""
 
     TOOL = "tool"
@@ -46,7 +46,7 @@ class Offering(Enum):
     __hash__ = object.__hash__
 
 
-_URIS = frozenset((Offering.RESOURCE, Offering.TEMPLATE))
+_URIS = frozenset((OfferKind.RESOURCE, OfferKind.TEMPLATE))
 
 
 class OwnOfferings(NamedTuple):
@@ -71,11 +71,11 @@ class AllowPatterns(NamedTuple):
     resources: tuple[NamePattern, ...] = ()
     prompts: tuple[NamePattern, ...] = ()
 
-    def of(self, kind: Offering) -> tuple[NamePattern, ...]:
+    def of(self, kind: OfferKind) -> tuple[NamePattern, ...]:
         """The patterns for one kind."""
-        if kind is Offering.TOOL:
+        if kind is OfferKind.TOOL:
             return self.tools
-        return self.prompts if kind is Offering.PROMPT else self.resources
+        return self.prompts if kind is OfferKind.PROMPT else self.resources
 
 
 NOTHING = AllowPatterns()
@@ -150,11 +150,11 @@ class AccessView:
     def __repr__(self) -> str:
         return f"<AccessView of rules {list(self.places)}>"
 
-    def allows(self, kind: Offering, name: str) -> bool:
+    def allows(self, kind: OfferKind, name: str) -> bool:
         """Tell whether something of this kind and name may be seen and used."""
         return (self._decided if len(name) <= LONGEST_KEPT else self._decide)(kind, name)
 
-    def denies(self, kind: Offering, name: str) -> bool:
+    def denies(self, kind: OfferKind, name: str) -> bool:
         """Tell whether a rule denies this name, whatever others allow."""
         is_uri = kind in _URIS
         read = uri_reading(name) if is_uri else name_reading(name)
@@ -166,7 +166,7 @@ class AccessView:
         part = uri_part_reading(name) if is_uri and patterns else read
         return part is None or (part != read and any(each.denies(part, part, uri=True) for each in patterns))
 
-    def _decide(self, kind: Offering, name: str) -> bool:
+    def _decide(self, kind: OfferKind, name: str) -> bool:
         if self.is_own(kind, name):
             return not self.denies(kind, name)
         is_uri = kind in _URIS
@@ -178,12 +178,12 @@ class AccessView:
         )
         return allowed and not self.denies(kind, name)
 
-    def is_own(self, kind: Offering, name: str) -> bool:
+    def is_own(self, kind: OfferKind, name: str) -> bool:
         """Tell whether this is an offering of the adapter's own, as far as the caller may have any."""
         own = self._own
-        if kind is Offering.TOOL:
+        if kind is OfferKind.TOOL:
             return name in own.tools and self.uses_tools
-        if kind is not Offering.RESOURCE:
+        if kind is not OfferKind.RESOURCE:
             return False
         return name in own.resources or (own.files is not None and name.startswith(own.files))
 
@@ -203,7 +203,7 @@ class AccessRules:
         """The decisions for this caller."""
         return self._view(tuple(place for place, rule in enumerate(self._rules) if rule.concerns(caller)))
 
-    def allows(self, caller: Caller, kind: Offering, name: str) -> bool:
+    def allows(self, caller: Caller, kind: OfferKind, name: str) -> bool:
         """Tell whether this caller may see and use what has this kind and name."""
         return self.view(caller).allows(kind, name)
 

@@ -59,7 +59,7 @@ Role = Literal["operator", "viewer"]
 
 
 @dataclass(frozen=True, slots=True)
-class RoleTerms:
+class RoleRules:
     """Scopes and claims that make an operator or a viewer; any one of them is enough.
 
     ``operator_claims`` and ``viewer_claims`` are values by claim, of which the claim has to be or to hold one. Without

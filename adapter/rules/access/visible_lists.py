@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from adapter.errors import BadJson
-from adapter.rules.access.access_rules import Offering
+from adapter.rules.access.access_rules import OfferKind
 from adapter.rules.tools.lists import MOST_ITEMS, Entries
 from adapter.wire.ambiguity import doubt_of_answer, stands_twice
 from adapter.wire.envelope import parse
@@ -52,10 +52,10 @@ class ListShape(NamedTuple):
 
 
 SHAPES = {
-    Offering.TOOL: ListShape("tools/list", "tools", "name"),
-    Offering.RESOURCE: ListShape("resources/list", "resources", "uri"),
-    Offering.TEMPLATE: ListShape("resources/templates/list", "resourceTemplates", "uriTemplate"),
-    Offering.PROMPT: ListShape("prompts/list", "prompts", "name"),
+    OfferKind.TOOL: ListShape("tools/list", "tools", "name"),
+    OfferKind.RESOURCE: ListShape("resources/list", "resources", "uri"),
+    OfferKind.TEMPLATE: ListShape("resources/templates/list", "resourceTemplates", "uriTemplate"),
+    OfferKind.PROMPT: ListShape("prompts/list", "prompts", "name"),
 }
 
 _OF_RESULT = {kind: shape.of_result for kind, shape in SHAPES.items()}
@@ -63,7 +63,7 @@ _OF_ENTRY = {kind: Names.of(judged=(shape.name,)) for kind, shape in SHAPES.item
 
 
 def visible_list(
-    response: bytes, kind: Offering, shows: Callable[[str], bool], *, modern: bool
+    response: bytes, kind: OfferKind, shows: Callable[[str], bool], *, modern: bool
 ) -> Piecewise[bytes]:
     """The response to a list with the entries whose names ``shows`` allows; the very object if all of them are.
 
@@ -87,7 +87,7 @@ def visible_list(
     return entries.written([_PRIVATE] if modern else [])
 
 
-def names_listed(response: bytes, kind: Offering) -> Piecewise[frozenset[str] | None]:
+def names_listed(response: bytes, kind: OfferKind) -> Piecewise[frozenset[str] | None]:
     """The names on one page of a list; None of what is no list. Raises BadJson, ListRefused."""
     found = yield from _outline(response, kind)
     if found is None:
@@ -100,7 +100,7 @@ def names_listed(response: bytes, kind: Offering) -> Piecewise[frozenset[str] | 
     return frozenset(names)
 
 
-def _outline(response: bytes, kind: Offering) -> Piecewise[Outline | None]:
+def _outline(response: bytes, kind: OfferKind) -> Piecewise[Outline | None]:
     key = SHAPES[kind].key
     try:
         found = yield from outline(response, key, MOST_ITEMS)
@@ -118,14 +118,14 @@ def _outline(response: bytes, kind: Offering) -> Piecewise[Outline | None]:
     return None if found.list_at is None else found
 
 
-def _name_of(raw: bytes, kind: Offering) -> Piecewise[str | None]:
+def _name_of(raw: bytes, kind: OfferKind) -> Piecewise[str | None]:
     """The name that all readers find in an entry, None if there is none. Raises BadJson."""
     if len(raw) > LARGEST_ENTRY:
         return None
     return (yield from one_piece(partial(_certain_name, raw, kind), len(raw)))
 
 
-def _certain_name(raw: bytes, kind: Offering) -> str | None:
+def _certain_name(raw: bytes, kind: OfferKind) -> str | None:
     try:
         value = parse(raw)
     except BadJson:

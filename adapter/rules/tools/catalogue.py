@@ -186,7 +186,7 @@ Mode = Literal["off", "warn", "block"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pinning:
+class PinRule:
     """``tool_definition_pinning`` of one server. ``lock`` is the baseline that a file sets for every scope.
 
     ``earlier`` knows pins of earlier versions.
@@ -266,7 +266,7 @@ class Verdict:
         return has_no_reading(name) or reading(name) in self._suspect
 
 
-def judge(pinning: Pinning, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Piecewise[Verdict]:
+def judge(pinning: PinRule, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Piecewise[Verdict]:
     """The verdict on the tools of now for a scope that saw ``baseline`` first."""
     now = snapshot.catalogue
     full_drift = None

@@ -205,7 +205,7 @@ class DriftSummary(NamedTuple):
     sentence: str
 
 
-class Meeting(NamedTuple):
+class DriftSighting(NamedTuple):
     """A scope was shown another catalogue, ``digest``, than the ``baseline`` (digest) of its server.
 
     ``at`` is Unix time, ``by`` the public name of the principal. ``own``: the scope itself had seen other tools before.
@@ -238,11 +238,11 @@ class MetDrift:
     ``count`` scopes met it; ``scopes`` are the first of them.
     """
 
-    first: Meeting
+    first: DriftSighting
     count: int
     scopes: tuple[str, ...]
 
-    def again(self, meeting: Meeting) -> MetDrift:
+    def again(self, meeting: DriftSighting) -> MetDrift:
         """The same after another scope met it."""
         first = self.first._replace(own=self.first.own or meeting.own)
         if meeting.scope in self.scopes:
@@ -265,7 +265,7 @@ class RememberedDrift:
     met: tuple[MetDrift, ...] = ()
     more: int = 0
 
-    def with_meeting(self, meeting: Meeting) -> RememberedDrift:
+    def with_meeting(self, meeting: DriftSighting) -> RememberedDrift:
         """The same with the catalogue that a scope met; of another baseline nothing is kept."""
         if meeting.baseline != self.baseline:
             return RememberedDrift(meeting.baseline).with_meeting(meeting)
@@ -320,5 +320,5 @@ def decode_remembered(value: bytes) -> RememberedDrift:
 
 def _met(baseline: str, row: Mapping[str, Any]) -> MetDrift:
     summary = DriftSummary(row["counts"], row["what"])
-    first = Meeting(baseline, row["digest"], summary, row["since"], row["scope"], row["by"], row["own"])
+    first = DriftSighting(baseline, row["digest"], summary, row["since"], row["scope"], row["by"], row["own"])
     return MetDrift(first, row["count"], tuple(row["scopes"]))

@@ -139,7 +139,7 @@ class Policies:
         return quiet and not self.disabled.readings and not self.wrapped
 
 
-class Shaping(NamedTuple):
+class ShapedDefinition(NamedTuple):
     """A definition as clients see it: ``raw`` is None for a hidden tool, the very object that came if nothing changed.
 
     ``changed`` names the members in which sanitization found something. ``blocked``: the tool is hidden for its
@@ -153,7 +153,7 @@ class Shaping(NamedTuple):
     plain: bytes | None = None
 
 
-ShapeTool = Callable[[str, bytes], Shaping]
+ShapeTool = Callable[[str, bytes], ShapedDefinition]
 
 
 def is_disabled(policies: Policies, name: str) -> bool:
@@ -192,13 +192,13 @@ def hides(policies: Policies) -> Callable[[str], bool]:
     return hidden
 
 
-def apply(policies: Policies, name: str, definition: bytes) -> Shaping:
+def apply(policies: Policies, name: str, definition: bytes) -> ShapedDefinition:
     """The definition (valid JSON) of a tool as clients may see it.
 
     Only the texts that change are written; all other bytes stay. What is no object stays as it is.
     """
     if is_disabled(policies, name):
-        return Shaping(None)
+        return ShapedDefinition(None)
     rule = policies.wrapped.get(name)
     shaping = _edited(policies, definition, shortens=policies.shorten and rule is not None)
     if shaping.raw is None or rule is None:
@@ -206,12 +206,12 @@ def apply(policies: Policies, name: str, definition: bytes) -> Shaping:
     return shaping._replace(raw=wrapped(shaping.raw, rule)[0], plain=shaping.raw)
 
 
-def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaping:
+def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> ShapedDefinition:
     """The definition with its prose sanitized and shortened, hidden if sanitization blocks it."""
     sanitization, descriptions = policies.sanitization, policies.descriptions
     cleans = sanitization.mode != "off" and not sanitization.finds_nothing(definition)
     if not cleans and not shortens and descriptions.finds_nothing(definition):
-        return Shaping(definition)
+        return ShapedDefinition(definition)
     texts: list[tuple[Prose, str | None]] = []
     cleaned = set()
     for piece in prose(definition):
@@ -226,8 +226,8 @@ def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> Shaping
         if final != original:
             texts.append((piece, final))
     if cleaned and sanitization.mode == "block":
-        return Shaping(None, blocked=True)
-    return Shaping(rewritten(definition, texts) if texts else definition, frozenset(cleaned))
+        return ShapedDefinition(None, blocked=True)
+    return ShapedDefinition(rewritten(definition, texts) if texts else definition, frozenset(cleaned))
 
 
 def cut(text: str, limit: int | None) -> str:

@@ -22,7 +22,7 @@ class ReadSettings(NamedTuple):
     cautions: tuple[Problem, ...]
 
 
-class SettingsReading:
+class SettingsLoad:
     """A reading that is under way: it begins at once, so that this process can load its code meanwhile.
 
     ``read`` is called in the child process. Begin before the first thread or event loop of this process, as for every

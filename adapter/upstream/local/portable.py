@@ -72,7 +72,7 @@ def token_of(session_id: str) -> str:
     return session_id.split(".", 2)[1]
 
 
-class SessionWords(Protocol):
+class SessionMessages(Protocol):
     """The way to the other replicas that serve the same sessions. ``place`` begins the ids of events kept here.
 
     Every method returns at once; nothing is known of who hears it.
@@ -106,7 +106,7 @@ class PortableSession(LocalSession):
         session: PortableId,
         end: Callable[[], None],
         bounds: StreamBounds,
-        words: SessionWords,
+        words: SessionMessages,
     ) -> None:
         super().__init__(session_id, session.version, session.capabilities, end, bounds, words.place)
         self._words = words
@@ -153,7 +153,7 @@ class PortableSessions(LocalSessions):
 
     def __init__(self, most: int = 10_000) -> None:
         super().__init__(most)
-        self.words: SessionWords | None = None
+        self.words: SessionMessages | None = None
         self._over = OrderedDict[str, None]()
 
     def close(self) -> None:

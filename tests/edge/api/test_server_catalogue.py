@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from adapter.edge.api.server_catalogue import MOST_OF_ONE
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.edge.api.test_tool_api import ANN, tools
 from tests.edge.raw import read_body
 from tests.edge.tool_serving import PATH, Served, serving
 from tests.relay.http_api.test_sessions import answer, asks, opening
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 TYPE = {"content-type": "application/json"}
 READS = ("/one/prompts", "/one/resources/list", "/one/resources/templates")

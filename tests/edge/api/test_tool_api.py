@@ -18,9 +18,9 @@ from adapter.rules.calls.tool_api import WARNING
 from adapter.upstream.local.messages import JSON
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, unreachable
-from adapter.upstream.scripted import Expect, ScriptedUpstream
 from tests.edge.tool_serving import PATH, serving
 from tests.hosted.serving import ToolAnswer, Waiting, count, echo, fail, hosted, refuse, text, tool
+from tests.scripted import Expect, ScriptedUpstream
 
 SCHEMA = {
     "type": "object",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adapter.edge.console.sessions import OpenSessions
-from adapter.edge.console.status import Belongings
+from adapter.edge.console.status import SessionsAndFiles
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.access.sessions import session_key
 from adapter.settings.root import Settings
@@ -20,7 +20,7 @@ async def test_files_are_offered_of_a_session_that_was_let_go_of(tmp_path: Path)
         await desk.artifact(scope, b"bytes", "kept.png")
         opened = OpenSessions(MemoryStore(), desk.sessions)
         settings = Settings.model_validate({"uploads": {"max_file_bytes": 7}})
-        belongings = Belongings(opened, desk.scopes, desk.registry, settings)
+        belongings = SessionsAndFiles(opened, desk.scopes, desk.registry, settings)
         desk.sessions.cache.drop(session_key(session_id))
         offered = await belongings.files_of(ANONYMOUS, session_key(session_id))
         assert [each["filename"] for each in offered["files"]] == ["kept.png"] and offered["limit"] == 7

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.app.access.grants import GrantParts
+from adapter.app.access.grants import UpstreamGrants
 from adapter.edge.grants.pages import consent_page, failed_page, granted_page, leaving_page
 from tests.edge.conftest import Adapter, StartUpstream
 from tests.edge.granting import BASE, TOKENS, Browser, Scene, StartScene, confirmation, first, protected
@@ -391,7 +391,7 @@ CORE = {
 }
 
 
-def parts(replica: Replica) -> GrantParts:
+def parts(replica: Replica) -> UpstreamGrants:
     assert replica.app.grants is not None
     return replica.app.grants
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapter.edge.http.bodies import SMALL, Body, BodyTerms
+from adapter.edge.http.bodies import SMALL, Body, BodyLimits
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers
 from adapter.errors import BodyTooSlow, BuffersFull
 from adapter.rules.access.rate_limit import Floor
@@ -22,12 +22,12 @@ from tests.edge.raw import Exchange, RawClient, call_body, error_of, result
 KIB, MIB = 1024, 1024 * 1024
 
 
-def terms(limit: int = MIB, patience: float = 0.05, **floor: float) -> BodyTerms:
-    return BodyTerms(RequestBuffers(limit, patience), Floor(**floor) if floor else Floor(), read_timeout=0.2)
+def terms(limit: int = MIB, patience: float = 0.05, **floor: float) -> BodyLimits:
+    return BodyLimits(RequestBuffers(limit, patience), Floor(**floor) if floor else Floor(), read_timeout=0.2)
 
 
-def hurried() -> BodyTerms:
-    return BodyTerms(RequestBuffers(MIB), Floor(rate=10_000, window=0.2, grace=0.1), read_timeout=0.3)
+def hurried() -> BodyLimits:
+    return BodyLimits(RequestBuffers(MIB), Floor(rate=10_000, window=0.2, grace=0.1), read_timeout=0.3)
 
 
 async def until(condition: Any) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 
-from adapter.edge.http.bodies import Body, BodyTerms, ClientGone, SocketReader
+from adapter.edge.http.bodies import Body, BodyLimits, ClientGone, SocketReader
 from adapter.edge.http.body_socket import LARGE, LOW_WATER
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
@@ -68,10 +68,10 @@ class Reader:
 
 @contextlib.asynccontextmanager
 async def listening(
-    reader: Reader, terms: BodyTerms | None = None, patience: Patience | None = None
+    reader: Reader, terms: BodyLimits | None = None, patience: Patience | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     listener = await Listener.open(
-        reader, "127.0.0.1", 0, patience or Patience(linger=0.1), terms or BodyTerms()
+        reader, "127.0.0.1", 0, patience or Patience(linger=0.1), terms or BodyLimits()
     )
     answers, writer = await asyncio.open_connection(*listener.address)
     try:
@@ -148,7 +148,7 @@ async def test_a_client_that_trickles_is_too_slow() -> None:
     """The floor of all bodies holds here too."""
     reader = Reader()
     floor = Floor(rate=1_000_000, window=0.2, grace=0)
-    async with listening(reader, BodyTerms(floor=floor)) as (_, writer):
+    async with listening(reader, BodyLimits(floor=floor)) as (_, writer):
         writer.write(HEAD % SIZE + b"x" * 1000)
         while not reader.over.is_set():
             writer.write(b"x" * 1000)

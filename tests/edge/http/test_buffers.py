@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.edge.http.bodies import Body, BodyTerms
+from adapter.edge.http.bodies import Body, BodyLimits
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
@@ -44,7 +44,7 @@ class SlowReader:
 
 
 @contextlib.asynccontextmanager
-async def listening(handler: SlowReader, terms: BodyTerms) -> AsyncIterator[Listener]:
+async def listening(handler: SlowReader, terms: BodyLimits) -> AsyncIterator[Listener]:
     listener = await Listener.open(handler, "127.0.0.1", 0, Patience(linger=0.1), terms)
     try:
         yield listener
@@ -55,7 +55,7 @@ async def listening(handler: SlowReader, terms: BodyTerms) -> AsyncIterator[List
 
 async def test_the_end_of_a_refused_body_is_no_end() -> None:
     """A reader that was busy while the rest was refused, and its end came, is told so: half a body is not whole."""
-    reader, terms = SlowReader(), BodyTerms(RequestBuffers(64 * KIB))
+    reader, terms = SlowReader(), BodyLimits(RequestBuffers(64 * KIB))
     async with listening(reader, terms) as listener:
         _, writer = await asyncio.open_connection(*listener.address)
         head = b"POST /mcp HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % (3 * 30 * KIB)
@@ -174,7 +174,7 @@ async def test_no_more_go_ahead_than_there_is_room_for() -> None:
 
 async def test_who_goes_ahead_is_not_refused_for_those_that_come() -> None:
     """Others that come meanwhile may fill what there is above the limit; whoever has begun still ends."""
-    terms = BodyTerms(RequestBuffers(MIB, patience=5))
+    terms = BodyLimits(RequestBuffers(MIB, patience=5))
     body, late = Body(lambda: None, terms), Body(lambda: None, terms)
     terms.buffers.add(MIB)
     body.add(bytes(30 * KIB))
@@ -193,7 +193,7 @@ async def test_who_goes_ahead_is_not_refused_for_those_that_come() -> None:
 
 async def test_an_upload_gives_its_place_back_with_each_piece() -> None:
     """It holds no more than that, and goes behind whoever waited meanwhile; nothing of it is refused for that."""
-    terms = BodyTerms(RequestBuffers(MIB, patience=5))
+    terms = BodyLimits(RequestBuffers(MIB, patience=5))
     upload, other = Body(lambda: None, terms), HeldBytes(terms.buffers)
     upload.add(bytes(30 * KIB))
     upload.count()

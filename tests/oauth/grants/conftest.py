@@ -15,7 +15,7 @@ from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
 from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
-from adapter.oauth.grants.issuer_finder import GrantTerms, IssuerFinder
+from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.oauth.http import token_http
 from adapter.relay.lease import Lease
@@ -49,7 +49,7 @@ class Replica:
 
         log = structlog.get_logger()
         auth = UpstreamAuth(type="authorization_code", issuer=issuer.issuer)
-        self.terms = GrantTerms("notes", "http://127.0.0.1:9/mcp", "http://127.0.0.1:8932", auth)
+        self.terms = GrantConfig("notes", "http://127.0.0.1:9/mcp", "http://127.0.0.1:8932", auth)
         self.rows = SealedRows(store, key)
         self.grants = GrantStore(self.rows)
         clients = ClientRegistry(self.terms, self.rows, token_http(), clock)

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.issuer_finder import GrantTerms
+from adapter.oauth.grants.issuer_finder import GrantConfig
 from adapter.oauth.http import token_http
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient
@@ -17,10 +17,10 @@ from adapter.settings.servers.upstream_auth import UpstreamAuth
 from tests.oauth.grants.conftest import Cluster, StartCluster
 
 AUTH = UpstreamAuth(type="authorization_code")
-TERMS = GrantTerms("notes", "https://notes.example/mcp", "https://tools.example", AUTH)
+TERMS = GrantConfig("notes", "https://notes.example/mcp", "https://tools.example", AUTH)
 
 
-def registry(it: Cluster, terms: GrantTerms = TERMS) -> ClientRegistry:
+def registry(it: Cluster, terms: GrantConfig = TERMS) -> ClientRegistry:
     return ClientRegistry(terms, it.replica().rows, token_http(), it.clock)
 
 

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from adapter.errors import AuthorizationFailed, UpstreamUnreachable
-from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, GrantTerms, IssuerFinder
+from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, GrantConfig, IssuerFinder
 from adapter.oauth.http import IssuerHttp
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 
@@ -64,7 +64,7 @@ class Clock:
 
 def finder(documents: Documents, clock: Clock | None = None, **terms: Any) -> IssuerFinder:
     auth = UpstreamAuth.model_validate({"type": "authorization_code", **terms})
-    settings = GrantTerms("notes", UPSTREAM, "https://tools.example", auth)
+    settings = GrantConfig("notes", UPSTREAM, "https://tools.example", auth)
     return IssuerFinder(settings, documents, structlog.get_logger(), clock or Clock())
 
 

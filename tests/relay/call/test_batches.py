@@ -22,10 +22,10 @@ from adapter.relay.stages import StageTable
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
-from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from tests.relay.guarding import SSE, Shop, guarded, tool
 from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import Acting
+from tests.scripted import ScriptedAnswer, ScriptedReply
 
 HIDDEN = Policies(disabled=Disabled.of(["hidden"]))
 FEW = 100

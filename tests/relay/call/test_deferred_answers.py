@@ -9,10 +9,10 @@ import orjson
 
 from adapter.relay.call.deferred_answers import TABLE, DeferredAnswers
 from adapter.relay.stages import Call
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from adapter.wire.spans import Replace, edit
 from tests.relay.relaying import Relaying, of_tools
 from tests.relay.replicating import settled
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.state.shared import SharedMemory
 
 ASKED = b'{"id":1,"jsonrpc":"2.0","method":"tools/call","params":{"arguments":{},"name":"save"}}'

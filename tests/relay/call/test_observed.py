@@ -9,15 +9,15 @@ import orjson
 import pytest
 
 from adapter import log
-from adapter.relay.call.audit_trail import AuditTerms, AuditTrail
+from adapter.relay.call.audit_trail import AuditConfig, AuditTrail
 from adapter.relay.call.observed import ObservedRelay
 from adapter.relay.call.operation_counts import OperationCounts, ServerOperations
 from adapter.rules.calls.request_outcomes import TOOL_ERROR
 from adapter.rules.metrics.catalogue import TOOL_CALLS
 from adapter.rules.metrics.labels import ToolNames
 from adapter.telemetry.metric_registry import MetricRegistry
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import Relaying, whole
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool"}}'
 FAILED = b'{"jsonrpc":"2.0","id":1,"result":{"isError":true}}'
@@ -48,7 +48,7 @@ class Observed:
         self.lines, self.registry = Lines(), MetricRegistry()
         self.server = ServerOperations("one", ToolNames(["tool"]))
         self.counts = OperationCounts(self.registry, {"one": self.server}, "artifact://")
-        trail = AuditTrail(self.lines, AuditTerms(), self.relaying.background, log.get_logger("test"))
+        trail = AuditTrail(self.lines, AuditConfig(), self.relaying.background, log.get_logger("test"))
         self.relay = ObservedRelay(self.relaying.relay, self.counts, trail)
 
     def counted(self) -> dict[str, float]:

@@ -23,8 +23,8 @@ from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import StageTable
 from adapter.rules.results.outcomes import text_block
 from adapter.state.memory import MemoryStore
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import Relaying, pieces
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 ASKED = b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n"params":{"arguments":{"x":1.0},"name":"save"}}'
 CAME = b'{"jsonrpc":"2.0", "result":{"content":[{"type":"text","text":"raw"}], "big":12345678901234567890},"id":1 }'

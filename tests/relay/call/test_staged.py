@@ -21,10 +21,10 @@ from adapter.errors import (
 from adapter.relay.stages import Call
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from adapter.wire.long_messages import MOST_VALUES
 from adapter.wire.spans import Replace, edit
 from tests.relay.relaying import PARKED_TTL, Relaying, of_tools, pieces, whole
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 ASKED = (
     b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n'

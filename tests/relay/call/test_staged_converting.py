@@ -11,7 +11,6 @@ import orjson
 import pytest
 
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.tooling import (
     READ,
     SSE,
@@ -25,6 +24,7 @@ from tests.relay.tooling import (
     saying,
     tools,
 )
+from tests.scripted import ScriptedAnswer
 
 
 def converting(

@@ -21,7 +21,6 @@ from adapter.rules.files.file_records import FileKind
 from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits, Policy
 from adapter.upstream.port import UpstreamRequest, header
-from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.tooling import (
     PNG,
@@ -39,6 +38,7 @@ from tests.relay.tooling import (
     tools,
     writing,
 )
+from tests.scripted import ScriptedAnswer
 
 POLICY: Policy = "lru_uploads_then_artifacts"
 

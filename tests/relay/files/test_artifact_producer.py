@@ -15,7 +15,6 @@ import pytest
 
 from adapter.rules.calls.arguments import annotated
 from adapter.upstream.port import UpstreamRequest, header
-from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.signed_urls import parse_artifact
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.relaying import whole
@@ -34,6 +33,7 @@ from tests.relay.tooling import (
     uri_of,
     writing,
 )
+from tests.scripted import ScriptedAnswer
 
 # --- where the tool is told to write --------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from adapter.relay.files.incoming_files import NewFile
 from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.tooling import (
     DOCUMENT,
     META,
@@ -31,6 +30,7 @@ from tests.relay.tooling import (
     uri_of,
     writing,
 )
+from tests.scripted import ScriptedAnswer
 
 UPSTREAMS = '{"uri":"file:///a","name":"a","n":1.50}'
 GUIDE = {"uri": "doc://guide.md", "name": "guide.md", "title": "Guide", "mimeType": "text/markdown"}

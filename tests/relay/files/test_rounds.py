@@ -20,7 +20,6 @@ from adapter.rules.calls.rounds import STATES_KEPT
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.signed_urls import parameters, upload_handle
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.relaying import Clock, whole
@@ -35,6 +34,7 @@ from tests.relay.tooling import (
     result,
     tools,
 )
+from tests.scripted import ScriptedAnswer
 from tests.state.shared import SharedMemory
 
 OWNER = principal_scope(b"", "anonymous")

@@ -12,8 +12,8 @@ from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionState, session_key
 from adapter.state.memory import MemoryStore
-from adapter.upstream.scripted import ScriptedUpstream
 from tests.relay.relaying import Relaying
+from tests.scripted import ScriptedUpstream
 from tests.state.shared import SharedMemory
 
 

@@ -19,10 +19,10 @@ from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.arguments import annotated
 from adapter.rules.files.quota import Limits
 from adapter.upstream.port import UpstreamRequest, header
-from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.signed_urls import upload_handle
 from tests.relay.relaying import whole
 from tests.relay.tooling import META, READ, arguments_of, producing, result, said, saying, tools, uri_of
+from tests.scripted import ScriptedAnswer
 
 OK = saying("done")
 

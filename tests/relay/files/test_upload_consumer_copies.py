@@ -18,7 +18,6 @@ from adapter.files.port import CaptureLimit
 from adapter.rules.access.principals import principal_scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.upstream.port import UpstreamRequest
-from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.signed_urls import upload_handle
 from tests.relay.tooling import (
     META,
@@ -33,6 +32,7 @@ from tests.relay.tooling import (
     uri_of,
     writing,
 )
+from tests.scripted import ScriptedAnswer
 
 Change = Callable[[Path], object]
 

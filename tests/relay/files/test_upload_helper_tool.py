@@ -19,9 +19,9 @@ from adapter.rules.access.principals import Scope
 from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
-from adapter.upstream.scripted import ScriptedUpstream
 from tests.relay.relaying import Relaying, of_tools, whole
 from tests.relay.tooling import BASE, META, parsed
+from tests.scripted import ScriptedUpstream
 
 OFFER = Offer(
     server="demo",

@@ -19,9 +19,9 @@ from adapter.relay.http_api.dialogue import (
 )
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.relay.server import Timeouts
-from adapter.upstream.scripted import Expect, ScriptedAnswer
 from adapter.wire.eras import Era
 from tests.relay.http_api.test_sessions import DONE, SSE, Serving, answer, asks, call, data, opening, said
+from tests.scripted import Expect, ScriptedAnswer
 
 PERSON = Who("ann", "tab-1", answers=True)
 FORM = {"mode": "form", "message": "How many?", "requestedSchema": {"type": "object", "properties": {}}}

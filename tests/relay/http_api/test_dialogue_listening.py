@@ -9,9 +9,9 @@ import pytest
 
 from adapter.relay.http_api.dialogue import Dialogue
 from adapter.relay.http_api.sessions import SessionBounds, Who
-from adapter.upstream.scripted import Expect, ScriptedAnswer
 from tests.relay.http_api.test_dialogue import FORM, PERSON, Heard, request
 from tests.relay.http_api.test_sessions import DONE, SSE, Serving, answer, call, data, opening
+from tests.scripted import Expect, ScriptedAnswer
 
 CHANGED = data({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"})
 

@@ -26,9 +26,9 @@ from adapter.relay.stages import Call, StageTable
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import ReadLimit, UpstreamReply, UpstreamRequest, WholeReply, header
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream, Step
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying, of_tools
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream, Step
 
 SSE = (("Content-Type", "text/event-stream"),)
 JSON = ("Content-Type", "application/json")

@@ -10,15 +10,15 @@ from structlog import get_logger
 
 from adapter.errors import AdapterError, NotFound
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.replicas.forwarding import Forwarding
+from adapter.relay.replicas.forwarding import ReplicaForwarder
 from adapter.relay.replicas.home import Home, LeftSessions, OwnedUpstream
-from adapter.relay.replicas.registry import Replicas, ReplicaTerms
+from adapter.relay.replicas.registry import Replicas, ReplicaTimes
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header, pour
 from adapter.wire.forwarding import SEAL
 from tests.state.shared import ReplicaStore, SharedMemory
 
 KEY = bytes(range(32))
-NEVER = ReplicaTerms(interval=3600.0)
+NEVER = ReplicaTimes(interval=3600.0)
 
 Answer = Callable[[UpstreamRequest], Awaitable[UpstreamReply]]
 
@@ -101,7 +101,7 @@ class Pair:
     home: Home
     far: Played
     near: OwnedUpstream
-    forwarding: Forwarding
+    forwarding: ReplicaForwarder
     store: ReplicaStore
     memory: SharedMemory
     peers: list[tuple[str, Wire | Played]] = field(default_factory=list)
@@ -124,7 +124,7 @@ async def pair() -> AsyncIterator[Pair]:
     far = Played()
     home = Home(a, {"raw": far}, background)
     stores[0].listeners.append(home)
-    forwarding = Forwarding(b, lambda url: found.peer(url), background)
+    forwarding = ReplicaForwarder(b, lambda url: found.peer(url), background)
     a.key = b.key = KEY
     near = OwnedUpstream("raw", Played(), forwarding, LeftSessions(lambda *_: None))
     found = Pair(a, b, home, far, near, forwarding, stores[1], memory)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from adapter.errors import UpstreamUnreachable
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.replicas import home
-from adapter.relay.replicas.forwarding import Forwarding
+from adapter.relay.replicas.forwarding import ReplicaForwarder
 from adapter.relay.replicas.home import LeftSessions, OwnedUpstream, PortableUpstream
 from adapter.rules.access.replicas import replica_tag
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest
@@ -28,7 +28,7 @@ async def test_a_session_that_is_used_again_is_kept(found: Pair) -> None:
     async with asyncio.timeout(20):
         while not found.home.left:
             await asyncio.sleep(0)
-    forwarding = Forwarding(found.a, found.peer, BackgroundTasks())
+    forwarding = ReplicaForwarder(found.a, found.peer, BackgroundTasks())
     here = OwnedUpstream("raw", found.far, forwarding, found.home.left)
     await here.send(replace(CALL, headers=[]), 1.0)
     assert len(found.home.left) == 1

@@ -11,7 +11,7 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.replicas.registry import MOST_TOLD, TABLE, Replicas, ReplicaTerms, replica_id
+from adapter.relay.replicas.registry import MOST_TOLD, TABLE, Replicas, ReplicaTimes, replica_id
 from adapter.relay.replicas.store_epoch import TABLE as EPOCH
 from adapter.rules.access.replicas import decode_replica
 from adapter.state.fallback import FallbackStore
@@ -19,10 +19,10 @@ from adapter.state.memory import MemoryStore
 from adapter.state.port import Row, Store
 from tests.state.shared import SharedMemory
 
-NEVER = ReplicaTerms(interval=3600.0, looks=2)
+NEVER = ReplicaTimes(interval=3600.0, looks=2)
 """Rows are renewed and looked at by the tests themselves."""
 
-AT_ONCE = ReplicaTerms(interval=3600.0, looks=2, lease=0.0)
+AT_ONCE = ReplicaTimes(interval=3600.0, looks=2, lease=0.0)
 """Whoever stood still at two looks has gone."""
 
 
@@ -34,7 +34,7 @@ async def registry() -> AsyncIterator[Registry]:
     """Makes registries, which are closed in the end."""
     async with AsyncExitStack() as stack:
 
-        def make(store: Store, name: str, terms: ReplicaTerms = NEVER, settings: str = "") -> Replicas:
+        def make(store: Store, name: str, terms: ReplicaTimes = NEVER, settings: str = "") -> Replicas:
             made = Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), terms, settings)
             stack.push_async_callback(made.close)
             return made
@@ -326,7 +326,7 @@ async def test_the_store_may_be_away_at_a_stop(memory: SharedMemory, registry: R
 async def test_rows_are_renewed_by_themselves(memory: SharedMemory, registry: Registry) -> None:
     """The versions count up while nobody does anything, also after the store was away."""
     store = memory.replica()
-    a = registry(store, "a", ReplicaTerms(interval=0.001, looks=10_000))
+    a = registry(store, "a", ReplicaTimes(interval=0.001, looks=10_000))
     await a.join("http://a")
     async with asyncio.timeout(20):
         store.down = True

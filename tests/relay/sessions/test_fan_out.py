@@ -14,9 +14,9 @@ from adapter.relay.sessions.fan_out import QUEUE_BYTES, QUEUE_EVENTS
 from adapter.relay.sessions.shared_session import LARGEST, MOST_VALUES
 from adapter.rules.access.shared_sessions import REPLAY_BYTES, REPLAY_EVENTS
 from adapter.upstream.port import UpstreamReply, header
-from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply
 from tests.relay.relaying import pieces, whole
 from tests.relay.sharing import LiveUpstream, Message, Sharing, Stream, client, request, sharing
+from tests.scripted import ScriptedAnswer, ScriptedReply
 
 
 def news(number: int, size: int = 0) -> Message:

@@ -23,8 +23,8 @@ from adapter.rules.access.sessions import (
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import ScriptedAnswer, ScriptedReply, ScriptedUpstream
 from tests.relay.relaying import Relaying
+from tests.scripted import ScriptedAnswer, ScriptedReply, ScriptedUpstream
 
 IDLE = SessionLimits(idle_ttl=10.0, tombstone_ttl=100.0)
 

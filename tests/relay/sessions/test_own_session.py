@@ -17,7 +17,7 @@ from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.tool_pages import BOUNDS, ListLimits
-from adapter.rules.tools.visibility import Shaping
+from adapter.rules.tools.visibility import ShapedDefinition
 from adapter.upstream.http import HttpUpstream
 from adapter.wire.eras import Era
 from tests.edge.raw import Exchange, RawUpstream, Script
@@ -42,7 +42,9 @@ async def visiting(
 
 
 async def tools_of(visit: OwnSession, limits: ListLimits = BOUNDS) -> list[Tool] | None:
-    lists = ToolLists("one", lambda _, raw: Shaping(raw), (), ParamHeaders(), log.get_logger("test"), limits)
+    lists = ToolLists(
+        "one", lambda _, raw: ShapedDefinition(raw), (), ParamHeaders(), log.get_logger("test"), limits
+    )
 
     async def fetch(method: str, params: dict[str, object]) -> bytes | None:
         return (await visit.ask(method, params)).response

@@ -11,9 +11,9 @@ from adapter.errors import SessionMissing, SessionUnknown
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from adapter.wire.eras import Era
 from tests.relay.relaying import INITIALIZE, Relaying, whole
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 LISTED = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'

@@ -15,10 +15,10 @@ from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
 from adapter.wire.eras import Era
 from tests.relay.guarding import Shop, guarded, tool
 from tests.relay.relaying import INITIALIZE, Relaying, whole
+from tests.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"save"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'

@@ -20,9 +20,9 @@ from adapter.rules.access.sessions import (
     UpstreamSession,
     session_key,
 )
-from adapter.upstream.scripted import ScriptedUpstream
 from tests.relay.relaying import Relaying
 from tests.relay.replicating import RESULT, Replicas
+from tests.scripted import ScriptedUpstream
 
 RECORD = SessionRecord(
     server="one",

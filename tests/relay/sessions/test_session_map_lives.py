@@ -10,8 +10,8 @@ import pytest
 from adapter.errors import LimitReached, SessionUnknown
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import SessionState, session_key
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying, pieces, whole
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"save"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'

@@ -11,10 +11,10 @@ from adapter.errors import SessionUnknown, StoreUnavailable
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import SessionState, decode, session_key
 from adapter.state.port import Row
-from adapter.upstream.scripted import ScriptedUpstream
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying
 from tests.relay.replicating import CALL, RESULT, Replicas, settled
+from tests.scripted import ScriptedUpstream
 from tests.state.shared import ReplicaStore, SharedMemory
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from adapter.errors import SessionUnknown, UpstreamUnreachable
 from adapter.relay.sessions.session_map import SessionLimits
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.relay.relaying import INITIALIZE, Relaying
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 LIMITS = SessionLimits(idle_ttl=10.0, tombstone_ttl=100.0)

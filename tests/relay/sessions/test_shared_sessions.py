@@ -12,7 +12,6 @@ from adapter.errors import SessionUnknown
 from adapter.relay.exchange import ClientRequest
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import UpstreamReply, header
-from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.relaying import INITIALIZE, whole
 from tests.relay.sharing import (
     JSON,
@@ -27,6 +26,7 @@ from tests.relay.sharing import (
     request,
     sharing,
 )
+from tests.scripted import ScriptedAnswer
 
 # --- opening --------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ import pytest
 from adapter.errors import UpstreamBroken
 from adapter.relay.exchange import ClientResponse as Left
 from adapter.upstream.port import Headers, header
-from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.relaying import INITIALIZE, whole
 from tests.relay.tooling import META, SSE, Tools, tools
+from tests.scripted import ScriptedAnswer
 
 CAME = (
     b'{"jsonrpc":"2.0", "id":0,"result":{"protocolVersion":"2025-11-25",'

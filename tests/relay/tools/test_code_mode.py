@@ -17,11 +17,11 @@ from adapter.relay.tools.code_mode import CodeMode
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.code_mode import CodeModeNames
 from adapter.rules.tools.drift import Change, Drift, Rename
-from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import Acting
+from tests.scripted import ScriptedAnswer
 
 DRAW = {
     "name": "draw",

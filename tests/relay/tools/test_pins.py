@@ -14,7 +14,7 @@ from adapter.relay.tools.catalogue_cache import LOOKED_UP, CatalogueCache
 from adapter.relay.tools.catalogue_store import CATALOGUES
 from adapter.relay.tools.pins import DRIFTS, PINS, Pins
 from adapter.rules.access.principals import Scope, principal_scope
-from adapter.rules.tools.catalogue import Catalogue, Pinning, catalogue_of
+from adapter.rules.tools.catalogue import Catalogue, PinRule, catalogue_of
 from adapter.rules.tools.definitions import read_tool
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row, Store
@@ -31,7 +31,7 @@ def catalogue(*names: str) -> Catalogue:
 def process(store: Store, clock: Clock, server: str = "one") -> Baselines:
     """What one adapter process knows of a server."""
     cache, log = CatalogueCache(0, clock), get_logger("test")
-    return Baselines(server, Pinning(), Pins(store, clock), cache, partial(principal_scope, b""), clock, log)
+    return Baselines(server, PinRule(), Pins(store, clock), cache, partial(principal_scope, b""), clock, log)
 
 
 async def accept(baselines: Baselines, offered: Catalogue) -> None:

@@ -13,7 +13,7 @@ from adapter.relay.tools.pins import BASELINES, FIRST, PINS, SEEN
 from adapter.rules.files.tool_definitions import Wrapped, once_pinned
 from adapter.rules.tools.catalogue import catalogue_of
 from adapter.rules.tools.definitions import Tool, read_tool
-from adapter.rules.tools.drift import DriftSummary, Meeting
+from adapter.rules.tools.drift import DriftSighting, DriftSummary
 from adapter.rules.tools.visibility import Policies
 from adapter.state.memory import MemoryStore
 from adapter.wire.envelope import dump
@@ -83,7 +83,7 @@ async def test_pins_of_an_earlier_version_are_no_drift(baseline: Baseline) -> No
     async with listed(shop, store=store, baseline=baseline, policies=POLICIES) as (front, session):
         before = await pin_as_before(front, SEND, SHOOT)
         summary = DriftSummary({"changed": 1}, "The server's tools are not those that were first seen.")
-        await front.pins.drift.add("one", Meeting(before, "d" * 64, summary, 1.0, "a", "ann", own=True))
+        await front.pins.drift.add("one", DriftSighting(before, "d" * 64, summary, 1.0, "a", "ann", own=True))
     async with guarded(shop, store=store, baseline=baseline, policies=POLICIES) as front:
         status = await front.baselines.status()
         assert status.drift is None

@@ -26,7 +26,6 @@ from adapter.rules.files.tool_definitions import Wrapped
 from adapter.rules.tools.catalogue import catalogue_of
 from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.visibility import Disabled, Policies, Sanitization
-from adapter.upstream.scripted import ScriptedAnswer
 from adapter.wire.envelope import Envelope, dump, read_envelope
 from tests.relay.guarding import (
     CHANGED,
@@ -46,6 +45,7 @@ from tests.relay.guarding import (
     tool,
 )
 from tests.relay.relaying import whole
+from tests.scripted import ScriptedAnswer
 
 
 def names(tools: list[Json]) -> list[str]:

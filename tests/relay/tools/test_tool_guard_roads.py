@@ -9,10 +9,10 @@ import pytest
 from adapter.errors import AdapterError, BadJson, BadRequest, UpstreamBroken
 from adapter.rules.tools.visibility import Disabled, Policies
 from adapter.upstream.port import header
-from adapter.upstream.scripted import ScriptedAnswer
 from tests.relay.guarding import SSE, Shop, guarded, tool
 from tests.relay.relaying import Relaying, whole
 from tests.relay.tooling import Acting
+from tests.scripted import ScriptedAnswer
 
 HIDDEN = Policies(disabled=Disabled.of(["hidden"]))
 JSON = (("Content-Type", "application/json"),)

@@ -11,10 +11,10 @@ from adapter import log
 from adapter.app.tools import shape_of
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, ToolLists, Writing
+from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, PageWriter, ToolLists
 from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Change, Drift
-from adapter.rules.tools.visibility import Disabled, Policies, Sanitization, Shaping
+from adapter.rules.tools.visibility import Disabled, Policies, Sanitization, ShapedDefinition
 
 ODD = b'{"zeta":1.0, "name" : "click","description":"a\\u0042","x":1e2,"_meta":{"b":2,"a":1}}'
 PLAIN = b'{"name":"shoot","description":"Shoots."}'
@@ -89,10 +89,10 @@ async def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None
     """SDKs write the id first or last; the second list is the first one's with its own id."""
     asked = 0
 
-    def shape(_: str, raw: bytes) -> Shaping:
+    def shape(_: str, raw: bytes) -> ShapedDefinition:
         nonlocal asked
         asked += 1
-        return Shaping(raw.replace(b"Shoots", b"Shot"))
+        return ShapedDefinition(raw.replace(b"Shoots", b"Shot"))
 
     made = ToolLists("one", shape, [OWN], ParamHeaders(), log.get_logger("test"))
     spelled = spelled.replace("TOOLS", f"[{PLAIN.decode()}]")
@@ -243,15 +243,15 @@ async def test_warnings_and_subsets_touch_what_they_concern() -> None:
     found = Drift(changed=(Change("shoot", ("description",)),))
     now = CatalogueSnapshot(Catalogue("now", {}))
     warned = b"".join(
-        await made.judged(page, Writing(True, Verdict(now, found, found, {"click"}), warns=True))
+        await made.judged(page, PageWriter(True, Verdict(now, found, found, {"click"}), warns=True))
     )
     assert ODD in warned and b"[Warning: this tool is not as it was first seen" in warned
     subset = Verdict(now, found, found, {"click"})
     assert (
-        orjson.loads(b"".join(await made.judged(page, Writing(True, subset))))["result"]["cacheScope"]
+        orjson.loads(b"".join(await made.judged(page, PageWriter(True, subset))))["result"]["cacheScope"]
         == "private"
     )
-    only = b"".join(await made.judged(page, Writing(False, subset)))
+    only = b"".join(await made.judged(page, PageWriter(False, subset)))
     assert names(only) == [OWN["name"], "click"] and ODD in only
 
 

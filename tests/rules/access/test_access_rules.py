@@ -15,7 +15,7 @@ from adapter.rules.access.access_rules import (
     AccessRule,
     AccessRules,
     AllowPatterns,
-    Offering,
+    OfferKind,
     claim_of,
     unknown_method,
     unknown_prompt,
@@ -25,7 +25,7 @@ from adapter.rules.access.access_rules import (
 from adapter.rules.access.principals import Caller, token_principal
 from adapter.rules.text.name_patterns import NamePattern
 
-TOOL, RESOURCE, TEMPLATE, PROMPT = Offering.TOOL, Offering.RESOURCE, Offering.TEMPLATE, Offering.PROMPT
+TOOL, RESOURCE, TEMPLATE, PROMPT = OfferKind.TOOL, OfferKind.RESOURCE, OfferKind.TEMPLATE, OfferKind.PROMPT
 ALICE = Caller(
     "alice:0123456789abcdef", scopes=frozenset({"mcp", "write"}), claims={"groups": ["ops", "dev"]}
 )
@@ -70,10 +70,10 @@ def test_each_kind_has_patterns_of_its_own() -> None:
     """A pattern for tools allows no prompt; templates are compared like resources; deny is for all."""
     allow = AllowPatterns(patterns("t*"), patterns("file:///r/*"), patterns("p*"))
     view = AccessRules([AccessRule(allow=allow, deny=patterns("*x"))]).view(BOB)
-    assert [view.allows(kind, "tool") for kind in Offering] == [True, False, False, False]
-    assert [view.allows(kind, "prompt") for kind in Offering] == [False, False, False, True]
-    assert [view.allows(kind, "file:///r/{name}") for kind in Offering] == [False, True, True, False]
-    assert not any(view.allows(kind, name) for kind in Offering for name in ("tx", "px", "file:///r/x"))
+    assert [view.allows(kind, "tool") for kind in OfferKind] == [True, False, False, False]
+    assert [view.allows(kind, "prompt") for kind in OfferKind] == [False, False, False, True]
+    assert [view.allows(kind, "file:///r/{name}") for kind in OfferKind] == [False, True, True, False]
+    assert not any(view.allows(kind, name) for kind in OfferKind for name in ("tx", "px", "file:///r/x"))
 
 
 def test_every_condition_of_a_rule_must_hold() -> None:

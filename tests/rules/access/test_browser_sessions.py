@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from adapter.rules.access.browser_sessions import (
     BrowserSession,
-    RoleTerms,
+    RoleRules,
     cookie_of,
     decode_session,
     encode_session,
@@ -30,7 +30,7 @@ def test_a_session_is_read_until_it_expires() -> None:
 
 # --- roles ------------------------------------------------------------------------------------------------------
 
-TERMS = RoleTerms(
+TERMS = RoleRules(
     frozenset({"admin"}),
     {"groups": frozenset({"operators"}), "realm.roles": frozenset({"boss"})},
     frozenset({"read"}),
@@ -59,16 +59,16 @@ def test_scopes_and_claims_make_roles(scopes: set[str], claims: dict[str, object
 
 def test_without_terms_everybody_is_a_viewer() -> None:
     """Nobody becomes an operator by themselves."""
-    assert RoleTerms().role_of(frozenset({"admin"}), {"groups": ["operators"]}) == "viewer"
+    assert RoleRules().role_of(frozenset({"admin"}), {"groups": ["operators"]}) == "viewer"
 
 
 def test_what_is_needed_is_named() -> None:
     """Each right once, those for viewers first; of many only some."""
-    terms = RoleTerms(
+    terms = RoleRules(
         frozenset({"admin"}), {"groups": frozenset({"ops"})}, viewer_claims={"groups": frozenset({"staff"})}
     )
     assert terms.needed == "the scope admin or staff in groups or ops in groups"
-    many = RoleTerms(viewer_scopes=frozenset(map(str, range(100))))
+    many = RoleRules(viewer_scopes=frozenset(map(str, range(100))))
     assert many.needed.endswith(" or another right") and len(many.needed) < 200
 
 

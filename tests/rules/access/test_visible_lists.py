@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson
-from adapter.rules.access.access_rules import Offering, unknown_prompt, unknown_resource, unknown_tool
+from adapter.rules.access.access_rules import OfferKind, unknown_prompt, unknown_resource, unknown_tool
 from adapter.rules.access.visible_lists import (
     LARGEST_ENTRY,
     LONGEST_REST,
@@ -22,11 +22,11 @@ from adapter.rules.access.visible_lists import (
 from adapter.rules.tools.lists import MOST_ITEMS
 from adapter.wire.piecewise import at_once
 
-PROMPT, RESOURCE = Offering.PROMPT, Offering.RESOURCE
+PROMPT, RESOURCE = OfferKind.PROMPT, OfferKind.RESOURCE
 
 
 def seen(
-    response: bytes, shows: Callable[[str], bool], kind: Offering = PROMPT, *, modern: bool = False
+    response: bytes, shows: Callable[[str], bool], kind: OfferKind = PROMPT, *, modern: bool = False
 ) -> bytes:
     return at_once(visible_list(response, kind, shows, modern=modern))
 

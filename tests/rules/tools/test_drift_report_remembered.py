@@ -11,8 +11,8 @@ from adapter.rules.tools.drift import (
     MOST_SCOPES,
     Change,
     Drift,
+    DriftSighting,
     DriftSummary,
-    Meeting,
     RememberedDrift,
     Rename,
     decode_remembered,
@@ -21,11 +21,13 @@ from adapter.rules.tools.drift import (
 from adapter.rules.tools.drift_report import counts
 
 
-def meeting(digest: str = "d", scope: str = "s", *, own: bool = False, baseline: str = "b") -> Meeting:
-    return Meeting(baseline, digest, DriftSummary({"changed": 1}, "click changed"), 7.0, scope, "ann", own)
+def meeting(digest: str = "d", scope: str = "s", *, own: bool = False, baseline: str = "b") -> DriftSighting:
+    return DriftSighting(
+        baseline, digest, DriftSummary({"changed": 1}, "click changed"), 7.0, scope, "ann", own
+    )
 
 
-def after(*meetings: Meeting) -> RememberedDrift:
+def after(*meetings: DriftSighting) -> RememberedDrift:
     found = RememberedDrift("b")
     for each in meetings:
         found = found.with_meeting(each)
@@ -68,7 +70,7 @@ def test_what_only_others_saw_can_be_left_out() -> None:
 
 
 @given(st.lists(st.builds(meeting, st.sampled_from("def"), st.sampled_from("stu"), own=st.booleans())))
-def test_what_is_written_reads_back(meetings: list[Meeting]) -> None:
+def test_what_is_written_reads_back(meetings: list[DriftSighting]) -> None:
     """Through any number of meetings."""
     assert decode_remembered(encode_remembered(after(*meetings))) == after(*meetings)
 

@@ -28,7 +28,7 @@ from adapter.rules.tools.tool_pages import (
     with_warning,
     write_page,
 )
-from adapter.rules.tools.visibility import Shaping
+from adapter.rules.tools.visibility import ShapedDefinition
 from adapter.wire.piecewise import LARGE, at_once
 from tests.wire.pieces import timed
 from tests.wire.test_spans import documents
@@ -36,8 +36,8 @@ from tests.wire.test_spans import documents
 PLAIN = b'{"name":"plain","description":"Does."}'
 
 
-def keeps(_: str, raw: bytes) -> Shaping:
-    return Shaping(raw)
+def keeps(_: str, raw: bytes) -> ShapedDefinition:
+    return ShapedDefinition(raw)
 
 
 def response(*entries: bytes, more: bytes = b"") -> bytes:
@@ -72,14 +72,14 @@ def test_what_nobody_touches_keeps_its_bytes(entries: list[bytes], other: bytes)
 def test_entries_are_kept_changed_and_left_out(fates: list[str], own: bool, private: bool) -> None:
     """In any order; the rest of the response stays, but for whom it is made."""
 
-    def shape(name: str, raw: bytes) -> Shaping:
+    def shape(name: str, raw: bytes) -> ShapedDefinition:
         fate = name.partition("-")[0]
         if fate == "hide":
-            return Shaping(None)
+            return ShapedDefinition(None)
         return (
-            Shaping(raw.replace(b"Does", b"Did"), frozenset({"description"}))
+            ShapedDefinition(raw.replace(b"Does", b"Did"), frozenset({"description"}))
             if fate == "change"
-            else Shaping(raw)
+            else ShapedDefinition(raw)
         )
 
     entries = [
@@ -104,7 +104,9 @@ def test_entries_are_kept_changed_and_left_out(fates: list[str], own: bool, priv
 def test_what_stands_where_makes_no_difference() -> None:
     """Members in any order, spaces, and escapes in keys; another list deeper within is none."""
     text = b'{ "result" : { "x":{"tools":[8]},"too\\u006cs" : [ %b ] , "y":1 }, "id":1 }' % PLAIN
-    page = at_once(read_page(text, PageRules(lambda *_: Shaping(None), [b'{"name":"own"}']), first=True))
+    page = at_once(
+        read_page(text, PageRules(lambda *_: ShapedDefinition(None), [b'{"name":"own"}']), first=True)
+    )
     assert isinstance(page, ToolPage)
     assert written(page, private=True) == (
         b'{ "result" : { "x":{"tools":[8]},"too\\u006cs" : [{"name":"own"} ] , "y":1'
@@ -131,8 +133,8 @@ def test_a_list_that_can_be_read_in_two_ways_is_refused(text: bytes) -> None:
 def test_a_tool_that_can_be_read_in_two_ways_is_left_out(changes: bool) -> None:
     """And cannot be called, whatever policy would have made of it; so is what only some client takes for a tool."""
 
-    def shape(_: str, raw: bytes) -> Shaping:
-        return Shaping(b'{"name":"new"}') if changes and raw != PLAIN else Shaping(raw)
+    def shape(_: str, raw: bytes) -> ShapedDefinition:
+        return ShapedDefinition(b'{"name":"new"}') if changes and raw != PLAIN else ShapedDefinition(raw)
 
     twice = b'{"name":"twice","description":"Does.","description":"Did."}'
     page = read(PLAIN, twice, b'{"name":"second","Description":"Did."}', b'{"Name":"other"}', shape=shape)
@@ -145,8 +147,8 @@ def test_a_tool_that_can_be_read_in_two_ways_is_left_out(changes: bool) -> None:
 def test_what_is_hidden_for_what_it_says_is_known() -> None:
     """By how its name reads; what is hidden for its name is not told of."""
 
-    def shape(name: str, raw: bytes) -> Shaping:
-        return Shaping(None, blocked=name == "Bad")
+    def shape(name: str, raw: bytes) -> ShapedDefinition:
+        return ShapedDefinition(None, blocked=name == "Bad")
 
     page = read(b'{"name":"Bad"}', PLAIN, shape=shape)
     assert page.entries.hidden == {"bad"} and [note.name for note in page.entries.notes] == ["Bad"]
@@ -242,7 +244,7 @@ def test_large_definitions_are_looked_into_apart() -> None:
     big = b'{"name":"big","description":"%b","inputSchema":{"properties":{"a":{"x-mcp-header":"A"}}}}' % (
         b"x" * LARGE
     )
-    page = read(big, PLAIN, shape=lambda _, raw: Shaping(raw.replace(b"xx", b"yy")))
+    page = read(big, PLAIN, shape=lambda _, raw: ShapedDefinition(raw.replace(b"xx", b"yy")))
     assert [tool.name for tool in page.entries.tools if tool] == ["big", "plain"]
     assert page.entries.headers == {"big": {("a",): "Mcp-Param-A"}}
     assert b"yyyy" in written(page)

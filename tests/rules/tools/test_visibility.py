@@ -21,7 +21,7 @@ from adapter.rules.tools.visibility import (
     Disabled,
     Policies,
     Sanitization,
-    Shaping,
+    ShapedDefinition,
     apply,
     cut,
     first_sentence,
@@ -45,13 +45,13 @@ def test_untouched_tool_is_the_very_object_that_came() -> None:
     """Nothing is encoded anew where nothing changes."""
     for policies in (Policies(), Policies(sanitization=Sanitization("block")), Policies(sanitization=OFF)):
         shaped = apply(policies, "x", PLAIN)
-        assert shaped == Shaping(PLAIN) and shaped.raw is PLAIN
+        assert shaped == ShapedDefinition(PLAIN) and shaped.raw is PLAIN
 
 
 def test_only_the_text_that_changes_is_written() -> None:
     """All other bytes stay: spaces, numbers, unknown members."""
     hostile = PLAIN.replace(b'"S"', '"S\u200bchema"'.encode())
-    assert apply(Policies(), "x", hostile) == Shaping(
+    assert apply(Policies(), "x", hostile) == ShapedDefinition(
         PLAIN.replace(b'"S"', b'"Schema"'), frozenset({"inputSchema"})
     )
 
@@ -75,7 +75,9 @@ def test_hostile_text_is_cleaned_wherever_a_model_reads_it(escape: bool) -> None
     shaped = apply(Policies(), "x", sent)
     assert shaped.raw is not None and json.loads(shaped.raw) == {"name": "x", **definition(clean)}
     assert shaped.changed == {"title", "description", "annotations", "inputSchema", "outputSchema"}
-    assert apply(Policies(sanitization=Sanitization("block")), "x", sent) == Shaping(None, blocked=True)
+    assert apply(Policies(sanitization=Sanitization("block")), "x", sent) == ShapedDefinition(
+        None, blocked=True
+    )
     kept = apply(Policies(sanitization=OFF), "x", sent)
     assert kept.raw is sent
 
@@ -117,7 +119,7 @@ def test_lengths_are_of_titles_descriptions_and_schema_texts() -> None:
         assert shown["description"] == text[:3] + "..."
         assert shown["inputSchema"] == {"title": text[:2] + "...", "description": text[:2] + "..."}
     exact = tool(title="aaaa", description='a"a\\a\n', inputSchema={"description": "aaaaa"})
-    assert apply(Policies(sanitization=limits), "x", exact) == Shaping(exact)
+    assert apply(Policies(sanitization=limits), "x", exact) == ShapedDefinition(exact)
 
 
 @pytest.mark.parametrize("sanitization", [Sanitization(), OFF])
@@ -139,7 +141,7 @@ def test_description_policy(sanitization: Sanitization) -> None:
 def test_block_judges_what_came_not_what_the_policy_leaves() -> None:
     """A description that would be stripped is as hostile."""
     blocking = Policies(Sanitization("block"), Descriptions("strip"))
-    assert apply(blocking, "x", tool(description="a\u200bb")) == Shaping(None, blocked=True)
+    assert apply(blocking, "x", tool(description="a\u200bb")) == ShapedDefinition(None, blocked=True)
     assert seen(blocking, tool(description="ab")) == {"name": "x"}
 
 
@@ -151,7 +153,7 @@ def test_wrapped_tools_are_shortened_then_say_how_files_reach_them() -> None:
     assert seen(policies, sent)["description"] == f"Takes a very...\n\n{rule.sentences}"
     assert seen(policies, sent)["inputSchema"] == {"description": "One. Two."}
     assert seen(replace(policies, descriptions=Descriptions("strip")), sent)["description"] == rule.sentences
-    assert apply(policies, "y", sent) == Shaping(sent)
+    assert apply(policies, "y", sent) == ShapedDefinition(sent)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ DISABLED = Policies(disabled=Disabled.of(["delete_all", "admin_.*", "Exec", "a.c
 def test_disabled_tool_is_hidden_in_any_spelling(name: str) -> None:
     """By its name, by an expression, and where it merely reads like one of them."""
     assert is_disabled(DISABLED, name)
-    assert apply(DISABLED, name, tool()) == Shaping(None)
+    assert apply(DISABLED, name, tool()) == ShapedDefinition(None)
 
 
 @pytest.mark.parametrize("name", ["delete_all_2", "undelete_all", "x_admin_x", "", "execute"])

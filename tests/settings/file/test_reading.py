@@ -10,7 +10,7 @@ from pathlib import Path
 PROGRAM = """
 import sys
 from pathlib import Path
-from adapter.settings.file.reading import ReadSettings, SettingsReading
+from adapter.settings.file.reading import ReadSettings, SettingsLoad
 from adapter.settings.section import Problem, SettingsError
 
 def read():
@@ -18,7 +18,7 @@ def read():
     {failure}
     return ReadSettings(load(Path(sys.argv[1]), environ={{}}), (Problem("core", "is this meant?"),))
 
-reading = SettingsReading(read)
+reading = SettingsLoad(read)
 try:
     settings, cautions = reading.result()
 except SettingsError as refused:

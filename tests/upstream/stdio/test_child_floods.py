@@ -33,7 +33,7 @@ class Turns:
             self.longest = max(self.longest, time.thread_time() - before)
 
 
-class CountingStage(Witness):
+class Counting(Witness):
     """An owner that keeps the last line only."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ async def bounded() -> AsyncIterator[None]:
 
 async def test_a_hundred_mebibytes_without_a_line_end(start: Start) -> None:
     """They are dropped as they come, and reported once; the next line is as good as any."""
-    owner = CountingStage()
+    owner = Counting()
     async with bounded():
         program = f"""
 import os, sys
@@ -91,7 +91,7 @@ write(b'\\nnext\\n')
 )
 async def test_a_million_lines(start: Start, line: bytes, count: int) -> None:
     """All of them come, some in each turn of the loop."""
-    owner = CountingStage()
+    owner = Counting()
     async with bounded():
         whole = line + b"\n"
         program = f"""
@@ -107,7 +107,7 @@ for _ in range(100): write({whole!r} * {count // 100})
 
 async def test_a_flood_on_standard_error(start: Start) -> None:
     """A few lines of it are logged, the last ones are kept, each bounded."""
-    owner = CountingStage()
+    owner = Counting()
     async with bounded():
         program = f"""
 import os, sys

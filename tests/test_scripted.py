@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.upstream.port import Upstream, UpstreamRequest
-from adapter.upstream.scripted import Expect, ScriptedAnswer, ScriptedUpstream
+from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 POST = UpstreamRequest("POST", [("Mcp-Session-Id", "one")], b"{}")
 GET = UpstreamRequest("GET", [])

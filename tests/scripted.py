@@ -1,4 +1,4 @@
-"""An Upstream that plays a transcript and refuses any request that is not in it. For tests and demos."""
+"""An Upstream that plays a transcript and refuses any request that is not in it.."""
 
 from __future__ import annotations
 
