@@ -121,9 +121,6 @@ class ReplicaService:
         if self.place is None:
             base.branches.append(self.branch)
 
-    def __repr__(self) -> str:
-        return f"<ReplicaService: {self.replicas!r}>"
-
     def watch(self, forwarded: Callable[[str, str], None]) -> None:
         """Tell of the server of each request that was forwarded, and of the result."""
         self._forwarding.on_end = forwarded

@@ -47,9 +47,6 @@ class IssuerHttp:
         self._near = near
         self._making: asyncio.Future[OutgoingHttp] | None = None
 
-    def __repr__(self) -> str:
-        return f"<IssuerHttp of {self._timeout:g} s>"
-
     async def get(self, url: str) -> tuple[int, bytes]:
         """Status and body of a document; the body is read for status 200 only."""
         return await (await self._client()).get(url, _HEADERS)

@@ -73,9 +73,6 @@ class SharedTokens:
         self._lease = leases(f"upstream token {name}")
         self._name = name
 
-    def __repr__(self) -> str:
-        return f"<SharedTokens {self._name!r}>"
-
     async def find(self) -> KeptToken | None:
         """The token that a replica wrote down; None where there is none."""
         with contextlib.suppress(StoreUnavailable, ValueError, TypeError):

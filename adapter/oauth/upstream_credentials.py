@@ -59,9 +59,6 @@ class ObtainedCredentials:
             form["subject_token_type"] = ACCESS_TOKEN
         self._form = {name: value for name, value in form.items() if value}
 
-    def __repr__(self) -> str:
-        return f"<ObtainedCredentials for {self._server!r}>"
-
     async def authorization(self, caller: Caller) -> str | None:
         """See UpstreamCredentials."""
         if not self._exchanges:

@@ -183,9 +183,6 @@ class Custom:
         self._policy = dict(policy)
         self._patience = patience
 
-    def __repr__(self) -> str:
-        return f"<Custom {self.name!r}>"
-
     async def __call__(self, request: AuthRequest) -> Any:
         """See Authenticator. Raises TypeError for what is neither text, mapping nor None: ``False`` lets nobody in."""
         arguments = (request, dict(self._policy))[: self._function.parameters]

@@ -26,9 +26,6 @@ class InputMapperStage:
         self._code = code
         self._failures = CodeFailures("input_transform", tool, expose, log)
 
-    def __repr__(self) -> str:
-        return f"<InputMapperStage of {self._tool!r} by {self._code.reference}>"
-
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What is no object ends the call."""
         try:
@@ -98,9 +95,6 @@ class ContextStage:
     def __init__(self, tool: str, function: Function, expose: Expose, log: FilteringBoundLogger) -> None:
         self._function = function
         self._failures = CodeFailures("context", tool, expose, log)
-
-    def __repr__(self) -> str:
-        return f"<ContextStage by {self._function.reference}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""

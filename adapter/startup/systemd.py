@@ -31,9 +31,6 @@ class ServiceNotifier:
         self.variables = dict(variables or {})
         self._next_sign = 0.0
 
-    def __repr__(self) -> str:
-        return f"<ServiceNotifier of {self._address}>"
-
     @property
     def heard(self) -> bool:
         """True where a service manager listens."""

@@ -38,9 +38,6 @@ class RegistryMetrics:
         self._scope = InstrumentationScope(SCOPE)
         self._began = began
 
-    def __repr__(self) -> str:
-        return f"<RegistryMetrics of {self._registry!r}>"
-
     def joined(self, batch: MetricsData) -> MetricsData:
         """An export of the SDK with the metrics of the registry behind its own."""
         now = time.time_ns()

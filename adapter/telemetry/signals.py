@@ -110,9 +110,6 @@ class RecordedSpan(Noted):
         self._kind = kind
         self._carrier = carrier
 
-    def __repr__(self) -> str:
-        return f"<Span {self._name!r}>"
-
     def __enter__(self) -> RecordedSpan:
         clean = self._spans.redaction
         self._span = self._own = self._spans.tracer.start_span(

@@ -87,9 +87,6 @@ class AdapterMetrics:
         self._prometheus = settings.telemetry.prometheus
         self._writing = asyncio.Lock()
 
-    def __repr__(self) -> str:
-        return f"<AdapterMetrics into {self.registry!r}>"
-
     async def scrape(self, accept: str) -> tuple[str, bytes]:
         """Write down the numbers in the form that an Accept field asks for: its content type, and the text."""
         # One at a time: a scrape takes memory, and nobody needs two. Its thread goes on when the scraper leaves.

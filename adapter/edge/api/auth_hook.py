@@ -34,9 +34,6 @@ class AuthHook:
         self._log = log
         self._patience = patience
 
-    def __repr__(self) -> str:
-        return f"<AuthHook {self._hook!r}>"
-
     async def around(self, request: Any, act: Callable[[], Awaitable[T]]) -> T:
         """Return or raise what ``act`` does, inside the hook's context, which is told of an exception.
 

@@ -87,9 +87,6 @@ class HostTools:
         self._handle_call = handle_call
         self._takes_request = _positional(handle_call) >= 3
 
-    def __repr__(self) -> str:
-        return "<HostTools>"
-
     def principal(self, request: Request) -> str:  # noqa: ARG002 (a Provider's)
         """See Provider: whoever they are, the host has let them in."""
         return ANONYMOUS

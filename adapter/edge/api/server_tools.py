@@ -92,9 +92,6 @@ class ServerTools:
         self._sessions = sessions
         self._callers = callers
 
-    def __repr__(self) -> str:
-        return f"<ServerTools of {self.name!r}>"
-
     def principal(self, request: Request) -> str:
         """See Provider. Raises BadRequest."""
         return self._callers.of(request).principal

@@ -38,9 +38,6 @@ class Activity:
         self._replicas = replicas
         self._clock = clock
 
-    def __repr__(self) -> str:
-        return f"<Activity of {self._recent!r}>"
-
     async def told(self, viewer: Viewer) -> dict[str, Any]:
         """The counts of the last hour as JSON. An operator sees those of all; a viewer those of its own exchanges, as
         far as they are among the last that are kept here.

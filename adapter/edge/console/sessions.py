@@ -78,9 +78,6 @@ class OpenSessions:
         self._sessions = sessions
         self._looking = SingleFlight[None, list[SeenSession]]()
 
-    def __repr__(self) -> str:
-        return f"<OpenSessions of {self._sessions!r}>"
-
     async def all(self) -> list[SeenSession]:
         """The open sessions, those used last first. Raises StoreUnavailable."""
         return await self._looking.get(None, self._look)

@@ -41,9 +41,6 @@ class SignInRoutes:
         prefix = urlsplit(base).path.rstrip("/")
         self._places = tuple(path[len(prefix) :] for path in sessions.paths)
 
-    def __repr__(self) -> str:
-        return f"<SignInRoutes below {self._path!r}>"
-
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried before those of the console's data."""
         read = ("GET", "HEAD")

@@ -111,9 +111,6 @@ class BrowserIdentities:
         self._base = base
         self._roles = roles
 
-    def __repr__(self) -> str:
-        return f"<BrowserIdentities at {self._base}>"
-
     def identify(self, headers: Fields, token_header: str) -> Identity | None:
         """The person by their cookie; None where there is none, and for a request with a token, which counts alone.
 

@@ -40,9 +40,6 @@ class SharedSockets:
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}
         self._connecting: set[asyncio.Task[object]] = set()
 
-    def __repr__(self) -> str:
-        return f"<SharedSockets: seat {self._seat} of {self._seats!r}>"
-
     def accept(self, make: Callable[[], asyncio.Protocol], connections: Sized) -> None:
         """Accept from now on. ``make`` makes the protocol of each connection; ``connections`` are all that are open."""
         self._loop = asyncio.get_running_loop()

@@ -68,9 +68,6 @@ class AccessGate(Gate):
         self._tools = tools
         self._shared = shared
 
-    def __repr__(self) -> str:
-        return f"<AccessGate of {self._rules!r}>"
-
     async def admit(self, call: Call) -> None:
         """Let a call of a tool go on that its caller sees. Raises ToolUnknown, and what reading the list raises."""
         name = call.envelope.name

@@ -40,9 +40,6 @@ class Planned(Stage):
         self._plan = plan
         self._plans = plans
 
-    def __repr__(self) -> str:
-        return f"<Planned {self._plan!r}>"
-
     @property
     def idle(self) -> bool:
         """Tell whether nothing is forgotten with the plan."""

@@ -42,9 +42,6 @@ class FileCleanup:
         self._log = log
         self._looked_at = ""
 
-    def __repr__(self) -> str:
-        return f"<FileCleanup of {self._files!r}>"
-
     # --- scopes -----------------------------------------------------------------------------------------------
 
     async def drop_gone(self, gone: Gone, drop_scope: DropScope) -> None:

@@ -15,9 +15,6 @@ class RoundStage:
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
 
-    def __repr__(self) -> str:
-        return f"<RoundStage of {self._rounds!r}>"
-
     async def ask(self, call: Call) -> bytes | None:
         """Raises LimitReached."""
         body = call.envelope.body

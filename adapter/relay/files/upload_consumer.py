@@ -79,9 +79,6 @@ class Consumer:
         self._files = files.store
         self._mirrors = mirrors
 
-    def __repr__(self) -> str:
-        return f"<Consumer of {self._rule.server!r}: {self._rule.argument}>"
-
     async def ask(self, call: Call) -> bytes | None:
         await self._mirrors.check(call)
         try:

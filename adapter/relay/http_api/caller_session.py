@@ -88,9 +88,6 @@ class SessionRows:
         self._ttl = idle + told
         self._clock = clock
 
-    def __repr__(self) -> str:
-        return f"<SessionRows {self._table!r}>"
-
     async def find(self, key: CallerKey) -> KeptSession | None:
         """The session of that caller that is open, as far as is known."""
         return (await self._read(key.row))[1]

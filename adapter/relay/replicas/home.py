@@ -249,9 +249,6 @@ class OwnedUpstream:
         self.forwarding = forwarding
         self._left = left
 
-    def __repr__(self) -> str:
-        return f"<OwnedUpstream {self.home!r}>"
-
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises StoreUnavailable."""
         session = header(request.headers, "mcp-session-id")

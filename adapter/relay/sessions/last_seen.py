@@ -33,9 +33,6 @@ class LastSeen:
         self._idle_ttl = sessions.limits.idle_ttl
         self.others: list[Callable[[], Awaitable[None]]] = []
 
-    def __repr__(self) -> str:
-        return f"<LastSeen: written every {self.interval} s>"
-
     @property
     def interval(self) -> float:
         """Seconds between two rounds: often enough that no other process takes a session in use here for idle."""

@@ -81,9 +81,6 @@ class WiringWatch:
         self._session = OwnSession(server, server.timeouts.request)
         self._log = log
 
-    def __repr__(self) -> str:
-        return f"<WiringWatch of {self._server.id!r}: {self._server.wiring}>"
-
     async def run(self) -> None:
         """Look until cancelled; a look that failed, or found a tool missing, is repeated."""
         pause, wiring = FIRST_PAUSE, self._server.wiring

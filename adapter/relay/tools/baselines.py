@@ -54,9 +54,6 @@ class Baselines:
         self._drifts = SingleFlight[tuple[str, str], Drift | None](LastUsed(COMPARED))
         self._accepting = asyncio.Lock()
 
-    def __repr__(self) -> str:
-        return f"<Baselines of {self.server!r}: {self.pinning.mode}, {self.pinning.baseline}>"
-
     # --- other processes --------------------------------------------------------------------------------------
 
     async def confirm(self) -> None:

@@ -83,9 +83,6 @@ class CatalogueJudge:
         self._verdicts = SingleFlight[_Key, Verdict](LastUsed(VERDICTS, KEPT_BYTES, verdict_weight))
         self._logged: set[tuple[str, str]] = set()
 
-    def __repr__(self) -> str:
-        return f"<CatalogueJudge of {self._baselines.server!r}: {self._cache}>"
-
     # --- calls ------------------------------------------------------------------------------------------------
 
     async def verdict(self, call: Call) -> Verdict:

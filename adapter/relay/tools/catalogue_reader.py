@@ -148,9 +148,6 @@ class CatalogueReader:
         self._definitions = definitions
         self._patience = patience
 
-    def __repr__(self) -> str:
-        return f"<CatalogueReader of {self._lists}>"
-
     async def snapshot(self, call: Call) -> CatalogueSnapshot:
         """The list that somebody was sent in this epoch; if nobody was, one call reads it now for all.
 

@@ -62,9 +62,6 @@ class CodeMode:
         self._own = {tool["name"]: dump(tool) for tool in self._shown}
         self._indexes = SingleFlight[str, Index](LastUsed(KEPT))
 
-    def __repr__(self) -> str:
-        return f"<CodeMode of {self._names.server!r}: {self._indexes}>"
-
     def entries(self) -> list[StageEntry]:
         """The stages of the three tools and of their list."""
         return [

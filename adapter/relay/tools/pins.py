@@ -111,9 +111,6 @@ class Pins:
         self.drift = DriftMemory(store)
         self._tidied = ""
 
-    def __repr__(self) -> str:
-        return f"<Pins: {self._catalogues}>"
-
     def store_lost(self) -> None:
         """See Catalogues."""
         self._catalogues.store_lost()

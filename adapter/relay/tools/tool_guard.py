@@ -78,9 +78,6 @@ class ToolGuard:
         self.on_drift: Callable[[str, str], None] | None = None
         """Is told of the mode of pinning and of what was done about drift; None where nobody counts."""
 
-    def __repr__(self) -> str:
-        return f"<ToolGuard of {self._baselines.server!r}: {self._pinning.mode}, {self._judge}>"
-
     def changed(self) -> None:
         """See CallGuard."""
         self._cache.changed()

@@ -66,9 +66,6 @@ class AuthPolicy:
             )
         refuse_placeholders(plugin, self._members)
 
-    def __repr__(self) -> str:
-        return f"<AuthPolicy of {self._plugin!r}: {', '.join(self._members)}>"
-
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
