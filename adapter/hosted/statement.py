@@ -62,6 +62,9 @@ class Database:
         self._is_open = False
         self._closed = False
 
+    def __repr__(self) -> str:
+        return f"<Database {self.connector.name!r} ({self.connector.kind})>"
+
     async def open(self) -> None:
         """Connect, if that has not happened; calls at the same time wait for one attempt. Raises ConnectorFailed."""
         if self._is_open:

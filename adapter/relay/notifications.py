@@ -173,6 +173,9 @@ class MessageClaims:
         self._clock = clock
         self._under_way = 0
 
+    def __repr__(self) -> str:
+        return f"{self._under_way} under way"
+
     def send_once(self, message: str, sends: Mapping[str, Callable[[], None]]) -> None:
         """Send a message to these sessions, but for those to which another replica sends it."""
         if self._under_way < MOST_UNDER_WAY:

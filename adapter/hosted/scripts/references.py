@@ -82,6 +82,9 @@ class LoadedFile:
         self._path = reference.path
         self._stamp = stamp_of(reference.path)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.reference!r}>"
+
     def stale(self) -> bool:
         """Tell whether the file is another than when it was loaded, or gone."""
         return stamp_of(self._path) != self._stamp

@@ -79,6 +79,9 @@ class FileRegistry:
         self._clock = clock
         self._log = log
 
+    def __repr__(self) -> str:
+        return f"<FileRegistry: {self._index!r}>"
+
     def watch(self, evicted: Callable[[FileRecord], None], waited: Callable[[float, bool], None]) -> None:
         """Tell of each file that goes to make room, and of the seconds that each upload waited, True if it came in."""
         self._transactions.on_evicted, self._queue.on_wait = evicted, waited

@@ -83,6 +83,9 @@ class FileTransactions:
         self.on_evicted: Callable[[FileRecord], None] | None = None
         """Is told of each file that goes to make room; None where nobody counts."""
 
+    def __repr__(self) -> str:
+        return f"<FileTransactions: {self._scopes!r}>"
+
     # --- in ---------------------------------------------------------------------------------------------------
 
     async def take_in(

@@ -72,6 +72,9 @@ class StageTiming:
         self._began = time.perf_counter()
         self._ended: float | None = None
 
+    def __repr__(self) -> str:
+        return f"<StageTiming of {self._name!r}>"
+
     def end(self, error: BaseException | None) -> None:
         """See TimedStage."""
         self._ended = time.perf_counter()

@@ -61,6 +61,9 @@ class CatalogueTeller:
         self._pause: asyncio.TimerHandle | None = None
         self._again = False
 
+    def __repr__(self) -> str:
+        return f"<CatalogueTeller of {self._body.decode()!r}>"
+
     def __call__(self) -> None:
         """Tell it now, or at the end of the pause."""
         if self._pause is not None:
