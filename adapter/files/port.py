@@ -114,8 +114,8 @@ class FileStore(Protocol):
 
     async def close(self) -> None: ...
 
-    async def stage(self) -> StagedFile:
-        """Begin a file. Raises StorageFull."""
+    def stage(self) -> StagedFile:
+        """Begin a file. Nothing of it is on the disk before its bytes are."""
 
     async def place(self, staging: StagedFile, place: Place) -> None:
         """Give a finished staging its name, which survives the process. Raises StorageFull.

@@ -15,7 +15,6 @@ the start. The state store does not sync each row either.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import secrets
@@ -100,15 +99,14 @@ class Shelf:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    async def stage(self) -> StagedFile:
-        name = secrets.token_hex(16)
-        try:
-            descriptor = await self._disk.do(self._create, name)
-        except asyncio.CancelledError:
-            await self._disk.do(self._unstage, name)
-            raise
+    def stage(self) -> StagedFile:
         return LocalStagedFile(
-            name, descriptor, disk=self._disk, buffers=self._buffers, sync=self._sync, remove=self._unstage
+            secrets.token_hex(16),
+            disk=self._disk,
+            buffers=self._buffers,
+            sync=self._sync,
+            create=self._create,
+            remove=self._unstage,
         )
 
     async def place(self, staging: StagedFile, place: Place) -> None:
@@ -174,7 +172,7 @@ class Shelf:
             return None
         with contextlib.closing(found.descriptor):
             capture.check(limit, found.status.st_size, monotonic())
-            staging = await self.stage()
+            staging = self.stage()
             try:
                 return staging, await self._copy(found, staging, limit)
             except BaseException:
@@ -233,11 +231,13 @@ class Shelf:
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def open_file(self, place: Place, *, size: int, modified: int) -> FileOnDisk | None:
-        way = areas.directory_of(place)
-        found = await self._disk.do(areas.open_at, self._root.base, way, place.name)
+        return await self._disk.do(self._open, place, (size, modified))
+
+    def _open(self, place: Place, recorded: tuple[int, int]) -> FileOnDisk | None:
+        found = areas.open_at(self._root.base, areas.directory_of(place), place.name)
         if found is None:
             return None
-        if (found.status.st_size, found.status.st_mtime_ns) != (size, modified):
+        if (found.status.st_size, found.status.st_mtime_ns) != recorded:
             found.descriptor.close()
             return None
         return FileOnDisk(found, self._disk)

@@ -19,14 +19,19 @@ from adapter.files.port import ContentSource, Measure
 
 PIECE = 1024 * 1024
 
+READ_WHEN_OPENED = 128 * 1024
+"""Bytes up to which a file is read in the hop that opens it: another one would cost more than the reading."""
+
 
 class FileOnDisk:
-    """An OpenFile. Several tasks may read it at once; a read under way when it is closed ends in peace."""
+    """An OpenFile, opened in a thread. Several tasks may read it at once; a read under way when it is closed ends in
+    peace."""
 
     def __init__(self, found: FoundFile, disk: Disk) -> None:
         self._descriptor = found.descriptor
         self._size = found.status.st_size
         self._disk = disk
+        self._content = self._read(0, self._size) if self._size <= READ_WHEN_OPENED else None
 
     def __repr__(self) -> str:
         return f"<FileOnDisk: {self._size} bytes, {self._descriptor!r}>"
@@ -36,10 +41,12 @@ class FileOnDisk:
         return self._size
 
     async def read(self, offset: int, length: int) -> bytes:
+        if self._content is not None:
+            return self._content[offset : offset + length]
         return await self._disk.do(self._read, offset, length)
 
     async def whole(self) -> bytes:
-        return await self._disk.do(self._read, 0, self._size)
+        return await self.read(0, self._size)
 
     async def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
         end = offset + length
@@ -169,28 +176,30 @@ def _read_ahead(source: ContentSource, size: int, most: int, disk: Disk) -> Gene
 
 
 class LocalStagedFile:
-    """A StagedFile in a file called ``name`` of the store's own staging directory.
+    """A StagedFile in a file called ``name`` of the store's own staging directory, made with its first bytes.
 
-    One batch is under way at a time, so ``write`` waits as soon as the disk is slower than the sender. A write
-    that failed or was broken off leaves a hole; ``finish`` then raises StorageFailed.
+    A small file comes to the disk in one hop, with ``finish``. Of a larger one, one batch is under way at a time, so
+    ``write`` waits as soon as the disk is slower than the sender. A write that failed or was broken off leaves a hole;
+    ``finish`` then raises StorageFailed.
     """
 
     def __init__(
         self,
         name: str,
-        descriptor: Descriptor,
         *,
         disk: Disk,
         buffers: Buffers,
         sync: bool,
+        create: Callable[[str], Descriptor],
         remove: Callable[[str], None],
     ) -> None:
         self.name = name
         self.finished = False
-        self._descriptor = descriptor
+        self._descriptor: Descriptor | None = None
         self._disk = disk
         self._buffers = buffers
         self._sync = sync
+        self._create = create
         self._remove = remove
         self._hash = hashlib.sha256()
         self._head = b""
@@ -201,7 +210,8 @@ class LocalStagedFile:
         self._gathered_size = 0
         self._under_way: asyncio.Task[None] | None = None
         self._gathering = True
-        self._there = True
+        self._there = False
+        self._unwanted = False
         buffers.files += 1
 
     def __repr__(self) -> str:
@@ -238,21 +248,23 @@ class LocalStagedFile:
         self._gathered[-1] += chunk
 
     async def finish(self) -> Measure:
-        await self._send_gathered()
         await self._settle()
-        self._stop_gathering()
-        if self._written != self._taken:
-            raise StorageFailed("The file was not written completely.")
-        modified = await self._disk.do(self._seal)
+        size, rest = self._take_gathered()
+        try:
+            modified = await self._disk.do(self._seal, rest)
+        finally:
+            self._buffers.let_go(size)
+            self._stop_gathering()
         self.finished = True
         return Measure(self._written, self._hash.hexdigest(), self._head, modified)
 
     async def discard(self) -> None:
         self._stop_gathering()
-        self._buffers.let_go(self._gathered_size)
-        self._gathered, self._gathered_size = [], 0
-        self._descriptor.close()
+        self._buffers.let_go(self._take_gathered()[0])
         # The name first: whoever is cancelled while a last batch ends must not leave a file behind.
+        self._unwanted = True
+        if self._descriptor is not None:
+            self._descriptor.close()
         if self._there:
             self._there = False
             with contextlib.suppress(AdapterError):
@@ -270,11 +282,15 @@ class LocalStagedFile:
     async def _send_gathered(self) -> None:
         await self._settle()
         if self._gathered:
-            size, batch = self._gathered_size, self._gathered
-            self._gathered, self._gathered_size = [], 0
+            size, batch = self._take_gathered()
             self._under_way = asyncio.ensure_future(self._disk.do(self._append, batch))
             # However it ends; a task that is cancelled before it begins has no finally.
             self._under_way.add_done_callback(partial(self._landed, size))
+
+    def _take_gathered(self) -> tuple[int, list[bytes | bytearray]]:
+        gathered = self._gathered_size, self._gathered
+        self._gathered_size, self._gathered = 0, []
+        return gathered
 
     def _landed(self, size: int, _: asyncio.Task[None]) -> None:
         self._buffers.let_go(size)
@@ -291,7 +307,7 @@ class LocalStagedFile:
         ahead = 2 * self._buffers.files <= PROCESSORS
         blocks = _read_ahead(source, size, most, self._disk) if ahead else _read(source, size, most)
         done = 0
-        with self._descriptor as number, contextlib.closing(blocks):
+        with self._file() as number, contextlib.closing(blocks):
             for block in blocks:
                 done += len(block)
                 self._taken += len(block)
@@ -299,10 +315,20 @@ class LocalStagedFile:
                 self._write_out(number, [block])
         return done
 
+    def _file(self) -> Descriptor:
+        """Its descriptor, in the one thread that is at work on it; the file is made with the first bytes."""
+        if self._descriptor is None:
+            self._there = True
+            self._descriptor = self._create(self.name)
+            if self._unwanted:  # since this began: its removal may have come too early
+                self._descriptor.close()
+                self._remove(self.name)
+        return self._descriptor
+
     def _append(self, batch: list[bytes | bytearray]) -> None:
         for piece in batch:
             self._measure(piece)
-        with self._descriptor as number:
+        with self._file() as number:
             for begin in range(0, len(batch), AT_ONCE):
                 self._write_out(number, batch[begin : begin + AT_ONCE])
 
@@ -333,13 +359,17 @@ class LocalStagedFile:
             self._on_the_way = whole
             begin_write_back(number, begun, whole - begun)
 
-    def _seal(self) -> int:
-        with self._descriptor as number:
+    def _seal(self, rest: list[bytes | bytearray]) -> int:
+        self._append(rest)
+        if self._written != self._taken:
+            raise StorageFailed("The file was not written completely.")
+        file = self._file()
+        with file as number:
             if self._sync:
                 os.fsync(number)
             modified = os.fstat(number).st_mtime_ns
         # A batch of a thousand files must not hold a thousand descriptors until it is kept.
-        self._descriptor.close()
+        file.close()
         return modified
 
     def _stop_gathering(self) -> None:

@@ -45,7 +45,7 @@ async def replica(memory: SharedMemory, root: Path) -> AsyncIterator[App]:
 async def uploaded(app: App, scope: Scope) -> FileRecord:
     batch = await app.files.registry.begin(scope, "raw", 1)
     try:
-        await batch.add("0.bin", None)
+        batch.add("0.bin", None)
         await batch.write(b"x")
         await batch.end_file()
         [record] = await batch.keep((), None)

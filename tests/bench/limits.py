@@ -28,6 +28,7 @@ from adapter.state.port import ABSENT
 from adapter.state.sqlite import SqliteStore
 from tests.bench.fronts import START_TIMEOUT, FrontUnavailable, Running, end, free_port, nginx_front_argv
 from tests.bench.load import Address
+from tests.files.storing import put
 
 PIECE = 1024 * 1024
 
@@ -100,10 +101,7 @@ async def shelf_alone(root: Path, count: int, size: int) -> dict[str, float]:
     data = os.urandom(size)
     scope = secrets.token_hex(16)
     upload = Place(FileKind.UPLOAD, scope, secrets.token_hex(16), "input.bin")
-    staging = await shelf.stage()
-    await staging.write(data)
-    measure = await staging.finish()
-    await shelf.place(staging, upload)
+    measure = await put(shelf, upload, data)
     spent = dict.fromkeys(("finding", "capturing", "row"), 0.0)
     for number in range(count):
         place = Place(FileKind.ARTIFACT, scope, secrets.token_hex(16), "output.bin")

@@ -50,7 +50,7 @@ async def upload(registry: FileRegistry, scope: Scope, chance: random.Random) ->
     batch = await registry.begin(scope, "one", None)
     try:
         for number in range(chance.randint(1, 3)):
-            await batch.add(f"{number}.bin", None)
+            batch.add(f"{number}.bin", None)
             await batch.write(chance.randbytes(chance.choice(SIZES)))
             await batch.end_file()
         for record in await batch.keep((), None):

@@ -122,7 +122,7 @@ class Desk:
 
     async def artifact(self, scope: Scope, content: bytes, filename: str = "shot.png") -> FileRecord:
         """An artifact that the scope holds."""
-        staging = await self.shelf.stage()
+        staging = self.shelf.stage()
         await staging.write(content)
         measure = await staging.finish()
         file_id = hashlib.md5(filename.encode()).hexdigest()

@@ -22,7 +22,7 @@ def artifact(name: str = "shot.png", *, file_id: str = "a" * 32, scope: str = SC
 
 async def put(store: FileStore, place: Place, content: bytes) -> Measure:
     """Stage and place a file as an upload is."""
-    staging = await store.stage()
+    staging = store.stage()
     await staging.write(content)
     measure = await staging.finish()
     await store.place(staging, place)

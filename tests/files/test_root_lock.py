@@ -17,7 +17,7 @@ async def test_a_second_adapter_is_refused(shelf: Shelf, root: Path) -> None:
     with pytest.raises(StorageFailed, match=r"set another storage\.root") as refused:
         await second.open()
     assert str(root) not in str(refused.value)
-    await (await shelf.stage()).discard()
+    await shelf.stage().finish()
 
 
 async def test_a_second_adapter_waits_for_the_first_to_end(shelf: Shelf, root: Path) -> None:
@@ -27,7 +27,7 @@ async def test_a_second_adapter_waits_for_the_first_to_end(shelf: Shelf, root: P
     await asyncio.sleep(0)
     await shelf.close()
     await opening
-    await (await second.stage()).discard()
+    await second.stage().finish()
     await second.close()
 
 
@@ -46,7 +46,7 @@ async def test_without_the_lock_nobody_is_refused(shelf: Shelf, root: Path) -> N
     """Where the file system has none, its operator keeps others away; a second one opens at once."""
     second = Shelf(root, lock=None)
     await second.open()
-    await (await second.stage()).discard()
+    await second.stage().finish()
     await second.close()
 
 

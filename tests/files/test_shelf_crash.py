@@ -24,7 +24,7 @@ from adapter.rules.files.file_records import FileKind, Place
 SCOPE = sys.argv[2]
 
 async def upload(shelf, content):
-    staging = await shelf.stage()
+    staging = shelf.stage()
     for start in range(0, len(content), 50_000):
         await staging.write(content[start : start + 50_000])
     measure = await staging.finish()

@@ -73,7 +73,7 @@ async def test_cutting_never_changes_what_is_written(sizes: list[int], tmp_path:
     chunks = [bytes([number]) * size for number, size in enumerate(sizes)]
     shelf = Shelf(tmp_path / "store", atomic=False)
     await shelf.open()
-    staging = await shelf.stage()
+    staging = shelf.stage()
     for chunk in chunks:
         await staging.write(chunk)
     measure = await staging.finish()
@@ -106,7 +106,7 @@ async def test_what_is_no_component_is_no_place(shelf: Shelf, part: str) -> None
 
 async def test_a_discarded_file_leaves_nothing(shelf: Shelf, root: Path) -> None:
     """Discarding twice, or after a placing, is harmless."""
-    dropped, kept = await shelf.stage(), await shelf.stage()
+    dropped, kept = shelf.stage(), shelf.stage()
     for staging in (dropped, kept):
         await staging.write(b"x" * 2 * MIB)
     await dropped.discard()
@@ -118,9 +118,20 @@ async def test_a_discarded_file_leaves_nothing(shelf: Shelf, root: Path) -> None
     assert not list(root.glob("staging/*/*"))
 
 
+async def test_a_small_file_is_made_when_it_is_whole(shelf: Shelf, root: Path) -> None:
+    """What is given up before costs the disk nothing."""
+    staging = shelf.stage()
+    await staging.write(b"x" * 4096)
+    assert not list(root.glob("staging/*/*"))
+    await staging.finish()
+    assert [path.read_bytes() for path in root.glob("staging/*/*")] == [b"x" * 4096]
+    await staging.discard()
+    assert not list(root.glob("staging/*/*"))
+
+
 async def test_a_full_disk_is_said_to_be_one(shelf: Shelf, root: Path) -> None:
     """A write that does not fit raises StorageFull, leaves nothing, and harms no file that fits."""
-    fits, staging = await shelf.stage(), await shelf.stage()
+    fits, staging = shelf.stage(), shelf.stage()
     with no_file_larger_than(3 * MIB // 2):
         with pytest.raises(StorageFull):
             for _ in range(64):
@@ -136,7 +147,7 @@ async def test_a_full_disk_is_said_to_be_one(shelf: Shelf, root: Path) -> None:
 
 async def test_a_large_chunk_on_a_full_disk_too(shelf: Shelf) -> None:
     """A chunk that is a batch by itself is not half written in silence."""
-    staging = await shelf.stage()
+    staging = shelf.stage()
     with no_file_larger_than(MIB), pytest.raises(StorageFull):
         await staging.write(b"x" * 3 * MIB)
     with pytest.raises(StorageFailed, match="completely"):
@@ -148,7 +159,7 @@ async def test_a_cancelled_sender_leaves_nothing(shelf: Shelf, root: Path) -> No
     """A task that is cancelled anywhere on the way and discards has discarded."""
 
     async def send() -> None:
-        staging = await shelf.stage()
+        staging = shelf.stage()
         try:
             while True:
                 await staging.write(b"x" * 100_000)
@@ -169,7 +180,7 @@ async def test_sixteen_files_share_their_buffers(shelf: Shelf) -> None:
     """The memory of files being written has a bound, however many they are and however fast they come."""
 
     async def send() -> None:
-        staging = await shelf.stage()
+        staging = shelf.stage()
         for _ in range(128):
             await staging.write(chunk)
         await staging.discard()
@@ -210,14 +221,15 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     """Nothing begins after close, and closing twice is harmless."""
     shelf = Shelf(tmp_path / "store")
     with pytest.raises(StorageFailed, match="not open"):
-        await shelf.stage()
+        await shelf.stage().finish()
     await shelf.open()
-    staging = await shelf.stage()
+    staging = shelf.stage()
+    await staging.write(b"x" * MIB)
     await shelf.close()
     await shelf.close()
     await staging.discard()
     with pytest.raises(StorageFailed):
-        await shelf.stage()
+        await shelf.stage().finish()
     assert not list((tmp_path / "store" / "staging").iterdir())
 
 
@@ -262,7 +274,7 @@ class Endless:
 
 async def test_fetched_bytes_come_behind_written_ones(shelf: Shelf) -> None:
     """Writing and fetching take turns in one file: its bytes, size, digest and beginning are in their order."""
-    staging = await shelf.stage()
+    staging = shelf.stage()
     source = Pieces([b"b" * 600, b"c" * 100_000, b"", b"e" * 300_000])
     await staging.write(b"a" * 100)
     assert await staging.fill(source, 2 * MIB) == 100_600
@@ -282,7 +294,7 @@ async def test_a_large_file_is_fetched_in_order(shelf: Shelf) -> None:
     """Blocks are fetched ahead of those that are hashed and written, and the system begins to write them to the disk:
     the file and its digest are the ones that came."""
     whole = b"".join(bytes([number]) * (300_000 + number) for number in range(80))
-    staging = await shelf.stage()
+    staging = shelf.stage()
     source = Stream(whole)
     while await staging.fill(source, 16 * MIB):
         pass
@@ -295,7 +307,7 @@ async def test_a_large_file_is_fetched_in_order(shelf: Shelf) -> None:
 async def test_no_more_is_fetched_than_was_allowed(shelf: Shelf) -> None:
     """The source is never asked for more bytes than the file may still take."""
 
-    staging = await shelf.stage()
+    staging = shelf.stage()
     assert await staging.fill(Endless(), 1_000_001) == 1_000_001
     assert staging.size == 1_000_001
     await staging.discard()
@@ -303,7 +315,7 @@ async def test_no_more_is_fetched_than_was_allowed(shelf: Shelf) -> None:
 
 async def test_fetching_on_a_full_disk_is_said_to_be_so(shelf: Shelf, root: Path) -> None:
     """What was fetched and could not be written raises StorageFull, and is never taken for a whole file."""
-    staging = await shelf.stage()
+    staging = shelf.stage()
     with no_file_larger_than(MIB), pytest.raises(StorageFull):
         await staging.fill(Pieces([b"x" * (MIB // 2), b"y" * (MIB // 2), b"z"]), 4 * MIB)
     with pytest.raises(StorageFailed, match="completely"):
@@ -327,7 +339,7 @@ class Failing:
 
 async def test_a_source_that_cannot_be_read_is_told(shelf: Shelf, root: Path) -> None:
     """A failure of what is fetched ahead is one of the whole file."""
-    staging = await shelf.stage()
+    staging = shelf.stage()
     source = Failing()
     with pytest.raises(StorageFailed):
         await staging.fill(source, 4 * MIB)
@@ -339,7 +351,7 @@ async def test_a_source_that_cannot_be_read_is_told(shelf: Shelf, root: Path) ->
 async def test_many_files_take_turns(shelf: Shelf) -> None:
     """The more files are written, the less a thread fetches for one of them before it is another's turn."""
 
-    stagings = [await shelf.stage() for _ in range(32)]
+    stagings = [shelf.stage() for _ in range(32)]
     assert await stagings[0].fill(Endless(), 4 * MIB) == MIB // 2
     for staging in stagings[1:]:
         await staging.discard()
@@ -349,7 +361,7 @@ async def test_many_files_take_turns(shelf: Shelf) -> None:
 
 async def test_many_files_are_not_fetched_ahead(shelf: Shelf) -> None:
     """With as many files as processors a second thread for each would only wait: one fetches and writes."""
-    stagings = [await shelf.stage() for _ in range(PROCESSORS)]
+    stagings = [shelf.stage() for _ in range(PROCESSORS)]
     source = Pieces([b"x" * 1000] * 20)
     assert await stagings[0].fill(source, MIB) == 20_000
     assert len(source.threads) == 1

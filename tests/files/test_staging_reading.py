@@ -16,7 +16,7 @@ MIB = 1024 * 1024
 
 
 async def test_any_part_can_be_read(shelf: Shelf) -> None:
-    """read and pieces give the bytes from an offset, fewer only at the end."""
+    """read and pieces give the bytes from an offset, fewer only at the end; the whole can be read too, also again."""
     content = os.urandom(2 * MIB + 5)
     measure = await put(shelf, upload(), content)
     file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
@@ -27,6 +27,8 @@ async def test_any_part_can_be_read(shelf: Shelf) -> None:
     pieces = [piece async for piece in file.pieces(3, 2 * MIB)]
     assert b"".join(pieces) == content[3 : 3 + 2 * MIB]
     assert max(map(len, pieces)) <= MIB
+    assert await file.whole() == content
+    assert await file.whole() == content
     file.close()
 
 
@@ -42,18 +44,6 @@ async def test_a_file_is_held_as_it_was_recorded(shelf: Shelf) -> None:
     assert not await shelf.holds(upload(), size=measure.size, modified=measure.modified)
 
 
-async def test_the_whole_can_be_read(shelf: Shelf) -> None:
-    """Also again, and also when somebody has read a part of it."""
-    content = os.urandom(2 * MIB + 5)
-    measure = await put(shelf, upload(), content)
-    file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
-    assert file is not None
-    await file.read(10, 20)
-    assert await file.whole() == content
-    assert await file.whole() == content
-    file.close()
-
-
 async def test_a_reader_of_the_whole_that_gives_up_leaves_when_the_disk_has(shelf: Shelf) -> None:
     """The file may be closed at once then, and nothing is read under another file's number."""
     measure = await put(shelf, upload(), os.urandom(2 * MIB))
@@ -66,6 +56,16 @@ async def test_a_reader_of_the_whole_that_gives_up_leaves_when_the_disk_has(shel
         await reading
     file.close()
     assert "0 users" in repr(file)
+
+
+async def test_a_small_file_is_read_when_it_is_opened(shelf: Shelf) -> None:
+    """A reader is given what was there when the file was found to be the recorded one."""
+    measure = await put(shelf, upload(), b"as recorded")
+    file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
+    assert file is not None
+    Path(shelf.path_of(upload())).write_bytes(b"and changed")
+    assert await file.read(3, 100) == b"recorded"
+    assert await content_of(file) == b"as recorded"
 
 
 async def test_an_open_file_survives_its_removal(shelf: Shelf) -> None:

@@ -79,7 +79,7 @@ async def test_a_file_being_written_stays(root: Path) -> None:
     writer, sweeper = Shelf(root, lock=None), Shelf(root, lock=None)
     await writer.open()
     await sweeper.open()
-    staging = await writer.stage()
+    staging = writer.stage()
     await staging.write(b"slow")
     dead = root / "staging" / ("d" * 32)
     dead.mkdir()
@@ -128,7 +128,7 @@ async def test_what_another_machine_is_writing_stays_while_it_is_renewed(root: P
     writer, sweeper = Shelf(root, lock="shared"), Shelf(root, lock="shared")
     for each in (writer, sweeper):
         await each.open()
-    staging = await writer.stage()
+    staging = writer.stage()
     await staging.write(b"slowly")
     path = Path(await writer.allocate(artifact())).with_name("half.part")
     path.write_bytes(b"half")

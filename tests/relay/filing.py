@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter import log
-from adapter.errors import AdapterError, StoreUnavailable
+from adapter.errors import StoreUnavailable
 from adapter.files.port import CaptureLimit, ContentSource, Measure, StagedFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.incoming_files import NewFile, Spend
@@ -132,7 +132,7 @@ class MemoryOpenFile:
 
 
 class MemoryFiles:
-    """A FileStore without a disk. Its steps are stage, write, finish, place, discard and remove.
+    """A FileStore without a disk. Its steps are write, finish, place, discard and remove.
 
     ``clock`` tells how old files are, and whoever puts one down notes it in ``made``; without it all are old.
     """
@@ -153,15 +153,8 @@ class MemoryFiles:
     async def close(self) -> None:
         """Keeps the files, as a disk does."""
 
-    async def stage(self) -> MemoryStaging:
-        # First the file: a thread that makes one goes on when who asked for it is cancelled.
-        staging = MemoryStaging(self)
-        try:
-            await self.steps.take("stage")
-        except AdapterError:
-            self.stagings.remove(staging)
-            raise
-        return staging
+    def stage(self) -> MemoryStaging:
+        return MemoryStaging(self)
 
     async def place(self, staging: StagedFile, place: Place) -> None:
         await self.steps.take("place")
@@ -293,7 +286,7 @@ class Filing:
         batch = await self.registry.begin(scope, "one", sum(map(len, contents)))
         try:
             for number, content in enumerate(contents):
-                await batch.add(f"{number}.bin", None)
+                batch.add(f"{number}.bin", None)
                 await batch.write(content)
                 await batch.end_file()
         except BaseException:

@@ -216,7 +216,7 @@ class Tools:
     ) -> FileRecord:
         batch = await self.registry.begin(scope or self.scope, server, len(data))
         try:
-            await batch.add(name, None)
+            batch.add(name, None)
             await batch.write(data)
             await batch.end_file()
             (record,) = await batch.keep((), None)

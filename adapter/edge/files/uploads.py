@@ -156,7 +156,7 @@ class UploadRoute:
                 await batch.write(event)
             elif isinstance(event, FileBegins):
                 files += 1
-                await batch.add(event.filename, event.media_type)
+                batch.add(event.filename, event.media_type)
             elif event is Mark.FILE_ENDS:
                 await batch.end_file()
         return files

@@ -187,7 +187,7 @@ class CaptureRule(NamedTuple):
         """Keep bytes that came inside a message."""
         if self.rule.limit is not None:
             self.rule.limit.check(len(data))
-        staging = await self.files.stage()
+        staging = self.files.stage()
         try:
             await staging.write(data)
             measure = await staging.finish()

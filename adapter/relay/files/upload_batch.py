@@ -173,9 +173,9 @@ class UploadBatch:
         """Files that are wholly here."""
         return len(self._arrived)
 
-    async def add(self, filename: str, declared_type: str | None) -> None:
+    def add(self, filename: str, declared_type: str | None) -> None:
         """A file begins, called ``filename`` by its sender. Raises FileTooLarge for one file too many,
-        SessionUnknown when its scope has ended meanwhile, StorageFull, StorageFailed.
+        SessionUnknown when its scope has ended meanwhile.
         """
         assert self._coming is None, "one file ends before the next begins"
         self._check_scope()
@@ -185,8 +185,7 @@ class UploadBatch:
                 "files in another upload.",
                 data={"limit": self._limits.max_files, "setting": "uploads.max_files"},
             )
-        staging = await run_to_completion(self._files.stage(), lambda unwanted: unwanted.discard())
-        self._coming = filename, declared_type, staging
+        self._coming = filename, declared_type, self._files.stage()
         self._size = 0
 
     async def write(self, chunk: bytes) -> None:

@@ -43,7 +43,7 @@ ANYBODY = principal_scope(b"", "anonymous")
 async def kept(process: Tools, data: bytes = b"made", name: str = "a.txt", **more: Any) -> FileRecord:
     """An artifact of the session, or of another scope or server."""
     scope: Scope = more.pop("scope", process.scope)
-    staging = await process.files.stage()
+    staging = process.files.stage()
     await staging.write(data)
     number = next(NUMBERS)
     place = Place(FileKind.ARTIFACT, scope.id, f"{number:032x}", f"{number}.bin")

@@ -253,7 +253,7 @@ async def test_staged_artifact_is_placed_or_discarded(filing: Filing) -> None:
     """One that was copied goes the way of an upload."""
 
     async def keep(content: bytes, file_id: str) -> FileRecord:
-        staging = await filing.files.stage()
+        staging = filing.files.stage()
         await staging.write(content)
         place = Place(FileKind.ARTIFACT, ALICE.id, file_id, "图.png")
         file = NewFile("one", "图.png", await staging.finish(), exposed=False)

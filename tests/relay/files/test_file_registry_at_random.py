@@ -90,7 +90,7 @@ async def break_things(filing: Filing, seed: int) -> None:
     """Lets one step after another fail for a while."""
     draw = random.Random(seed)
     while True:
-        step = draw.choice(("stage", "write", "finish", "place", "rows", "touch"))
+        step = draw.choice(("write", "finish", "place", "rows", "touch"))
         failure = draw.choice((StorageFull(), StorageFailed(), StoreUnavailable()))
         filing.steps.fail(step, failure)
         try:

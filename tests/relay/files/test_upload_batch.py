@@ -45,7 +45,7 @@ async def test_batch_is_held_in_the_order_it_came(filing: Filing) -> None:
     """Names, sizes and digests are those of the files; the records, rows and files are one set."""
     batch = await filing.registry.begin(ALICE, "one", None)
     for name, pieces in (("名前.txt", [b"he", b"llo"]), ("b.bin", [])):
-        await batch.add(name, "text/plain")
+        batch.add(name, "text/plain")
         for piece in pieces:
             await batch.write(piece)
         await batch.end_file()
@@ -74,7 +74,7 @@ async def test_file_is_refused_at_the_byte_too_many() -> None:
     """The limit holds while the file comes, and its error names the setting."""
     filing = Filing(max_file_bytes=10)
     batch = await filing.registry.begin(ALICE, "one", None)
-    await batch.add("a", None)
+    batch.add("a", None)
     await batch.write(b"x" * 10)
     with pytest.raises(FileTooLarge, match=r"uploads\.max_file_bytes"):
         await batch.write(b"x")
@@ -88,7 +88,7 @@ async def test_files_are_counted_as_they_come() -> None:
     filing = Filing(max_files=2)
     with pytest.raises(FileTooLarge, match=r"uploads\.max_files"):
         await filing.begin(b"1", b"2", b"3")
-    assert filing.steps.taken["stage"] == 2
+    assert filing.steps.taken["write"] == 2
     assert await filing.agrees() and await all_open(filing)
 
 
@@ -96,10 +96,10 @@ async def test_batch_that_never_fits_is_refused_while_it_comes(filing: Filing) -
     """Files that each fit but not together end at the quota, and drive nothing out."""
     [old] = await filing.upload(b"o" * 500)
     batch = await filing.registry.begin(ALICE, "one", None)
-    await batch.add("a", None)
+    batch.add("a", None)
     await batch.write(b"x" * 600)
     await batch.end_file()
-    await batch.add("b", None)
+    batch.add("b", None)
     with pytest.raises(QuotaReached, match=r"sessions\.max_total_session_size"):
         await batch.write(b"x" * 401)
     await batch.discard()
@@ -154,7 +154,7 @@ async def test_full_storage_takes_nothing_for_an_upload_that_may_never_fit(annou
     await filing.upload(b"b" * 20, scope=BOB)
     [mine] = await filing.upload(b"m" * 60)
     batch = await filing.registry.begin(ALICE, "one", announced)
-    await batch.add("a", None)
+    batch.add("a", None)
     with pytest.raises(StorageFull, match=r"storage\.max_size"):
         await batch.write(b"x" * 30)
     await batch.discard()
@@ -165,7 +165,7 @@ async def test_full_storage_takes_nothing_for_an_upload_that_may_never_fit(annou
 async def test_more_than_was_announced_is_refused(filing: Filing) -> None:
     """A batch was let in with what it announced, so it may not bring more."""
     batch = await filing.registry.begin(ALICE, "one", 5)
-    await batch.add("a", None)
+    batch.add("a", None)
     with pytest.raises(UploadRefused):
         await batch.write(b"x" * 6)
     await batch.discard()
@@ -206,7 +206,7 @@ async def test_batch_without_a_file_is_refused(filing: Filing) -> None:
     assert await check()
 
 
-@pytest.mark.parametrize("step", ["stage", "write", "finish", "place", "rows"])
+@pytest.mark.parametrize("step", ["write", "finish", "place", "rows"])
 @pytest.mark.parametrize(
     "failure", [StorageFull(), StorageFailed(), StoreUnavailable()], ids=lambda f: f.code
 )
@@ -226,7 +226,7 @@ async def test_failure_at_any_step_leaves_nothing(filing: Filing, step: str, fai
     assert await filing.agrees()
 
 
-@pytest.mark.parametrize("step", ["stage", "write", "finish", "place", "rows", "discard", "remove"])
+@pytest.mark.parametrize("step", ["write", "finish", "place", "rows", "discard", "remove"])
 async def test_sender_that_goes_away_at_any_step_leaves_nothing(filing: Filing, step: str) -> None:
     """A cancelled request ends when everything is as it was before, the credential unspent."""
     [old] = await filing.upload(b"o" * 500)
@@ -393,7 +393,7 @@ async def test_batch_of_a_scope_that_ended_comes_to_nothing(filing: Filing) -> N
     check, spend = await credential(filing)
     ready = await filing.begin(b"1")
     reading = await filing.registry.begin(ALICE, "one", 10)
-    await reading.add("a", None)
+    reading.add("a", None)
     await filing.registry.drop_scope(ALICE.id)
     with pytest.raises(SessionUnknown):
         await ready.keep((), spend)
