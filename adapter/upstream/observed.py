@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from adapter.errors import AdapterError
 from adapter.rules.calls.request_outcomes import (
-    FAILING,
+    ESCAPED,
+    MAY_FAIL,
     OK,
     AnswerReader,
     RequestOutcome,
@@ -90,7 +91,8 @@ class ObservedUpstream:
         if whole is None:
             return ObservedReply(reply, self, _messages(request), began, span)
         if (
-            whole.find(FAILING) < 0
+            MAY_FAIL(whole) is None
+            and ESCAPED(whole) is None
             and reply.status < 400
             and type(envelope) is Envelope
             and (alike := self._counts.waiting.seconds.get((envelope.method, envelope.name, OK))) is not None
@@ -174,7 +176,8 @@ class ObservedReply(ReplyAround):
 
     def abort(self) -> None:
         """See UpstreamReply."""
-        self._end(self._reader.cut)
+        if not self._ended:
+            self._end(self._reader.cut)
         self._reply.abort()
 
     async def pour(self, sink: Sink, read_timeout: float | None) -> None:

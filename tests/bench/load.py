@@ -185,12 +185,6 @@ class Client:
             raise LoadFailed(f"{tool} was answered {answer.status}: {answer.body[:300]!r}")
         return answer
 
-    async def call_status(self) -> int:
-        """Call a tool, in whatever state the session is; the status of the answer."""
-        params = {"name": "echo", "arguments": {}}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        return (await self._post(orjson.dumps(message))).status
-
     async def list(self) -> Answer:
         """The tools, all on one page."""
         self._id += 1

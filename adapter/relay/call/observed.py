@@ -20,7 +20,8 @@ from adapter.relay.call.operation_counts import (
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow, asking_plain, both
 from adapter.rules.calls.request_outcomes import (
     CLIENT_GONE,
-    FAILING,
+    ESCAPED,
+    MAY_FAIL,
     OK,
     AnswerReader,
     RequestOutcome,
@@ -77,7 +78,8 @@ class ObservedRelay:
             and not records
             and type(body) is bytes
             and type(now) is Envelope
-            and body.find(FAILING) < 0
+            and MAY_FAIL(body) is None
+            and ESCAPED(body) is None
             and answer.status < 400
             and now.method not in LOOKED_AT
         ):
@@ -216,7 +218,8 @@ class _ObservedAnswer:
 
     def _leave(self) -> None:
         """Note that nobody reads on."""
-        self._end(self._reader.cut, CLIENT_GONE)
+        if not self._ended:
+            self._end(self._reader.cut, CLIENT_GONE)
 
     def _end(self, outcome: RequestOutcome, of_records: RequestOutcome | None = None) -> None:
         """Tell the outcome, unless that was done."""

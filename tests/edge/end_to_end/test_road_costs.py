@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,10 +20,10 @@ import pytest
 
 import adapter as package
 from tests.edge.bearers import bearer, core, signed
-from tests.edge.conftest import StartAdapter, StartUpstream, done
+from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.file_tools import READS, upload
 from tests.edge.file_tools import call as call_tool
-from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body, event, read_chunk, result
+from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body, event, read_chunk
 from tests.oauth.authorization_server import authorization_server
 
 HOUSE = str(Path(package.__file__).parent)
@@ -45,6 +46,7 @@ COSTS = {
     "a call with a static token": 79,
     "a call with an access token": 82,
     "a call that is counted": 85,
+    "a call that is counted, and answered by a stream": 221,
     # Thirteen and fifteen of these are for its spans, and the others for the metrics that telemetry brings too.
     "a call that is passed on and traced": 98,
     "a call that is passed on and continues a trace": 100,
@@ -55,6 +57,11 @@ STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-E
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("tool", "other", "hidden")]
 GUARD: dict[str, Any] = {"core": {"tool_definition_pinning": {"mode": "warn"}}}
+COUNTS = {"telemetry": {"prometheus": {"enabled": True}}}
+# Nobody listens on the port of "discard".
+NOBODY = {"transport": "http", "endpoint": "http://127.0.0.1:9", "shutdown_drain_timeout_seconds": 0.1}
+TRACES: dict[str, Any] = {"telemetry": {"enabled": True, **NOBODY}}
+PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 NO_STAGE = {"server": {"stages": {"tool": {"errors": {"mode": "result"}}}}}
 ONE_STAGE = {"server": {"stages": {"tool": {"limits": {"rate": {"window": 60, "max": 1_000_000}}}}}}
 
@@ -106,16 +113,22 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+FLAGGED = {"content": [{"type": "text", "text": "done"}], "isError": False}
+"""A result of a tool as SDKs write it."""
+
+
 async def listing(exchange: Exchange) -> None:
     """Answers lists of tools, and every call with the text "done"."""
-    if exchange.message.get("method") != "tools/list":
-        return await done(exchange)
-    number = exchange.message["id"]
-    return await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": TOOLS}}))
+    found = {"tools": TOOLS} if exchange.message.get("method") == "tools/list" else FLAGGED
+    return await exchange.json(message(exchange.message["id"], found))
 
 
-async def call(client: RawClient) -> None:
-    head, body = await client.request("POST", call_body())
+def message(number: object, found: object) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": number, "result": found})
+
+
+async def call(client: RawClient, /, **fields: str) -> None:
+    head, body = await client.request("POST", call_body(), **fields)
     assert head.status == 200, body
 
 
@@ -141,7 +154,7 @@ class PacedStream:
         progress = event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}')
         await exchange.send(b"%b%x\r\n%b\r\n" % (STREAM_HEAD, len(progress), progress))
         await self._read.acquire()
-        await exchange.chunk(event(result(1)))
+        await exchange.chunk(event(message(1, FLAGGED)))
         await self._read.acquire()
         return await exchange.end_stream()
 
@@ -196,7 +209,10 @@ async def usual_cost(go: Go, client: RawClient) -> int:
         ("a call of a hosted tool", call, HOSTED),
         ("a call over stdio", call, STDIO),
         ("a session that is opened and ended", session, {}),
-        ("a call that is counted", call, {"telemetry": {"prometheus": {"enabled": True}}}),
+        ("a call that is counted", call, {**COUNTS, **GUARD}),
+        # While no collector takes any span; what the thread exports is not counted here.
+        ("a call that is passed on and traced", call, TRACES),
+        ("a call that is passed on and continues a trace", partial(call, traceparent=PARENT), TRACES),
     ],
 )
 async def test_a_road_costs_no_more_than_is_known(
@@ -232,49 +248,12 @@ async def test_a_credential_costs_no_more_than_is_known(
     record_property: Callable[[str, object], None],
 ) -> None:
     """A verified token is looked up once in each call, and nothing else is done again."""
-    fields: dict[str, str] = {}
-
-    async def go(client: RawClient) -> None:
-        head, body = await client.request("POST", call_body(), **fields)
-        assert head.status == 200, body
-
     async with authorization_server() as server, upstream(listing) as up:
-        fields |= signed(server) if token is None else bearer(token)
+        fields = signed(server) if token is None else bearer(token)
         settings = core(server.issuer, token="static-secret")
         async with adapter(up, core=settings) as front, front.client() as client:
             await client.initialize(**fields)
-            calls = await usual_cost(go, client)
-    record_property("road", road)
-    record_property("python_calls", calls)
-    assert calls <= COSTS[road]
-
-
-@pytest.mark.parametrize(
-    ("road", "traceparent"),
-    [
-        ("a call that is passed on and traced", ""),
-        ("a call that is passed on and continues a trace", f"00-{'a' * 32}-{'b' * 16}-01"),
-    ],
-)
-async def test_a_trace_costs_no_more_than_is_known(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    road: str,
-    traceparent: str,
-    record_property: Callable[[str, object], None],
-) -> None:
-    """Both spans of a call, while no collector takes any of them; what the thread exports is not counted here."""
-
-    async def go(client: RawClient) -> None:
-        head, body = await client.request("POST", call_body(), traceparent=traceparent)
-        assert head.status == 200, body
-
-    # Nobody listens on the port of "discard".
-    settings = {"enabled": True, "transport": "http", "endpoint": "http://127.0.0.1:9"}
-    settings |= {"shutdown_drain_timeout_seconds": 0.1}
-    async with upstream(listing) as up, adapter(up, telemetry=settings) as front, front.client() as client:
-        await client.initialize()
-        calls = await usual_cost(go, client)
+            calls = await usual_cost(partial(call, **fields), client)
     record_property("road", road)
     record_property("python_calls", calls)
     assert calls <= COSTS[road]
@@ -292,7 +271,7 @@ async def test_a_call_with_a_file_costs_no_more_than_is_known(
 
         async def go(client: RawClient) -> None:
             given = await call_tool(client, "tool", {"path": answer["upload_handle"]})
-            assert "isError" not in given, given
+            assert not given["isError"], given
 
         calls = await usual_cost(go, client)
     record_property("road", road)
@@ -300,12 +279,20 @@ async def test_a_call_with_a_file_costs_no_more_than_is_known(
     assert calls <= COSTS[road]
 
 
+@pytest.mark.parametrize(
+    ("road", "settings"),
+    [("a call answered by a stream", {}), ("a call that is counted, and answered by a stream", COUNTS)],
+)
 async def test_a_streamed_call_costs_no_more_than_is_known(
-    upstream: StartUpstream, adapter: StartAdapter, record_property: Callable[[str, object], None]
+    upstream: StartUpstream,
+    adapter: StartAdapter,
+    road: str,
+    settings: dict[str, Any],
+    record_property: Callable[[str, object], None],
 ) -> None:
     """The beginning of a stream is what its client waits for, so it is counted as a whole answer is."""
-    road, stream = "a call answered by a stream", PacedStream()
-    async with upstream(stream.answer) as up, adapter(up) as front, front.client() as client:
+    stream = PacedStream()
+    async with upstream(stream.answer) as up, adapter(up, **settings) as front, front.client() as client:
         await client.initialize()
         calls = await usual_cost(stream.call, client)
     record_property("road", road)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import Any
 
 import orjson
@@ -47,10 +48,11 @@ def outcome_in(data: bytes | None, *, exact: bool = False) -> RequestOutcome | N
     return combined(each.outcome for each in responses_in(data, exact=exact))
 
 
-def read(answer: bytes, *, status: int = 200, streams: bool = False, exact: bool = False) -> AnswerReader:
+def read(*pieces: bytes, status: int = 200, streams: bool = False, exact: bool = False) -> AnswerReader:
     """A reader that has seen this answer, to its end."""
     reader = AnswerReader(status, streams=streams, exact=exact)
-    reader.look(answer)
+    for piece in pieces:
+        reader.look(piece)
     reader.end()
     return reader
 
@@ -62,9 +64,14 @@ def read(answer: bytes, *, status: int = 200, streams: bool = False, exact: bool
         (message(result={"content": []}), OK),
         (message(result=None), OK),
         (message(result={"content": [], "isError": False}), OK),
-        (message(result={"isError": "yes"}), OK),
+        (message(result={"isError": "yes", "error": 1}), OK),
         (message(result={"content": [], "isError": True}), TOOL_ERROR),
         (b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError" :\n true}}', TOOL_ERROR),
+        (b'{"id":1,"result":{"isError":false,"isError":true}}', TOOL_ERROR),
+        (b'{"id":1,"result":{"\\u0069sErr\\u006Fr":true}}', TOOL_ERROR),
+        (b'{"id":1,"r\\u0065sult":{}}', OK),
+        (b'{"id":1,"err\\u006fr":{"code":-32602}}', UNKNOWN_TOOL),
+        (b'{"id":1,"error":null,"error":false}', ODD),
         (message(result={"structuredContent": {"isError": True, "error": {}}}), OK),
         (message(result={"text": '"error" "isError": true'}), OK),
         (FAILED, UNKNOWN_TOOL),
@@ -103,19 +110,11 @@ def test_responses_are_told_apart() -> None:
     assert [(each.id, each.outcome) for each in batch] == [(1, OK), (2, UNKNOWN_TOOL)]
 
 
-@pytest.mark.parametrize("separator", [b"\n\n", b"\r\n\r\n"])
-def test_a_failure_is_seen_however_the_answer_is_cut(separator: bytes) -> None:
-    """Of a body, or of events; a result is no failure."""
-    events = b"data: " + FINE + separator + b"data: " + FAILED + separator
-    for streams, answer in ((False, FAILED), (True, events)):
-        for cut in range(len(answer)):
-            reader = AnswerReader(200, streams=streams)
-            reader.look(answer[:cut])
-            reader.look(answer[cut:])
-            assert reader.end() == UNKNOWN_TOOL
-    assert read(FINE).final == OK
-    assert read(message(result={"error": 1})).final == OK
+def test_a_failure_is_seen_however_a_body_is_cut() -> None:
+    """And after many lines."""
     assert read(b"\n" * LINES_LOOKED_INTO + FAILED).final == UNKNOWN_TOOL
+    for cut in range(len(FAILED)):
+        assert read(FAILED[:cut], FAILED[cut:]).final == UNKNOWN_TOOL
 
 
 @pytest.mark.parametrize("separator", [b"\n\n", b"\r\n\r\n", b"\r\r"])
@@ -132,6 +131,26 @@ def test_events_of_too_many_lines_are_not_looked_into(separator: bytes) -> None:
     assert read(flood, streams=True).final == ACCEPTED
     assert read(flood, streams=True, exact=True).final == UNKNOWN_TOOL
     assert data_of_events(flood) == []
+
+
+@pytest.mark.parametrize(
+    ("events", "outcome"),
+    [
+        (b"event: message\ndata:" + message(result={"isError": False}), OK),
+        (b': "result"\nid: "result"', UNANSWERED),
+        (b'data: {"id":1,"result":{"isError"\n: false\ndata: :true}}', TOOL_ERROR),
+        (b'data: {"id":1,"result":{"err\\u006fr":null,"isErr\\u006fr":true}}', TOOL_ERROR),
+        (b"data: " + message(method="x") + b"\n\ndata: " + FINE + b"\n\n: ping", OK),
+        (b"data: " + FINE + b"\n\ndata: " + FAILED, UNKNOWN_TOOL),
+    ],
+)
+def test_events_tell_what_their_readers_see(events: bytes, outcome: RequestOutcome) -> None:
+    """However they are spelled and cut, and whether they are looked at at once or each by itself."""
+    for lines in (b"\n", b"\r\n"):
+        stream = (events + b"\n\n").replace(b"\n", lines)
+        for exact, cut in product((False, True), range(len(stream))):
+            reader = read(stream[:cut], stream[cut:], streams=True, exact=exact)
+            assert (reader.final, reader.size) == (outcome, len(stream))
 
 
 def test_a_failure_is_the_outcome_of_all() -> None:
