@@ -200,7 +200,10 @@ def _hash_slice(found: FoundFile, offset: int, digest: hashlib._Hash) -> int:
     buffer = memoryview(bytearray(length))
     done = 0
     with found.descriptor as number:
-        while done < _SLICE and (count := os.preadv(number, [buffer], offset + done)):
+        count = length
+        # Fewer bytes than were asked for are the last; whoever is not sure of that compares the sizes.
+        while done < _SLICE and count == length:
+            count = os.preadv(number, [buffer], offset + done)
             digest.update(buffer[:count])
             done += count
     return done

@@ -140,12 +140,18 @@ class FileCopies:
         ``copy`` are its names: while it is made, and when it is whole.
         """
         self._remove(surplus)
-        found = areas.open_at(self._root.base, way, name)
-        if found is None or (found.status.st_size, found.status.st_mtime_ns) != recorded:
-            return False
         part, whole = copy
-        directory = Descriptor(areas.walk(self._root.base, way))
+        try:
+            directory = Descriptor(areas.walk(self._root.base, way))
+        except OSError as error:
+            if areas.says_absent(error):
+                return False
+            raise
         with directory as number:
+            found = areas.open_own(number, name)
+            if found is None or (found.status.st_size, found.status.st_mtime_ns) != recorded:
+                directory.close()
+                return False
             if _is_there(number, whole):
                 directory.close()
                 return True  # made for an earlier round of the same call, and its tool's since

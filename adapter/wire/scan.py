@@ -82,7 +82,7 @@ def find(doc: bytes, path: Path) -> Span | None:
 def members(doc: bytes, start: int = 0) -> Iterator[Member]:
     """The members of the object at ``start``, in order, duplicates included. ValueError if it is none."""
     at = _enter(doc, start, OPEN_OBJECT)
-    if byte(doc, at) == CLOSE_OBJECT:
+    if doc.startswith(b"}", at):
         return
     while True:
         plain = _PLAIN_MEMBER.match(doc, at)
@@ -175,7 +175,7 @@ def _next(doc: bytes, end: int, closing: int) -> int:
 
 
 def _string_end(doc: bytes, start: int) -> int:
-    if byte(doc, start) != _QUOTE:
+    if not doc.startswith(b'"', start):
         raise ValueError(f"no string at byte {start}")
     quote = doc.find(b'"', start + 1)
     if quote > 0 and doc[quote - 1] != _BACKSLASH:
@@ -192,7 +192,7 @@ def _string_end(doc: bytes, start: int) -> int:
 
 def end_of_value(doc: bytes, start: int) -> int:
     """Find where the value that begins at ``start`` ends. Raises ValueError if none does."""
-    opening = byte(doc, start)
+    opening = doc[start] if start < len(doc) else -1
     if opening == _QUOTE:
         return _string_end(doc, start)
     if opening in (OPEN_OBJECT, OPEN_ARRAY):
@@ -207,7 +207,7 @@ def _container_end(doc: bytes, start: int) -> int:
     """Skip small containers as a whole, and many brackets at once in what is nested deeper."""
     depth, at, deep = 0, start, False
     while True:
-        bracket = byte(doc, at)
+        bracket = doc[at] if at < len(doc) else -1
         if bracket in (CLOSE_OBJECT, CLOSE_ARRAY):
             if depth == 1:
                 return at + 1
@@ -239,7 +239,7 @@ def _run_end(doc: bytes, at: int) -> int:
     """The next bracket behind ``at`` that is in no string, passing over small containers as a whole."""
     while found := _RUN.match(doc, at):
         at = found.end()
-        if byte(doc, at) != _QUOTE:
+        if not doc.startswith(b'"', at):
             break
         at = _string_end(doc, at)
     return at

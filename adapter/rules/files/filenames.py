@@ -224,6 +224,8 @@ def names_a_file(argument_value: str | None) -> bool:
 
 def _legible(filename: str, unwanted: frozenset[str]) -> str:
     """Without what nobody can see or write; what is unwanted leaves a ``_`` where it stood."""
+    if filename.isascii() and filename.isprintable() and unwanted.isdisjoint(filename):
+        return filename
     kept = []
     for character in filename:
         category = unicodedata.category(character)

@@ -150,24 +150,9 @@ def without_paths(response: bytes, withheld: Withhold) -> bytes:
     ``requestState`` of a result that asks for input, because its server has to read it again. A long string is seen in
     parts that end with a line.
     """
-    # Late: only an adapter with files has any, and has loaded it by then.
-    from adapter.rules.files.redaction import Redaction
-
-    if isinstance(withheld, Redaction) and withheld.spares(response):
+    if _spares(withheld, response):
         return response
-    patches = [
-        patch
-        for start, end, skip in _readable(response)
-        for patch in _seen(response, start, end, skip, withheld)
-    ]
-    if not patches:
-        return response
-    pieces: list[bytes] = []
-    at = 0
-    for start, end, text in patches:
-        pieces += (response[at:start], text)
-        at = end
-    return b"".join((*pieces, response[at:]))
+    return _patched(response, _patches(response, _read(response), withheld))
 
 
 # --- the adapter's own ----------------------------------------------------------------------------------------
@@ -196,12 +181,29 @@ def tool_result(
 _Parts = Mapping[str, spans.Span]
 """Where the values of a result's members stand; of duplicates the last counts."""
 
+_Read = Sequence[tuple[spans.Member, Sequence[spans.Member]]]
+"""The members of a message, each with the members of its value if that is a result."""
 
-def _parts_of_success(response: bytes) -> _Parts | None:
-    result = spans.find(response, ("result",))
-    if result is None or byte(response, result[0]) != _OBJECT:
+_Patch = tuple[int, int, bytes]
+"""Where a part of a message begins and ends, and what stands there then."""
+
+
+def _read(response: bytes) -> _Read:
+    message: list[tuple[spans.Member, Sequence[spans.Member]]] = []
+    for member in spans.members(response):
+        is_result = member.key == "result" and response.startswith(b"{", member.value_start)
+        message.append((member, list(spans.members(response, member.value_start)) if is_result else ()))
+    return message
+
+
+def _parts_of_success(response: bytes, message: _Read) -> _Parts | None:
+    result = None
+    for each in message:
+        if each[0].key == "result":
+            result = each
+    if result is None or not response.startswith(b"{", result[0].value_start):
         return None
-    parts = {part.key: (part.value_start, part.value_end) for part in spans.members(response, result[0])}
+    parts = {part.key: (part.value_start, part.value_end) for part in result[1]}
     failed = _text(response, parts.get("isError")) == b"true"
     complete = _text(response, parts.get("resultType")) in (b"", b"null", b'"complete"')
     return None if failed or not complete else parts
@@ -215,27 +217,28 @@ def _with(
     *,
     failed: bool = False,
 ) -> bytes:
-    parts = _parts_of_success(response)
+    message = _read(response)
+    parts = _parts_of_success(response, message)
     if parts is None:
         return response
-    seen = without_paths(response, withheld)
-    if seen is not response:
-        parts = _parts_of_success(seen) or {}
-    if not (meta or blocks or failed):
-        return seen
+    patches = [] if _spares(withheld, response) else _patches(response, message, withheld)
     content = parts.get("content")
-    if content is not None and byte(seen, content[0]) == _ARRAY and "_meta" not in parts and not failed:
-        return _appended(seen, content[1], max(end for _, end in parts.values()), meta, blocks)
+    if content is not None and byte(response, content[0]) == _ARRAY and "_meta" not in parts and not failed:
+        tail = max(end for _, end in parts.values())
+        return _patched(response, sorted(patches + _additions(response, content[1], tail, meta, blocks)))
+    seen = _patched(response, patches)
+    if seen is not response:
+        parts = _parts_of_success(seen, _read(seen)) or {}
     edits = [*_meta_edits(seen, parts, meta), *_content_edits(seen, parts, blocks)]
     if failed:
         edits.append(spans.Insert(("result", "isError"), b"true"))
     return spans.edit(seen, edits) if edits else seen
 
 
-def _appended(
+def _additions(
     response: bytes, content_end: int, tail: int, meta: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]]
-) -> bytes:
-    """Add what most results need, in one go.
+) -> list[_Patch]:
+    """What most results need.
 
     Blocks are added behind those in the list that ends at ``content_end``, and ``_meta`` behind the last member of
     the result, which ends at ``tail``.
@@ -243,12 +246,27 @@ def _appended(
     at = content_end - 1
     while response[at - 1] in _SPACE:
         at -= 1
-    added = b"".join(b"," + _json(block) for block in blocks)
-    if response[at - 1] == _ARRAY:
-        added = added[1:]
+    added = []
+    if blocks:
+        comma = b"" if response[at - 1] == _ARRAY else b","
+        added.append((at, at, comma + b",".join(map(_json, blocks))))
+    if meta:
+        added.append((tail, tail, b',"_meta":' + _json(meta)))
+    return added
+
+
+def _patched(response: bytes, patches: Sequence[_Patch]) -> bytes:
+    """The response with these patches, which stand in their order; itself where there are none."""
+    if not patches:
+        return response
     # Most of it may be megabytes, which are copied once.
     came = memoryview(response)
-    return b"".join((came[:at], added, came[at:tail], b',"_meta":', _json(meta), came[tail:]))
+    pieces: list[bytes | memoryview] = []
+    at = 0
+    for start, end, text in patches:
+        pieces += (came[at:start], text)
+        at = end
+    return b"".join((*pieces, came[at:]))
 
 
 def _meta_edits(response: bytes, parts: _Parts, meta: Mapping[str, Any]) -> Iterator[spans.Edit]:
@@ -276,14 +294,29 @@ def _content_edits(
             yield spans.Insert((*place, length + index), _json(block))
 
 
-def _readable(response: bytes) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
+def _spares(withheld: Withhold, response: bytes) -> bool:
+    """Tell whether it is known without reading its strings that none changes."""
+    # Late: only an adapter with files has any, and has loaded it by then.
+    from adapter.rules.files.redaction import Redaction
+
+    return isinstance(withheld, Redaction) and withheld.spares(response)
+
+
+def _patches(response: bytes, message: _Read, withheld: Withhold) -> list[_Patch]:
+    return [
+        patch
+        for start, end, skip in _readable(response, message)
+        for patch in _seen(response, start, end, skip, withheld)
+    ]
+
+
+def _readable(response: bytes, message: _Read) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
     """Yield the places in a message that hold strings that are read, in order.
 
     With each place come the keys under which it holds no such strings.
     """
-    for member in spans.members(response):
-        if member.key == "result" and byte(response, member.value_start) == _OBJECT:
-            parts = list(spans.members(response, member.value_start))
+    for member, parts in message:
+        if parts:
             asks = any(
                 part.key == "resultType" and response.startswith(b'"input_required"', part.value_start)
                 for part in parts
@@ -297,7 +330,7 @@ def _readable(response: bytes) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
 
 def _seen(
     response: bytes, start: int, end: int, skip: tuple[bytes, ...], withheld: Withhold
-) -> Iterator[tuple[int, int, bytes]]:
+) -> Iterator[_Patch]:
     """The string values between two places that change, and what they become."""
     key = b""
     # Outside a string JSON has no quote, so one after the other is found without a look at the nesting.
