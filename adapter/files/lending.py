@@ -60,9 +60,6 @@ class FileCopies:
         self._surplus: list[tuple[_Way, list[str]]] = []
         self._under_way = 0
 
-    def __repr__(self) -> str:
-        return f"<FileCopies: copies of {len(self._over)} files stay after their calls>"
-
     async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
         """See FileStore."""
         way = areas.directory_of(place)

@@ -214,9 +214,6 @@ class LocalStagedFile:
         self._unwanted = False
         buffers.files += 1
 
-    def __repr__(self) -> str:
-        return f"<LocalStagedFile: {self._written} of {self._taken} bytes written>"
-
     @property
     def size(self) -> int:
         return self._taken

@@ -98,9 +98,6 @@ class Producer:
             (rule.locator.every or only_edits) and rule.argument is None and not rule.required
         )
 
-    def __repr__(self) -> str:
-        return f"<Producer {self._rule.tool!r} of {self._rule.server!r}>"
-
     # --- the request ------------------------------------------------------------------------------------------
 
     async def ask(self, call: Call) -> bytes | None:

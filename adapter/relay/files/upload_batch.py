@@ -165,9 +165,6 @@ class UploadBatch:
         self._over = False
         self._cut_off = False
 
-    def __repr__(self) -> str:
-        return f"<UploadBatch: {len(self._arrived)} files, {self._staged.size} bytes staged>"
-
     @property
     def count(self) -> int:
         """Files that are wholly here."""
