@@ -130,8 +130,7 @@ class Connection(asyncio.Protocol):
         if len(body) < JOIN_BELOW:
             transport.write(head + body)
         else:
-            transport.write(head)
-            transport.write(body)
+            transport.writelines((head, body))
         try:
             while not answer.status:
                 if answer.failure is not None:

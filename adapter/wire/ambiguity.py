@@ -28,6 +28,7 @@ from adapter.wire.names import (
     likeness,
     shown_key,
 )
+from adapter.wire.nesting import is_rare
 from adapter.wire.scan import skip_space
 
 MOST_PLACES = 4096
@@ -118,7 +119,7 @@ def _surely_once(message: Mapping[str, Any], params: Any, meta: Any, body: bytes
     slash in VERSION_KEY may also be ``\/``, and its needle begins behind that.
     """
     count = body.count
-    if len(body) > _LARGE and count(b'"') * _LONG_STRINGS < len(body):
+    if len(body) > _LARGE and is_rare(body, b'"', len(body) // _LONG_STRINGS):
         return False
     if count(b"\\u00") or count(b'"jsonrpc"') != 1 or count(b'"id"') > 1 or count(b'"method"') > 1:
         return False

@@ -13,12 +13,31 @@ _BEFORE_A_VALUE = b",[{"
 _OTHERS = bytes(set(range(256)) - set(_BEFORE_A_VALUE))
 _SLICE = 1 << 18
 
+_LARGE = 1 << 17
+
+_RARE = 200
+"""Times that a sign is looked for before it is counted: all of these take less than the count."""
+
+
+def is_rare(text: bytes, sign: bytes, most: int) -> bool:
+    """Tell whether a byte stands in a text fewer than ``most`` times: to find a rare one is ten times as fast as to
+    count it.
+    """
+    at = -1
+    for _ in range(most):
+        at = text.find(sign, at + 1)
+        if at < 0:
+            return True
+    return False
+
 
 def values_at_most(text: bytes) -> int:
     """No JSON text has more values than this, names of members left out. What stands in strings counts as well.
 
-    It costs about a third of a millisecond for a mebibyte.
+    It costs about a third of a millisecond for a mebibyte, and a tenth of that for a file in base64.
     """
+    if len(text) > _LARGE and all(is_rare(text, each, _RARE) for each in (b",", b"[", b"{")):
+        return 3 * _RARE
     return len(text.translate(None, _OTHERS)) + 1
 
 

@@ -15,7 +15,7 @@ from adapter.rules.tools.lists import Entries
 from adapter.wire.ambiguity import doubt_of_answer, leads_elsewhere, may_hold
 from adapter.wire.envelope import ODD_VALUES, answers, parse, read_envelope, read_response
 from adapter.wire.names import RESULT, repeats_a_key
-from adapter.wire.nesting import has_more_values
+from adapter.wire.nesting import has_more_values, values_at_most
 from adapter.wire.outline import member, outline, responds
 from adapter.wire.piecewise import at_once
 from adapter.wire.spans import Drop, Insert, edit, find
@@ -144,6 +144,12 @@ def test_streams_take_as_long_as_they_are(unit: bytes, chunk: int) -> None:
     assert whole <= ALLOWED * half + 0.01, (half, whole)
 
 
+def test_a_long_text_is_read_at_the_price_of_parsing_it() -> None:
+    """A file in base64 is nearly all of its message, and nothing in it has to be counted."""
+    long = message(b'"' + b"QUJD" * (MIB // 2) + b'"')
+    assert took(lambda text: (values_at_most(text), read_envelope(text)), long) < 2.2 * took(parse, long)
+
+
 def test_odd_json_of_many_values_is_not_read() -> None:
     """What only the slower parser takes would hold everybody up."""
     few = b'["\\ud800"' + b",0" * (ODD_VALUES - 10) + b"]"
@@ -165,6 +171,7 @@ def read_values(text: bytes) -> int:
         (b'{"a":[1,2],"b":{}}', 6),
         (b'["a,[{","\\",[","\\\\",[","\\\\"]', 6),
         (b'"' + b"," * 600_000 + b'"', 1),
+        (b'["' + b"x" * 600_000 + b'"' + b",0" * 199 + b"]", 201),
         (b'["' + b'","' * 600_000 + b'"]', 600_002),
     ],
 )
@@ -172,6 +179,7 @@ def test_values_are_counted_outside_of_texts(text: bytes, values: int) -> None:
     """An empty array or object counts as two; long texts are counted in slices."""
     assert not has_more_values(text, values)
     assert has_more_values(text, values - 1) or values <= 1
+    assert values_at_most(text) >= values
 
 
 def test_a_long_answer_is_not_made_into_values_again() -> None:

@@ -198,6 +198,12 @@ async def usual_cost(go: Go, client: RawClient) -> int:
     return costs.most_common(1)[0][0]
 
 
+def hold(record_property: Callable[[str, object], None], road: str, calls: int) -> None:
+    record_property("road", road)
+    record_property("python_calls", calls)
+    assert calls <= COSTS[road]
+
+
 @pytest.mark.parametrize(
     ("road", "go", "settings"),
     [
@@ -231,9 +237,7 @@ async def test_a_road_costs_no_more_than_is_known(
         await client.initialize()
         await list_tools(client)
         calls = await usual_cost(go, client)
-    record_property("road", road)
-    record_property("python_calls", calls)
-    assert calls <= COSTS[road]
+    hold(record_property, road, calls)
 
 
 @pytest.mark.parametrize(
@@ -254,9 +258,7 @@ async def test_a_credential_costs_no_more_than_is_known(
         async with adapter(up, core=settings) as front, front.client() as client:
             await client.initialize(**fields)
             calls = await usual_cost(partial(call, **fields), client)
-    record_property("road", road)
-    record_property("python_calls", calls)
-    assert calls <= COSTS[road]
+    hold(record_property, road, calls)
 
 
 async def test_a_call_with_a_file_costs_no_more_than_is_known(
@@ -274,9 +276,7 @@ async def test_a_call_with_a_file_costs_no_more_than_is_known(
             assert not given["isError"], given
 
         calls = await usual_cost(go, client)
-    record_property("road", road)
-    record_property("python_calls", calls)
-    assert calls <= COSTS[road]
+    hold(record_property, road, calls)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +295,4 @@ async def test_a_streamed_call_costs_no_more_than_is_known(
     async with upstream(stream.answer) as up, adapter(up, **settings) as front, front.client() as client:
         await client.initialize()
         calls = await usual_cost(stream.call, client)
-    record_property("road", road)
-    record_property("python_calls", calls)
-    assert calls <= COSTS[road]
+    hold(record_property, road, calls)
