@@ -60,17 +60,10 @@ class BatchHistogram(Histogram):
 class Uncounted:
     """A series that is not counted, for there is no room for it."""
 
-    def inc(self, amount: float = 1) -> None:
+    def inc(self, *_: object) -> None:
         """Count nothing."""
 
-    def set(self, value: float) -> None:
-        """Set nothing."""
-
-    def observe(self, value: float) -> None:
-        """Note nothing."""
-
-    def observe_all(self, values: Sequence[float], traces: Sequence[str] = ()) -> None:
-        """Note nothing."""
+    set = observe = observe_all = inc
 
 
 class MetricRegistry:

@@ -110,14 +110,11 @@ class Ingress:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(TURN)
         try:
-            return self._read_weighed(text, era)
+            if has_more_values(text, MOST_VALUES):
+                raise BadRequest(f"The message has more than {MOST_VALUES} values.")
+            return self.read_message(text, era)
         finally:
             sys.setswitchinterval(usual)
-
-    def _read_weighed(self, text: bytes, era: Era) -> tuple[Envelope | Batch, Era]:
-        if has_more_values(text, MOST_VALUES):
-            raise BadRequest(f"The message has more than {MOST_VALUES} values.")
-        return self.read_message(text, era)
 
     def _too_long(self) -> MessageTooLong:
         return MessageTooLong(

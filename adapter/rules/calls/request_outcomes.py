@@ -270,9 +270,8 @@ class MinuteCounts:
 
     def last(self, now: float) -> list[MinuteCount]:
         """The minutes of the last hour in which anything ended, the oldest first."""
-        return [
-            MinuteCount(minute, *self._kept[minute]) for minute in sorted(self._kept) if _is_kept(minute, now)
-        ]
+        first = int(now // 60) - MINUTES + 1
+        return [MinuteCount(at, *self._kept[at]) for at in sorted(self._kept) if 0 <= at - first < MINUTES]
 
 
 def hour(counts: Iterable[MinuteCount], now: float) -> list[MinuteCount]:
@@ -298,7 +297,3 @@ def _decoded(member: object) -> MinuteCount:
     if not all(type(number) is int and number >= 0 for number in member):
         raise ValueError("a count of a minute has a member that is no count")
     return MinuteCount(*member)
-
-
-def _is_kept(minute: int, now: float) -> bool:
-    return 0 <= int(now // 60) - minute < MINUTES
