@@ -115,8 +115,10 @@ class UploadCredential(NamedTuple):
 
 def sign(secret: bytes, purpose: str, *parts: str) -> str:
     """The signature, 43 characters of base64url."""
-    pieces = (_bytes(part) for part in (purpose, *parts))
-    message = b"".join(len(piece).to_bytes(8, "big") + piece for piece in pieces)
+    message = b""
+    for part in (purpose, *parts):
+        piece = _bytes(part)
+        message += len(piece).to_bytes(8, "big") + piece
     return base64.urlsafe_b64encode(hmac.digest(secret, message, "sha256")).rstrip(b"=").decode("ascii")
 
 

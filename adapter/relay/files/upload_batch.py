@@ -165,11 +165,6 @@ class UploadBatch:
         self._over = False
         self._cut_off = False
 
-    @property
-    def count(self) -> int:
-        """Files that are wholly here."""
-        return len(self._arrived)
-
     def add(self, filename: str, declared_type: str | None) -> None:
         """A file begins, called ``filename`` by its sender. Raises FileTooLarge for one file too many,
         SessionUnknown when its scope has ended meanwhile.
