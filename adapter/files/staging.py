@@ -224,9 +224,8 @@ class LocalStagedFile:
         if self._gathered_size >= self._buffers.batch:
             await self._send_gathered()
         if len(chunk) >= BATCH:
-            await (
-                self._settle()
-            )  # what is larger than all buffers is its sender's to hold, and only until now
+            # What is larger than all buffers is its sender's to hold, and only until now.
+            await self._settle()
 
     async def fill(self, source: ContentSource, most: int) -> int:
         await self._send_gathered()
