@@ -54,7 +54,8 @@ class ObservedRelay:
         server = None if counts is None else counts.servers[ask.server.id]
         if envelope is None:
             return _listening(server, ask, await self._relay.handle(ask))
-        trace, records = None, list[OpenRecord]()
+        trace: str | None = None
+        records: list[OpenRecord] = []
         if counts is not None and server is not None:
             trace = None if counts.trace is None else counts.trace() or ""
             server.active += 1
