@@ -1,4 +1,4 @@
-"""The benchmark: what a call costs through the adapter, beside nginx, a bare relay, FastMCP's proxy and no proxy.
+"""The benchmark: what a call costs through the adapter, beside nginx, Envoy, a bare relay, FastMCP and no proxy.
 
 ``python -m tests.bench [--quick] [--only PART,…] [--fronts direct,nginx,…] [--rounds N] [--placement …]
 [--json FILE] [--record [FILE]] [--accept REASON]``, or ``make bench``. ``--record`` is ``make bench-record``.
@@ -7,8 +7,9 @@
 ``fronts`` are the proxies, ``process`` reads what the kernel says a process tree has used, ``scenarios`` are
 the kinds of traffic. ``parts`` are the measurements that a ``run`` consists of, each with a limit of its time:
 ``connections``, ``tool_lists``, ``stored_sessions`` and ``held_streams`` compare ``sizes``; ``starts``,
-``memory``, ``hotpath``, ``python_calls`` and ``files`` (uploads, downloads and calls with files, by
-``transfers``, beside their ``limits``) measure something else. ``results``, ``figures`` and ``costs`` make one
+``switched`` is what people switch on;
+``memory``, ``python_calls`` and ``files`` (uploads and downloads, by ``transfers``, beside their ``limits``)
+measure something else. ``results``, ``figures`` and ``costs`` make one
 number of many rounds, ``targets`` judges and ``report`` prints. ``recording`` makes a line of ``history`` of a
 run. In every round each scenario goes through each front before the next scenario begins, so that a busy minute
 of the machine meets them all.

@@ -24,41 +24,11 @@ class Transfer:
     memory: int | None = None
 
 
-@dataclass(frozen=True)
-class CallCosts:
-    """µs of CPU of one call that is piped, takes a handle, gives an artifact; and what Shelf alone takes ``finding``
-    the one file and ``capturing`` the other, and the store for the artifact's ``row``.
-    """
-
-    piped: float
-    taking: float
-    giving: float
-    finding: float
-    capturing: float
-    row: float
-
-    @property
-    def both(self) -> float:
-        """A call that takes a handle and gives an artifact. No tool may be configured for both, so this is what
-        each adds to one piped call."""
-        return self.taking + self.giving - self.piped
-
-    @property
-    def bound(self) -> float:
-        """What ``both`` may cost: twice the piped call, and its file I/O.
-
-        The row counts as that: without it a crash would leave a file that nobody knows, so whoever keeps files
-        writes one to the disk for each.
-        """
-        return 2 * self.piped + self.finding + self.capturing + self.row
-
-
 @dataclass
 class FileResults:
     """By round. ``transfers``: by kind and front."""
 
     transfers: dict[tuple[str, str], list[Transfer]] = field(default_factory=dict)
-    calls: list[CallCosts] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
 
     def add(self, kind: str, front: str, transfer: Transfer) -> None:
@@ -87,4 +57,4 @@ class FileResults:
             f"{kind}, {front}": [asdict(transfer) for transfer in rounds]
             for (kind, front), rounds in self.transfers.items()
         }
-        return {"transfers": transfers, "calls_us": [asdict(costs) for costs in self.calls]}
+        return {"transfers": transfers}

@@ -1,4 +1,4 @@
-"""What moving files costs, beside what it costs at the least: uploads, downloads, and calls that take and give files.
+"""What moving files costs, beside what it costs at the least: uploads, downloads, and calls that take a copy.
 
 In every round each kind of transfer goes through each front before the next kind begins. The client is this
 process, which is not counted; its files lie in the page cache.
@@ -32,7 +32,6 @@ from tests.bench.costs import (
     MIB,
     NGINX,
     ONE,
-    CallCosts,
     FileResults,
     Transfer,
 )
@@ -53,22 +52,19 @@ ADAPTERS: tuple[dict[str, object], ...] = (
 
 @dataclass(frozen=True)
 class FileExtent:
-    """``size`` of a large file in bytes; ``at_once`` uploads of it together; ``calls`` in a round."""
+    """``size`` of a large file in bytes; ``at_once`` uploads of it together."""
 
     rounds: int
     size: int
     at_once: int
-    calls: int
 
 
-FULL = FileExtent(rounds=5, size=256 * MIB, at_once=16, calls=400)
-QUICK = FileExtent(rounds=1, size=4 * MIB, at_once=2, calls=10)
+FULL = FileExtent(rounds=5, size=256 * MIB, at_once=16)
+QUICK = FileExtent(rounds=1, size=4 * MIB, at_once=2)
 SMALL = 4096
-"""Bytes of the file that a wrapped call takes, and of the one that it gives."""
+"""Bytes of the file after which memory is at rest."""
 MANY_ROUNDS = 2
 """Uploads at once are four gibibytes for each front: in these rounds only, to spare the disk."""
-TURNS = 5
-"""How often piped and wrapped calls take turns in a round."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +125,6 @@ async def measure_files(
             results.add(DOWN, COPY, copied)
             results.add(LENT, ADAPTER, await _lent(adapter, source))
             results.add(LENT, COPY, copied)
-            results.calls.append(await _calls(running, small, extent.calls, place))
 
 
 # --- through the fronts -------------------------------------------------------------------------------------------
@@ -244,30 +239,3 @@ def _limit(*arguments: object) -> dict[str, float]:
         raise FrontUnavailable(f"The limits could not be measured: {ran.stderr[-300:]}")
     found: dict[str, float] = orjson.loads(ran.stdout)
     return found
-
-
-# --- calls --------------------------------------------------------------------------------------------------------
-
-
-async def _calls(adapter: Running, small: Source, count: int, place: Path) -> CallCosts:
-    """A piped call, one that takes a handle and one that gives an artifact, in one session and in turns."""
-    assert adapter.pid is not None
-    pids = tree(adapter.pid)
-    spent = {"echo": 0.0, "take": 0.0, "make": 0.0}
-    async with _session(adapter) as client:
-        arguments = {"path": await _handle(adapter, client, small), "output": "small.bin"}
-        arguments["size"] = str(small.size)
-        if b'"artifact"' not in (await client.call("make", **arguments)).body:
-            raise LoadFailed("A call that gives an artifact was answered without it.")
-        for _ in range(TURNS):
-            for tool in spent:
-                before = cpu_seconds(pids)
-                for _ in range(count // TURNS):
-                    await client.call(tool, **arguments)
-                await asyncio.sleep(SETTLE)
-                spent[tool] += cpu_seconds(pids) - before
-    alone = await asyncio.to_thread(_limit, "shelf", place / "shelf", count, small.size)
-    done = count // TURNS * TURNS
-    piped, taking, giving = (seconds * 1e6 / done for seconds in spent.values())
-    finding, capturing, row = (alone[part] * 1e6 for part in ("finding", "capturing", "row"))
-    return CallCosts(piped, taking, giving, finding, capturing, row)

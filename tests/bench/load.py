@@ -7,11 +7,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import httptools
 import orjson
 
 from tests.bench.upstream import PROTOCOL_VERSION
+
+BOUNDARY = "------------------------7b1cd74496d66958"
+"""Of forms, as curl makes it."""
 
 ANSWER_TIMEOUT = 60.0
 """Seconds without a whole answer after which a measurement is given up."""
@@ -158,7 +162,7 @@ class Client:
         return await self._connection.exchange(request)
 
     async def initialize(self) -> None:
-        """Open a session, as every client does: initialize and its notification."""
+        """Open a session: initialize and its notification, with empty params, as some of the SDKs write it."""
         self._forget()
         params = {
             "protocolVersion": PROTOCOL_VERSION,
@@ -171,7 +175,7 @@ class Client:
             raise LoadFailed(f"initialize was answered {answer.status}: {answer.body[:300]!r}")
         self._forget()
         self.session = answer.session
-        told = await self._post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        told = await self._post(b'{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}')
         if told.status != 202:
             raise LoadFailed(f"notifications/initialized was answered {told.status}: {told.body[:300]!r}")
 
@@ -189,9 +193,48 @@ class Client:
         """The tools, all on one page."""
         self._id += 1
         answer = await self._post(b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}' % self._id)
-        if answer.status != 200 or b'"tools"' not in answer.body[:200]:
+        if answer.status != 200 or b'"tools"' not in answer.body:
             raise LoadFailed(f"tools/list was answered {answer.status}: {answer.body[:300]!r}")
         return answer
+
+    def form(self, content: bytes) -> tuple[bytes, bytes]:
+        """Head and body of an upload of one file by this session."""
+        body = (
+            f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'.encode()
+            + content
+            + f"\r\n--{BOUNDARY}--\r\n".encode()
+        )
+        port, path, bearer = self._address
+        head = (
+            f"POST /upload/{path.rpartition('/')[2]} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+            f"Content-Length: {len(body)}\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
+            f"Authorization: Bearer {bearer}\r\nMcp-Session-Id: {self.session}\r\n\r\n"
+        )
+        return head.encode(), body
+
+    async def upload(self, content: bytes) -> str:
+        """The handle of a file that is uploaded on this connection."""
+        answer = await self._connection.exchange(b"".join(self.form(content)))
+        if answer.status >= 300:
+            raise LoadFailed(f"An upload was answered {answer.status}: {answer.body[:300]!r}")
+        handle: str = orjson.loads(answer.body)["upload_handle"]
+        return handle
+
+    async def download(self, call: Answer) -> bytes:
+        """The artifact that a call gave, by its link and on this connection."""
+        url = urlsplit(orjson.loads(call.body)["result"]["_meta"]["artifact"]["download_url"])
+        request = f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: 127.0.0.1:{self._address.port}\r\n\r\n"
+        answer = await self._connection.exchange(request.encode())
+        if answer.status != 200:
+            raise LoadFailed(f"A download was answered {answer.status}: {answer.body[:300]!r}")
+        return answer.body
+
+    async def held(self) -> Client:
+        """The session's GET stream, open on a connection of its own."""
+        other = await Client.connect(self._address, self._fields)
+        other.session = self.session
+        await other.hold()
+        return other
 
     async def hold(self) -> None:
         """Open the session's GET stream and keep it until ``close``; the connection is taken from then on."""

@@ -1,4 +1,4 @@
-"""What a front's memory holds: at rest, per idle session, per session whose GET stream is open."""
+"""What a front's memory holds: at rest and per idle session."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ class Memory:
 
     base: int
     idle_session: float
-    held_stream: float
 
 
-async def measure_memory(front: Running, *, idle: int, held: int) -> Memory:
-    """Measure a front that has just started: ``idle`` sessions without a connection, ``held`` with a stream.
+async def measure_memory(front: Running, idle: int) -> Memory:
+    """Measure a front that has just started: ``idle`` sessions without a connection.
 
-    A held stream's figure is that of stream and session together. Base is read after a warm-up, since the
-    first calls load code and fill pools that the thousandth finds.
+    Base is read after a warm-up, since the first calls load code and fill pools that the thousandth finds.
     """
     assert front.pid is not None
     await warm_up(front, min(idle, 200))
@@ -39,15 +37,7 @@ async def measure_memory(front: Running, *, idle: int, held: int) -> Memory:
     with_first = await settled_rss(front.pid)
     await _leave_idle(front, idle)
     with_idle = await settled_rss(front.pid)
-    holders: list[Client] = []
-    try:
-        for _ in range(0, held, AT_ONCE):
-            holders += await asyncio.gather(*(_holder(front) for _ in range(AT_ONCE)))
-        with_held = await settled_rss(front.pid)
-    finally:
-        for client in holders:
-            client.close()
-    return Memory(base, (with_idle - with_first) / idle, (with_held - with_idle) / max(1, len(holders)))
+    return Memory(base, (with_idle - with_first) / idle)
 
 
 async def settled_rss(pid: int) -> int:

@@ -10,16 +10,16 @@ from tests.bench import files
 from tests.bench.connections import measure_connections
 from tests.bench.fronts import FrontUnavailable
 from tests.bench.held_streams import measure_streams
-from tests.bench.hotpath import state_microseconds
 from tests.bench.load import LoadFailed
 from tests.bench.memory import measure_memory
 from tests.bench.process import cores, pin, tree
 from tests.bench.python_calls import count_python_calls
-from tests.bench.results import BASELINE, SUBJECT
+from tests.bench.results import BASELINE, ENVOY, SUBJECT
 from tests.bench.run import Run, progress
 from tests.bench.scenarios import SCENARIOS, measure
 from tests.bench.starts import measure_starts
 from tests.bench.stored_sessions import measure_stored_sessions
+from tests.bench.switched import measure_switched
 from tests.bench.tool_lists import measure_lists
 
 
@@ -66,18 +66,13 @@ async def _measure_calls(run: Run) -> None:
 
 async def _measure_memory(run: Run) -> None:
     """Each front anew: one that has worked has free memory that would hide what a session takes."""
-    for front in run.fronts:
+    for front in (front for front in run.fronts if front.name != ENVOY):
         progress(f"memory: {front.title}")
-        share = min(1, front.share * 2)
-        idle, held = (max(20, int(count * share)) for count in (run.extent.idle, run.extent.held))
+        idle = max(20, int(run.extent.idle * min(1, front.share * 2)))
         with run.noting("memory", front.name):
             async with front.start(run.upstream, run.room("memory", front.name)) as running:
                 if running.pid is not None:
-                    run.results.memory[front.name] = await measure_memory(running, idle=idle, held=held)
-
-
-async def _measure_lookup(run: Run) -> None:
-    run.results.lookup = state_microseconds()
+                    run.results.memory[front.name] = await measure_memory(running, idle)
 
 
 async def _measure_files(run: Run) -> None:
@@ -107,14 +102,14 @@ def _of_adapter(measure_part: Callable[[Run], Awaitable[None]]) -> Callable[[Run
 
 
 PARTS = {
-    "counts": Part(_of_adapter(_count_calls), 60),
-    "calls": Part(_measure_calls, 270),
+    "counts": Part(_of_adapter(_count_calls), 40),
+    "calls": Part(_measure_calls, 250),
+    "switched": Part(_of_adapter(measure_switched), 130),
     "start": Part(_of_adapter(measure_starts), 20),
     "memory": Part(_measure_memory, 60),
-    "lookup": Part(_measure_lookup, 10),
-    "connections": Part(measure_connections, 100),
-    "lists": Part(_of_adapter(measure_lists), 110),
+    "connections": Part(measure_connections, 80),
+    "lists": Part(_of_adapter(measure_lists), 100),
     "sessions": Part(_of_adapter(measure_stored_sessions), 60),
-    "streams": Part(measure_streams, 90),
-    "files": Part(_of_adapter(_measure_files), 120),
+    "streams": Part(measure_streams, 70),
+    "files": Part(_of_adapter(_measure_files), 90),
 }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.bench import connections, held_streams, stored_sessions, tool_lists
+from tests.bench import connections, held_streams, stored_sessions, switched, tool_lists
 from tests.bench.figures import Figures
-from tests.bench.results import BARE, BASELINE, SUBJECT, Results
+from tests.bench.results import BARE, BASELINE, ENVOY, SUBJECT, Results
 from tests.bench.scenarios import SCENARIOS
 from tests.bench.sizes import Sizes
 
-ANCHORS = {BASELINE: "nginx", BARE: "bare relay"}
+ANCHORS = {BASELINE: "nginx", BARE: "bare relay", ENVOY: "Envoy"}
 """Fronts with which the adapter is compared, and their names in a ratio."""
 
 Named = Iterator[tuple[str, list[float]]]
@@ -20,7 +20,7 @@ def ratios(results: Results) -> dict[str, list[float]]:
     """Each ratio by its name, round by round; those that were measured."""
     found = dict(_calls(results))
     if results.sizes is not None:
-        for part in (_connections, _lists, _sessions, _streams):
+        for part in (_switched, _connections, _lists, _sessions, _streams):
             found |= dict(part(results.figures, results.sizes))
     return {name: values for name, values in found.items() if values}
 
@@ -30,6 +30,20 @@ def _calls(results: Results) -> Named:
         if scenario.cpu_counts:
             for anchor, name in ANCHORS.items():
                 yield f"{scenario.title} × {name}", results.times(SUBJECT, scenario.name, anchor)
+
+
+def _switched(figures: Figures, sizes: Sizes) -> Named:
+    part = switched.PART
+    for measure in (switched.CALL, switched.SESSION):
+        title = measure.removesuffix(switched.UNIT)
+        for on in switched.SWITCHES:
+            if on != SUBJECT:
+                yield f"{title}, {on} × without", figures.times(part, measure, on, SUBJECT)
+        for anchor, name in ANCHORS.items():
+            yield f"{title}, all on × {name}", figures.times(part, measure, switched.ALL, anchor)
+    for measure in (switched.UP, switched.DOWN):
+        calls = figures.growth(part, measure, switched.CALL, switched.FILES)
+        yield f"{measure.removesuffix(switched.UNIT)} × call", calls
 
 
 def _connections(figures: Figures, sizes: Sizes) -> Named:
@@ -50,6 +64,8 @@ def _lists(figures: Figures, sizes: Sizes) -> Named:
         first, warm = tool_lists.first(tools), tool_lists.warm(tools)
         yield f"first list of {tools:,}, guarded × piped", figures.times(part, first, guarded, SUBJECT)
         for anchor, name in ANCHORS.items():
+            each = figures.times(part, tool_lists.of_session(tools), guarded, anchor)
+            yield f"first list of {tools:,} of a session, guarded × {name}", each
             yield f"list of {tools:,}, piped × {name}", figures.times(part, warm, SUBJECT, anchor)
             yield f"list of {tools:,}, guarded × {name}", figures.times(part, warm, guarded, anchor)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
+from tests.bench import connections, held_streams, starts, stored_sessions, switched, tool_lists
 from tests.bench.costs import KINDS, LIMITS, FileResults
 from tests.bench.figures import Spread
 from tests.bench.ratios import ratios
@@ -45,9 +45,6 @@ def report(results: Results) -> Iterator[str]:
         )
     if results.files.transfers:
         yield "Files; median of the rounds (from – to)\n" + table(list(_transfer_rows(results.files)))
-        yield "Calls with files, CPU µs; median of the rounds (from – to)\n" + table(
-            list(_file_call_rows(results.files))
-        )
     if notes := list(_notes(results)):
         yield "\n".join(notes)
     yield "Targets, for the adapter\n" + table(list(_target_rows(results)))
@@ -66,6 +63,7 @@ def _call_tables(results: Results) -> Iterator[str]:
 
 
 TITLES = {
+    switched.PART: 'What people switch on, answers with "isError":false',
     starts.PART: "Starts of the program",
     connections.PART: "Client connections, each with a call under way",
     tool_lists.PART: "Lists of many tools",
@@ -125,13 +123,12 @@ def _latency_rows(results: Results) -> Iterator[list[str]]:
 
 
 def _memory_rows(results: Results) -> Iterator[list[str]]:
-    yield ["", "base MiB", "idle session KiB", "held stream KiB"]
+    yield ["", "base MiB", "idle session KiB"]
     for front, memory in results.memory.items():
         yield [
             results.titles[front],
             _number(memory.base / MIB, 1),
             _number(memory.idle_session / KIB, 1),
-            _number(memory.held_stream / KIB, 1),
         ]
 
 
@@ -147,21 +144,6 @@ def _transfer_rows(files: FileResults) -> Iterator[list[str]]:
             _span(files.of(kind, front, lambda transfer: transfer.speed)),
             _span([held / MIB for held in memory], 1),
         ]
-
-
-def _file_call_rows(files: FileResults) -> Iterator[list[str]]:
-    yield ["", "CPU µs"]
-    for title, values in (
-        ("piped", [costs.piped for costs in files.calls]),
-        ("takes a handle", [costs.taking for costs in files.calls]),
-        ("gives an artifact", [costs.giving for costs in files.calls]),
-        ("both: what each adds to one piped call", [costs.both for costs in files.calls]),
-        ("  of it on disk, by Shelf alone: finding", [costs.finding for costs in files.calls]),
-        ("  and capturing", [costs.capturing for costs in files.calls]),
-        ("  and the artifact's row, by the store alone", [costs.row for costs in files.calls]),
-        ("bound: 2 × piped, finding, capturing, row", [costs.bound for costs in files.calls]),
-    ):
-        yield [title, _span(values)]
 
 
 def _span(values: Sequence[float], digits: int = 0) -> str:

@@ -21,6 +21,7 @@ from tests.bench.sizes import Sizes
 SUBJECT = "adapter"
 BASELINE = "nginx"
 BARE = "bare"
+ENVOY = "envoy"
 NO_PROXY = "direct"
 
 
@@ -48,7 +49,6 @@ class Results:
     samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
     memory: dict[str, Memory] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    lookup: float | None = None
     files: FileResults = field(default_factory=FileResults)
     figures: Figures = field(default_factory=Figures)
     calls: dict[str, int] = field(default_factory=dict)
@@ -109,6 +109,5 @@ class Results:
             "python_calls": self.calls,
             "missing": self.missing,
             "skipped": self.skipped,
-            "session_lookup_us": self.lookup,
             "files": self.files.as_json(),
         }

@@ -12,7 +12,7 @@ from tests.bench import files
 from tests.bench.files import FileExtent
 from tests.bench.fronts import Front, FrontUnavailable, Running
 from tests.bench.load import LoadFailed
-from tests.bench.results import NO_PROXY, Results
+from tests.bench.results import ENVOY, NO_PROXY, Results
 from tests.bench.sizes import Sizes
 
 
@@ -20,13 +20,12 @@ from tests.bench.sizes import Sizes
 class Extent:
     """How much is measured. ``part`` is the share of each scenario's count that every round takes.
 
-    ``idle`` sessions and ``held`` streams are those of the measurement of memory; ``parts`` are the parts to measure.
+    ``idle`` sessions are those of the measurement of memory; ``parts`` are the parts to measure.
     """
 
     rounds: int
     part: float
     idle: int
-    held: int
     files: FileExtent
     sizes: Sizes
     placement: str = "free"
@@ -37,7 +36,6 @@ FULL = Extent(
     rounds=5,
     part=1.0,
     idle=2000,
-    held=300,
     files=files.FULL,
     sizes=Sizes(3, connections=(1, 8, 100, 1000), tools=(50, 1000, 10_000), sessions=100_000, streams=5000),
 )
@@ -45,7 +43,6 @@ QUICK = Extent(
     rounds=1,
     part=0.02,
     idle=50,
-    held=10,
     files=files.QUICK,
     sizes=Sizes(1, connections=(1, 8), tools=(20, 40), sessions=200, streams=20),
 )
@@ -62,8 +59,9 @@ class Run:
     results: Results
 
     def counted_fronts(self) -> list[Front]:
-        """Fronts with a process that are fast enough to be given all the work."""
-        return [front for front in self.fronts if front.name != NO_PROXY and front.share == 1]
+        """Fronts with a process that are fast enough to be given all the work, without an anchor of calls only."""
+        others = (NO_PROXY, ENVOY)
+        return [front for front in self.fronts if front.name not in others and front.share == 1]
 
     def has(self, name: str) -> bool:
         """Tell whether the front is one of this run."""

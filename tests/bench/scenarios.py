@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tests.bench.fronts import Running
 from tests.bench.load import Client
 from tests.bench.process import cpu_seconds, tree
-from tests.bench.upstream import EVENTS_IN_STREAM
+from tests.bench.upstream import BIG_TEXT, EVENTS_IN_STREAM
 
 SETTLE = 0.15
 """Seconds after the last answer that count too: write-behind and buffered lines are part of the cost."""
@@ -66,11 +66,19 @@ async def tool_lists(client: Client, count: int, observed: Observed) -> None:
         await client.list()
 
 
+async def big_requests(client: Client, count: int, observed: Observed) -> None:
+    for _ in range(count):
+        await client.call("reply", text=BIG_TEXT)
+
+
 async def sessions(client: Client, count: int, observed: Observed) -> None:
+    """As the official SDKs send them: the GET stream has a connection of its own, which ends with the session."""
     for _ in range(count):
         await client.initialize()
-        await client.call()
+        stream = await client.held()
+        await client.list()
         await client.delete()
+        stream.close()
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,8 @@ SCENARIOS = (
     Scenario("conc", "call, 8 at once", one_call_at_a_time, 4000, clients=8),
     Scenario("sse", f"stream of {EVENTS_IN_STREAM}", streams, 320, clients=8),
     Scenario("big", "1 MiB answer", big_answers, 150),
-    Scenario("churn", "session", sessions, 400, makes_sessions=True),
+    Scenario("request", "1 MiB request", big_requests, 100),
+    Scenario("churn", "SDK session", sessions, 400, makes_sessions=True),
     Scenario("first", "first event, 8 streams", paced_streams, 240, clients=8, cpu_counts=False),
 )
 

@@ -8,7 +8,6 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,9 +28,9 @@ MIB = 1024 * 1024
 PYTHON = "python alone"
 """The interpreter with nothing to do: what no program in Python can be below."""
 
-DESCRIBED, DESCRIBED_WALL = "--version, CPU ms", "--version, ms"
+DESCRIBED = "--version, CPU ms"
 HELPED = "--help, CPU ms"
-LISTENING, LISTENING_WALL = "serve until it listens, CPU ms", "serve until it listens, ms"
+LISTENING = "serve until it listens, CPU ms"
 REST = "RSS then, MiB"
 
 _MOST_LINES = 50
@@ -51,20 +50,16 @@ async def measure_starts(run: Run) -> None:
 def _describe(run: Run) -> None:
     figures = run.results.figures
     for front, arguments in ((PYTHON, ("-c", "pass")), (SUBJECT, ("-m", "adapter", "--version"))):
-        cpu, wall = _ended(*arguments)
-        figures.add(PART, DESCRIBED, front, cpu * 1e3)
-        figures.add(PART, DESCRIBED_WALL, front, wall * 1e3)
-    figures.add(PART, HELPED, SUBJECT, _ended("-m", "adapter", "--help")[0] * 1e3)
+        figures.add(PART, DESCRIBED, front, _ended(*arguments) * 1e3)
+    figures.add(PART, HELPED, SUBJECT, _ended("-m", "adapter", "--help") * 1e3)
 
 
-def _ended(*arguments: str) -> tuple[float, float]:
-    """CPU and wall-clock seconds of a Python that runs to its end."""
-    begun = time.perf_counter()
+def _ended(*arguments: str) -> float:
+    """CPU seconds of a Python that runs to its end."""
     process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
-    spent = time.perf_counter() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
-    return used.ru_utime + used.ru_stime, spent
+    return used.ru_utime + used.ru_stime
 
 
 async def _serve(run: Run, place: Path) -> None:
@@ -72,16 +67,13 @@ async def _serve(run: Run, place: Path) -> None:
     config = place / "adapter.yaml"
     settings = adapter_settings(run.upstream, free_port(), secrets.token_hex(16), place)
     config.write_text(json.dumps(settings))
-    begun = time.perf_counter()
     with _started("serve", "--config", str(config)) as process:
         assert process.stderr is not None
         await asyncio.to_thread(_until_it_serves, process.stderr)
-        waited = time.perf_counter() - begun
         pids = tree(process.pid)
         spent = cpu_seconds(pids) + ended_seconds(process.pid)
         resident = await settled_rss(process.pid)
     figures.add(PART, LISTENING, SUBJECT, spent * 1e3)
-    figures.add(PART, LISTENING_WALL, SUBJECT, waited * 1e3)
     figures.add(PART, REST, SUBJECT, resident / MIB)
 
 

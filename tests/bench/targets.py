@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
+from tests.bench import connections, held_streams, starts, stored_sessions, switched, tool_lists
 from tests.bench.costs import ADAPTER, DOWN, MANY, ONE, Transfer
 from tests.bench.memory import Memory
-from tests.bench.results import BARE, BASELINE, SUBJECT, Results
+from tests.bench.results import BARE, BASELINE, ENVOY, SUBJECT, Results
 
 Read = Callable[[Results], list[float]]
 KIB, MIB = 1024, 1024 * 1024
@@ -38,12 +38,24 @@ class Target:
         return value >= bound if self.at_least else value <= bound
 
 
-def _times_nginx(scenario: str) -> Read:
-    return lambda results: results.times(SUBJECT, scenario)
+def _times(scenario: str, other: str = BASELINE) -> Read:
+    return lambda results: results.times(SUBJECT, scenario, other)
 
 
-def _times_bare(scenario: str) -> Read:
-    return lambda results: results.times(SUBJECT, scenario, BARE)
+def _switched(on: str, other: str = SUBJECT) -> Read:
+    return lambda results: results.figures.times(switched.PART, switched.CALL, on, other)
+
+
+def _small_file(measure: str) -> Read:
+    return lambda results: [us / 1e3 for us in results.figures.of(switched.PART, measure, switched.FILES)]
+
+
+def _listed(measure: Callable[[int], str], unit: float) -> Read:
+    def read(results: Results) -> list[float]:
+        found = results.figures.of(tool_lists.PART, measure(50), tool_lists.GUARDING)
+        return [value / unit for value in found]
+
+    return read
 
 
 def _cheaper_than(front: str) -> Read:
@@ -56,6 +68,10 @@ def _added(scenario: str, share: float) -> Read:
 
 def _held(part: Callable[[Memory], float]) -> Read:
     return lambda results: [part(results.memory[SUBJECT])] if SUBJECT in results.memory else []
+
+
+def _held_stream(results: Results) -> list[float]:
+    return results.figures.of(held_streams.PART, held_streams.MEMORY, SUBJECT)
 
 
 def _transfer(kind: str, part: Callable[[Transfer], float | None]) -> Read:
@@ -102,18 +118,18 @@ def _memory_of(transfer: Transfer) -> float | None:
 
 
 TARGETS = (
-    Target("1", "piped call, one at a time", "× nginx", 3, 2, _times_nginx("seq")),
-    Target("1", "the same", "× bare relay", 1.8, 1.3, _times_bare("seq")),
-    Target("2", "piped call, 8 at once", "× nginx", 3, 2.5, _times_nginx("conc")),
-    Target("2", "the same", "× bare relay", 1.8, 1.4, _times_bare("conc")),
+    Target("1", "piped call, one at a time", "× nginx", 3, 2, _times("seq")),
+    Target("1", "the same", "× bare relay", 1.8, 1.3, _times("seq", BARE)),
+    Target("2", "piped call, 8 at once", "× nginx", 3, 2.5, _times("conc")),
+    Target("2", "the same", "× bare relay", 1.8, 1.4, _times("conc", BARE)),
     Target("3", "cheaper than FastMCP's proxy", "times", 75, 150, _cheaper_than("fastmcp"), at_least=True),
     Target("3", "the same, its shared mode", "times", 8, 15, _cheaper_than("fastmcp-shared"), at_least=True),
     Target("4", "added latency, p50", "ms", 0.2, 0.15, _added("seq", 0.5)),
     Target("4", "added latency, p99", "ms", 1.5, 0.5, _added("seq", 0.99)),
     Target("5", "first event, added p50", "ms", 0.3, 0.2, _added("first", 0.5)),
-    Target("6", "stream", "× nginx", 2.0, 1.7, _times_nginx("sse")),
-    Target("8", "1 MiB answer", "× nginx", 1.4, 1.3, _times_nginx("big")),
-    Target("9", "session churn", "× nginx", 6, 4, _times_nginx("churn")),
+    Target("6", "stream", "× nginx", 2.0, 1.7, _times("sse")),
+    Target("8", "1 MiB answer", "× nginx", 1.4, 1.3, _times("big")),
+    Target("9", "session as SDKs send it", "× nginx", 4, 3.3, _times("churn")),
     Target("10", "upload", "CPU s/GiB", 1.8, 1.5, _transfer(ONE, lambda transfer: transfer.cpu)),
     Target(
         "10", "upload, speed", "MiB/s", 0, 450, _transfer(ONE, lambda transfer: transfer.speed), at_least=True
@@ -123,14 +139,6 @@ TARGETS = (
     Target("10", "RSS above rest, uploads at once", "MiB", 16, 16, _transfer(MANY, _memory_of)),
     Target("11", "download", "CPU s/GiB", 0.7, 0.35, _transfer(DOWN, lambda transfer: transfer.cpu)),
     Target("11", "the same", "× nginx", 1.2, 1.2, lambda results: results.files.times_limit(DOWN, ADAPTER)),
-    Target(
-        "–",
-        "handle in, artifact out",
-        "× its bound",
-        1,
-        1,
-        lambda results: [costs.both / costs.bound for costs in results.files.calls],
-    ),
     Target("14", "call over 1,000 connections", "× over 1", 1.3, 1.1, _growth(1000, 1)),
     Target("14", "the same", "× over 8", 1.3, 1.1, _growth(1000, 8)),
     Target("15", "list of 50, all policies of tools", "× nginx", 3, 2, _guarded_list),
@@ -145,13 +153,14 @@ TARGETS = (
     Target("12", "RSS after the start", "MiB", 45, 40, _begun(starts.REST, 1)),
     Target("12", "RSS at rest", "MiB", 45, 40, _held(lambda memory: memory.base / MIB)),
     Target("12", "RSS per idle session", "KiB", 1, 1, _held(lambda memory: memory.idle_session / KIB)),
-    Target("12", "RSS per held stream", "KiB", 40, 25, _held(lambda memory: memory.held_stream / KIB)),
-    Target(
-        "13",
-        "state on the hot path",
-        "µs",
-        10,
-        2,
-        lambda results: [] if results.lookup is None else [results.lookup],
-    ),
+    Target("12", "RSS per held stream", "KiB", 40, 25, _held_stream),
+    Target("19", "call, audit on", "× call", 1.2, 1.1, _switched(switched.AUDIT)),
+    Target("19", "call, metrics on", "× call", 1.1, 1.06, _switched(switched.METRICS)),
+    Target("19", "call, all on", "× nginx", 4, 3, _switched(switched.ALL, BASELINE)),
+    Target("20", "first list of 50 of a session", "CPU ms", 0.3, 0.25, _listed(tool_lists.of_session, 1e3)),
+    Target("20", "session and first list of 50", "CPU ms", 6, 4, _listed(tool_lists.first, 1)),
+    Target("21", "4 KiB up and their call", "CPU ms", 1.6, 1.2, _small_file(switched.UP)),
+    Target("21", "call and 4 KiB down", "CPU ms", 1.5, 1.1, _small_file(switched.DOWN)),
+    Target("22", "1 MiB request", "× Envoy", 2, 1.5, _times("request", ENVOY)),
+    Target("23", "call, 2 workers, light load", "× one process", 1.2, 1.1, _switched(switched.WORKERS)),
 )

@@ -98,13 +98,13 @@ async def test_a_part_that_fails_or_takes_too_long_leaves_the_others(tmp_path: P
         raise LoadFailed("An answer was wrong.")
 
     async def good(run: Run) -> None:
-        run.results.lookup = 1.0
+        run.results.calls = {"a call": 1}
 
     parts = {"slow": Part(too_long, 0.01), "failing": Part(failing, 60), "good": Part(good, 60)}
     await measure_parts(run, parts)
 
     assert run.results.figures.of("slow", "cost", "adapter") == [1.0]
-    assert run.results.lookup == 1.0
+    assert run.results.calls == {"a call": 1}
     assert run.results.missing == {
         "slow": "it was not over after 0 seconds",
         "failing": "An answer was wrong.",

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.bench import connections, held_streams, starts, stored_sessions, tool_lists
-from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, NGINX, ONE, CallCosts, FileResults, Transfer
+from tests.bench import connections, held_streams, starts, stored_sessions, switched, tool_lists
+from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, NGINX, ONE, FileResults, Transfer
 from tests.bench.machine import Machine
 from tests.bench.process import tree
 from tests.bench.results import Results, percentile
@@ -54,14 +54,19 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
     assert fronts["adapter"]["memory"]["base"] > 0
     assert found["missing"] == {} and found["machine"] == Machine.here().as_json()
     assert set(found["python_calls"]) == set(COSTS)
-    for front in ("adapter", tool_lists.GUARDING, stored_sessions.NONE, stored_sessions.stored(200)):
+    for front in (
+        "adapter",
+        tool_lists.GUARDING,
+        switched.ALL,
+        stored_sessions.NONE,
+        stored_sessions.stored(200),
+    ):
         assert any(front in measured for part in found["figures"].values() for measured in part.values())
     assert set(found["figures"]) == {
-        part.PART for part in (connections, held_streams, starts, stored_sessions, tool_lists)
+        part.PART for part in (connections, held_streams, starts, stored_sessions, switched, tool_lists)
     }
     for kind in KINDS:
         assert all(moved["cpu"] > 0 for moved in found["files"]["transfers"][f"{kind}, adapter"])
-    assert len(found["files"]["calls_us"]) == 1
 
 
 @pytest.mark.e2e
@@ -131,13 +136,11 @@ def test_what_files_cost_is_seen_beside_the_least_they_can() -> None:
     for own, least in ((3.0, 2.0), (2.0, 1.0)):
         files.add(ONE, ADAPTER, Transfer(own, 500.0, memory=8))
         files.add(ONE, COPY_HASH, Transfer(least, 900.0))
-    costs = CallCosts(piped=100, taking=180, giving=400, finding=50, capturing=250, row=30)
 
     assert files.times_limit(ONE, ADAPTER) == [1.5, 2.0]
     assert files.speed_beside_limit(ONE, ADAPTER) == [500 / 900, 500 / 900]
     assert files.times_limit(DOWN, ADAPTER) == files.speed_beside_limit(DOWN, ADAPTER) == []
     assert files.of(ONE, COPY_HASH, lambda transfer: transfer.memory) == []
-    assert (costs.both, costs.bound) == (480, 530)
 
 
 def test_targets_of_files_and_lists_read_ratios_of_a_round() -> None:

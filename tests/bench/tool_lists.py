@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.bench.catalogue import GUARDED, OPEN, Stage, stage_with, watched_first_list
@@ -10,9 +11,10 @@ from tests.bench.load import Client
 from tests.bench.process import cpu_seconds, tree
 from tests.bench.results import BARE, BASELINE, SUBJECT
 from tests.bench.run import Run, progress
-from tests.bench.scenarios import Scenario, measure, tool_lists
+from tests.bench.scenarios import SETTLE, Scenario, measure, tool_lists, warmed
 
 PART = "lists"
+SESSIONS = 100
 GUARDING = "adapter, guarded"
 """The adapter with all policies of tools; the front ``adapter`` of this part pipes its lists."""
 
@@ -25,6 +27,11 @@ def first(tools: int) -> str:
 def warm(tools: int) -> str:
     """The measure of a later list."""
     return f"next list of {tools:,}, CPU µs"
+
+
+def of_session(tools: int) -> str:
+    """The measure of the first list of a session that is not the first of its process."""
+    return f"first list of a later session, {tools:,}, CPU µs"
 
 
 def wait(tools: int) -> str:
@@ -80,3 +87,19 @@ async def _measure_next(run: Run, front: Running, name: str, tools: int) -> None
     sample = await measure(lists, front, int(lists.count * run.extent.part))
     assert sample.cpu is not None
     run.results.figures.add(PART, warm(tools), name, sample.cpu)
+    if tools == run.extent.sizes.tools[0]:
+        run.results.figures.add(PART, of_session(tools), name, await _first_of_sessions(front))
+
+
+async def _first_of_sessions(front: Running) -> float:
+    """µs of CPU for the first list of a session, one session after another."""
+    assert front.pid is not None
+    pids = tree(front.pid)
+    async with warmed(
+        Scenario(PART, PART, tool_lists, SESSIONS, clients=SESSIONS, least=0), front
+    ) as clients:
+        before = cpu_seconds(pids)
+        for client in clients:
+            await client.list()
+        await asyncio.sleep(SETTLE)
+        return (cpu_seconds(pids) - before) * 1e6 / len(clients)

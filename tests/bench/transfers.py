@@ -8,10 +8,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.load import Address, LoadFailed
+from tests.bench.load import BOUNDARY, Address, LoadFailed
 
-BOUNDARY = "------------------------7b1cd74496d66958"
-"""As curl makes them."""
 TIMEOUT = 300.0
 """Seconds that one socket may be silent before a measurement is given up."""
 

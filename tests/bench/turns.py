@@ -39,9 +39,9 @@ from tests.bench.fronts import (
     free_port,
     upstream_running,
 )
-from tests.bench.load import Address, Client, Connection, LoadFailed
+from tests.bench.load import Address, Client, LoadFailed
 from tests.bench.stalls import watched
-from tests.bench.transfers import BOUNDARY, TIMEOUT
+from tests.bench.transfers import TIMEOUT
 from tests.bench.upstream import PROTOCOL_VERSION, TOOLS
 
 MUST = 50
@@ -49,6 +49,7 @@ MUST = 50
 
 LINES = 300_000
 LISTED = 5_000
+SMALL = b"x" * 4096
 READ = ("letters", "log")
 """Tools whose answers a stage reads."""
 
@@ -155,37 +156,16 @@ async def calls(stand: Stand, count: int) -> Work:
     return lambda: asyncio.gather(*(client.call() for client in clients))
 
 
-def _form(stand: Stand, client: Client) -> tuple[bytes, bytes]:
-    body = (
-        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
-        f"{'x' * 4096}\r\n--{BOUNDARY}--\r\n"
-    ).encode()
-    address = stand.front.address
-    head = (
-        f"POST /upload/bench HTTP/1.1\r\nHost: 127.0.0.1:{address.port}\r\nContent-Length: {len(body)}\r\n"
-        f"Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
-        f"Authorization: Bearer {address.bearer}\r\nMcp-Session-Id: {client.session}\r\n\r\n"
-    )
-    return head.encode(), body
-
-
 async def uploads(stand: Stand, count: int) -> Work:
     clients = await _clients(stand, count)
-    connections = [await Connection.open(stand.front.address.port) for _ in clients]
-    forms = [b"".join(_form(stand, client)) for client in clients]
-
-    async def upload(connection: Connection, form: bytes) -> None:
-        if (answer := await connection.exchange(form)).status >= 300:
-            raise LoadFailed(f"An upload was answered {answer.status}: {answer.body[:300]!r}")
-
-    return lambda: asyncio.gather(*map(upload, connections, forms))
+    return lambda: asyncio.gather(*(client.upload(SMALL) for client in clients))
 
 
 async def slow_uploads(stand: Stand, count: int) -> Work:
     """Each body comes in forty pieces, all of them at the same moments."""
     clients = await _clients(stand, count)
     opened = [await asyncio.open_connection("127.0.0.1", stand.front.address.port) for _ in clients]
-    forms = [_form(stand, client) for client in clients]
+    forms = [client.form(SMALL) for client in clients]
 
     async def work() -> None:
         for (_, writer), (head, _) in zip(opened, forms, strict=True):

@@ -3,7 +3,8 @@
 ``python -m tests.bench.upstream`` prints its port as the first line on stdout. It speaks just enough of
 2025-11-25 for the load client and for FastMCP's proxy. Tools:
 
-* ``echo`` answers a small JSON body, head and body in one write.
+* ``echo`` answers a small JSON body, head and body in one write; ``reply`` one with ``"isError":false``, as the
+  official Python SDK writes it, whatever it is sent.
 * ``big`` answers ``mebibytes`` (1) of text as JSON with Content-Length, ``letters`` does too; ``log`` answers as much
   text without a line end that names a directory of the adapter's store again and again.
 * ``stream`` answers SSE: ``events`` progress notifications (20) and the result, each an own write with
@@ -33,7 +34,7 @@ EVENTS_IN_STREAM = 20
 BIG_TEXT = "x" * (1024 * 1024)
 TOOLS = [
     {"name": name, "description": f"The benchmark's {name}.", "inputSchema": {"type": "object"}}
-    for name in ("echo", "big", "letters", "log", "stream", "take", "make")
+    for name in ("echo", "reply", "big", "letters", "log", "stream", "take", "make")
 ]
 LOG_TEXT = "wrote artifacts of step 17; " * (1024 * 1024 // 28)
 LONG_TEXTS = {"big": BIG_TEXT, "letters": BIG_TEXT, "log": LOG_TEXT}
@@ -42,6 +43,9 @@ LONG_TEXTS = {"big": BIG_TEXT, "letters": BIG_TEXT, "log": LOG_TEXT}
 @lru_cache(4)
 def _long_result(tool: str, mebibytes: int) -> bytes:
     return orjson.dumps({"content": [{"type": "text", "text": LONG_TEXTS[tool] * mebibytes}]})
+
+
+REPLY = b'{"content":[{"type":"text","text":"done"}],"isError":false}'
 
 
 def _said(text: object) -> bytes:
@@ -98,6 +102,7 @@ STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
+OPENED = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"open"}}'
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -163,9 +168,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Answer a GET with a stream that says one thing, so that a client can tell that it is open."""
         self._held = True
         self._sessions.streams += 1
-        self._write(
-            STREAM_HEAD + event_chunk(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
-        )
+        self._write(STREAM_HEAD + event_chunk(OPENED))
 
     def _answer(self, message: dict[str, Any]) -> None:
         method, request_id = message.get("method"), message.get("id")
@@ -196,6 +199,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._write(json_answer(request_id, _long_result(params["name"], mebibytes)))
         elif params["name"] == "stream":
             self._start_stream(request_id, params)
+        elif params["name"] == "reply":
+            self._write(json_answer(request_id, REPLY))
         elif params["name"] == "take":
             self._write(json_answer(request_id, _said(Path(params["arguments"]["path"]).stat().st_size)))
         elif params["name"] == "make":
