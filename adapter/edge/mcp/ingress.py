@@ -27,8 +27,8 @@ TURN = 0.0005
 """Seconds after which the thread that reads lets the loop go on. By default it is ten times as long, and the loop waits
 that long for each of its sockets."""
 
-_LONG = 3 << 19
-"""Bytes of a message that is read between two turns, however few values it has: a mebibyte in base64 is one."""
+_LONG = 17 << 16
+"""Bytes of a message that is read between two turns, however few values it has: a mebibyte and what is around it."""
 
 MOST_VALUES = 200_000
 """Values of one body, those in arrays and objects among them: each takes time to parse."""
