@@ -140,6 +140,6 @@ def _add_completion(commands: Commands, parser: CommandParser) -> None:
 
 def _add_demo(commands: Commands) -> None:
     text = "run the adapter in front of a demo server on loopback"
-    demo = add_command(commands, "demo", text, "demo.running")
+    demo = add_command(commands, "demo", text, "demo")
     demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")

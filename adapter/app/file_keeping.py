@@ -16,7 +16,7 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch
 from adapter.files.shelf import Shelf
 from adapter.relay.cleanup import CleanupTask
-from adapter.relay.files.artifact_view import FileAccess
+from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Links

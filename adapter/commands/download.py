@@ -17,8 +17,8 @@ from adapter.commands.progress_bar import ProgressBar
 from adapter.commands.settings_flags import failed
 from adapter.commands.upload import authorization
 from adapter.rules.files.filenames import stored_name
-from adapter.upstream.client.server import ServerRefused, connected
-from adapter.upstream.client.transfers import TransferFailed, download
+from adapter.upstream.client_connection import ServerRefused, connected
+from adapter.upstream.transfers import TransferFailed, download
 
 STDOUT = "-"
 

@@ -231,7 +231,7 @@ def _wait(arguments: argparse.Namespace, found: Sequence[Obstacle], service: Ser
 
 def _address(arguments: argparse.Namespace) -> tuple[str, int]:
     """The address at which the adapter would be asked for its health."""
-    from adapter.settings.file.listen_address import listen_address
+    from adapter.settings.file.yaml_text import listen_address
 
     overrides: dict[str, str] = {}
     # A flag that cannot be read is among what is reported.

@@ -14,8 +14,8 @@ import orjson
 
 from adapter.commands.progress_bar import ProgressBar
 from adapter.commands.settings_flags import failed
-from adapter.upstream.client.server import McpServer, ServerRefused, connected
-from adapter.upstream.client.transfers import TransferFailed, upload
+from adapter.upstream.client_connection import McpServer, ServerRefused, connected
+from adapter.upstream.transfers import TransferFailed, upload
 
 HELPER = "_get_upload_url"
 """The end of the name of the tool that gives out upload URLs."""

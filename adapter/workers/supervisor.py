@@ -20,8 +20,7 @@ from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
 from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess, WorkerReplacement
-from adapter.workers.plan_locks import PlanLocks, RootTaken
-from adapter.workers.serve_plan import PlanReader, PlanRefused, ServePlan, open_sockets
+from adapter.workers.serve_plan import PlanLocks, PlanReader, PlanRefused, RootTaken, ServePlan, open_sockets
 from adapter.workers.signals import SignalInbox
 
 if TYPE_CHECKING:

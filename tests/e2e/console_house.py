@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adapter.demo import running
+from adapter.demo import TOOLS
 from adapter.upstream.demo import shop
 from tests.e2e.asking_upstream import AskingUpstream, asking_upstream
 from tests.e2e.hostile_upstream import hostile_upstreams
@@ -170,7 +170,7 @@ def _servers(demo: str) -> list[dict[str, Any]]:
             "id": "shop",
             "mount_path": "/mcp/shop",
             "upstream": hosted,
-            "tools": {"directory": str(running.TOOLS)},
+            "tools": {"directory": str(TOOLS)},
         },
     ]
 

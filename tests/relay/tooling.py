@@ -22,11 +22,11 @@ from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
     CapabilityStage,
     Document,
+    FileAccess,
     ResourceList,
     ResourceRead,
     ResourceTemplates,
 )
-from adapter.relay.files.artifact_view import FileAccess
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_stage import RoundStage
 from adapter.relay.files.rounds import RoundLimits, Rounds

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from adapter.app.base import Base
 from adapter.app.state import sealed_rows
-from adapter.edge.grants.routes import GrantRoutes
+from adapter.edge.grant_routes import GrantRoutes
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch
 from adapter.oauth.grants.client_registry import ClientRegistry

@@ -3,3 +3,38 @@
 findings.py says what a check found, machine.py looks at storage, port and clock, servers.py at each server,
 round_trip.py moves a file through a tool, and examination.py runs all of them.
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["right", "warning", "wrong"]
+
+_MARKS = {"right": "ok     ", "warning": "warning", "wrong": "WRONG  "}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``subject`` is a word or two, ``sentence`` is what was found, ``advice`` what to do; empty where all is right."""
+
+    subject: str
+    status: Status
+    sentence: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        advice = f" {self.advice}" if self.advice else ""
+        return f"{_MARKS[self.status]}  {self.subject}: {self.sentence}{advice}"
+
+
+def right(subject: str, sentence: str) -> Finding:
+    return Finding(subject, "right", sentence)
+
+
+def warning(subject: str, sentence: str, advice: str) -> Finding:
+    return Finding(subject, "warning", sentence, advice)
+
+
+def wrong(subject: str, sentence: str, advice: str) -> Finding:
+    return Finding(subject, "wrong", sentence, advice)

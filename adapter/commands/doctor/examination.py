@@ -16,8 +16,7 @@ from adapter.app.run import running
 from adapter.app.serve import locked_state
 from adapter.commands.check import checked_settings
 from adapter.commands.connections import reach_state
-from adapter.commands.doctor import machine
-from adapter.commands.doctor.findings import Finding, right, warning, wrong
+from adapter.commands.doctor import Finding, machine, right, warning, wrong
 from adapter.commands.doctor.servers import AdapterAddress, RoundTrip, clock_of, look_at, public_url, travel
 from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import local_address, servers_named
@@ -28,7 +27,7 @@ from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.lock_file import StateTaken
-from adapter.upstream.client.transfers import TransferFailed, head_of
+from adapter.upstream.transfers import TransferFailed, head_of
 
 OK, WRONG = 0, 1
 

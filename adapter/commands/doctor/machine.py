@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adapter.app.preflight import RootLock, Unusable, directory_refusal, lock_of, port_refusal
-from adapter.commands.doctor.findings import Finding, right, warning, wrong
+from adapter.commands.doctor import Finding, right, warning, wrong
 from adapter.commands.progress_bar import size
 from adapter.settings.root import Settings, worker_count
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from adapter.commands.doctor.findings import Finding, right, warning, wrong
+from adapter.commands.doctor import Finding, right, warning, wrong
 from adapter.commands.progress_bar import count_of, size
 from adapter.commands.upload import HELPER
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
-from adapter.upstream.client.server import McpServer, ServerRefused, TokenRefused, connected
-from adapter.upstream.client.transfers import TransferFailed, download, head_of, json_of, upload
+from adapter.upstream.client_connection import McpServer, ServerRefused, TokenRefused, connected
+from adapter.upstream.transfers import TransferFailed, download, head_of, json_of, upload
 
 SLOW = 1.0
 """Seconds for a list of tools from which a server is called slow."""

@@ -29,7 +29,7 @@ from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.rules.text.unicode import shown
 from adapter.settings.cautions import cautions
 from adapter.settings.root import Settings
-from adapter.upstream.client.server import ServerRefused
+from adapter.upstream.client_connection import ServerRefused
 
 FAILED, TERMINATED = 1, 143
 

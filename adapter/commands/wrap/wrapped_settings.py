@@ -14,8 +14,8 @@ import yaml
 from adapter.rules.files.file_arguments import Direction, FileArgument, may_edit, propose
 from adapter.rules.text.unicode import shown
 from adapter.settings.file.host_servers import ConvertedServers
-from adapter.settings.file.listen_address import listen_address
 from adapter.settings.file.load import load
+from adapter.settings.file.yaml_text import listen_address
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 

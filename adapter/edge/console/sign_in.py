@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from html import escape
 from urllib.parse import quote, urlsplit
 
+from adapter.edge import grant_pages
 from adapter.edge.console.page_files import Doorstep
-from adapter.edge.grants import pages
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch, Names, Request, query_of
 from adapter.edge.http.response import Extra, send
@@ -115,7 +115,9 @@ class SignInRoutes:
     def _fail(self, request: Request, error: Exception, extra: Extra) -> None:
         status = error.http if isinstance(error, AdapterError) else 400
         home = escape(f"{self._base}{self._path}/", quote=True)
-        body = pages.page("Not signed in", f'<p>{escape(str(error))}</p><p><a href="{home}">Go back</a></p>')
+        body = grant_pages.page(
+            "Not signed in", f'<p>{escape(str(error))}</p><p><a href="{home}">Go back</a></p>'
+        )
         # The URL of this page may hold a code.
-        fields = [field for field in pages.FIELDS if field[0] != "Referrer-Policy"]
+        fields = [field for field in grant_pages.FIELDS if field[0] != "Referrer-Policy"]
         request.reply.send(max(status, 400), [*fields, ("Referrer-Policy", "no-referrer"), *extra], body)

@@ -21,7 +21,7 @@ from adapter.relay.files.artifact_capture import (
     ProducerRule,
     artifact_name,
 )
-from adapter.relay.files.artifact_view import FileAccess, content, iso
+from adapter.relay.files.artifact_resources import FileAccess, content, iso
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import EARLIER, noted_earlier
 from adapter.relay.files.upload_consumer import HANDLES

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError, FileGone
-from adapter.relay.files.artifact_view import content, iso
+from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import Links
 from adapter.relay.stages import Call, asked_cursor
 from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.media_types import is_text
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
 from adapter.wire.envelope import error_response
@@ -262,3 +266,35 @@ def _unknown(call: Call, uri: str) -> bytes:
 
 def _failed(call: Call, code: int, message: str, uri: str, **more: str) -> bytes:
     return error_response(call.envelope.id_bytes, code, message, {"uri": uri, **more})
+
+
+class FileAccess(NamedTuple):
+    """The files of scopes as stages reach them: their records, their bytes and the links to them."""
+
+    registry: FileRegistry
+    store: FileStore
+    links: Links
+
+
+async def content(registry: FileRegistry, record: FileRecord) -> str | bytes:
+    """The file's text where its type and its bytes are text, else its bytes. Raises FileGone, StorageFailed."""
+    file = await registry.read(record)
+    try:
+        data = await file.whole()
+    finally:
+        file.close()
+    if is_text(record.content.media_type):
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode("utf-8")
+    return data
+
+
+def iso(seconds: float) -> str:
+    """Unix seconds as ISO 8601 in UTC, to the second."""
+    return _to_the_second(int(seconds))
+
+
+@lru_cache(256)
+def _to_the_second(seconds: int) -> str:
+    # What is told of together mostly expires together.
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 from adapter.errors import FileChanged, FileGone
-from adapter.relay.files.artifact_view import FileAccess
+from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.round_index import ARTIFACT, COPIES, EDITED
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
 from adapter.relay.param_headers import ParamHeaders

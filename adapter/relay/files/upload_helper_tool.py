@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from adapter.relay.files.artifact_resources import Document
-from adapter.relay.files.artifact_view import iso
+from adapter.relay.files.artifact_resources import Document, iso
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.stages import Call

@@ -25,16 +25,17 @@ from adapter.state.redis import scripts
 from adapter.state.redis.dialer import NOT_OPEN, Dialer, LinkLost
 from adapter.state.redis.layout import (
     Layout,
+    PartitionRows,
     announcement_word,
     change_word,
     decoded_row,
     decoded_word,
     encoded_due,
+    first_rows,
     group_ranges,
     key_ranges,
 )
 from adapter.state.redis.nodes import RedisNodes, RedisTimes
-from adapter.state.redis.pages import PartitionRows, first_rows
 from adapter.state.redis.server import check_server, server_warnings
 
 MOST_TOUCHED = 500

@@ -14,8 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import UpstreamNotStarted
 from adapter.settings.servers.server import UpstreamSettings
-from adapter.upstream.stdio.error_lines import LONGEST_LINE, ErrorLines, secrets_of
-from adapter.upstream.stdio.failures import ChildExit, start_failure
+from adapter.upstream.stdio.failures import LONGEST_LINE, ChildExit, ErrorLines, secrets_of, start_failure
 from adapter.upstream.stdio.pipes import LinePipe, MessagePipe
 from adapter.upstream.stdio.supervisor import Supervisor
 from adapter.upstream.stdio.supervisor_link import StartRefused, SupervisedProcess

@@ -18,8 +18,14 @@ from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay, Taker
 from adapter.upstream.stdio.child import ChildOwner, ChildProcess
-from adapter.upstream.stdio.error_lines import DroppedLines
-from adapter.upstream.stdio.failures import ChildExit, exited, never_answered, not_started, stopped
+from adapter.upstream.stdio.failures import (
+    ChildExit,
+    DroppedLines,
+    exited,
+    never_answered,
+    not_started,
+    stopped,
+)
 from adapter.upstream.stdio.pipes import MessagePipe
 from adapter.wire.envelope import Envelope, Kind
 from adapter.wire.line_messages import LineMessage, as_line, messages_of, number_of_long_line

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.relay.files.artifact_view import FileAccess
+from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.upload_consumer import Consumer
 from adapter.relay.param_headers import ParamHeaders
 from adapter.rules.access.principals import Scope, principal_scope

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adapter.demo.running import TOOLS
+from adapter.demo import TOOLS
 from adapter.hosted.scripts.references import Script
 from adapter.hosted.scripts.scripts import Scripts
 from adapter.rules.results.outcomes import Response, ToolUserError

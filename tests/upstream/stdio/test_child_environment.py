@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.upstream.stdio.child import INHERITED, child_environment
-from adapter.upstream.stdio.error_lines import secrets_of
+from adapter.upstream.stdio.failures import secrets_of
 
 OWN = {
     "PATH": "/bin",

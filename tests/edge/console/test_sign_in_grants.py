@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from adapter.edge.console.sign_in import SignInRoutes
-from adapter.edge.grants.routes import GrantRoutes
+from adapter.edge.grant_routes import GrantRoutes
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.request import Fields, Request

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.commands.wrap.server_name import name_of_command, name_of_url
+from adapter.commands.wrap.flags import name_of_command, name_of_url
 
 COMMANDS = {
     "npx -y @playwright/mcp --headless": "playwright",

@@ -10,12 +10,28 @@ import orjson
 import pytest
 
 from adapter.app.access.grants import UpstreamGrants
-from adapter.edge.grants.pages import consent_page, failed_page, granted_page, leaving_page
-from tests.edge.conftest import Adapter, StartUpstream
-from tests.edge.granting import BASE, TOKENS, Browser, Scene, StartScene, confirmation, first, protected
+from adapter.edge.grant_pages import consent_page, failed_page, granted_page, leaving_page
+from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.granting import (
+    BASE,
+    TOKENS,
+    Browser,
+    Scene,
+    StartScene,
+    confirmation,
+    first,
+    protected,
+    scene_of,
+)
 from tests.edge.raw import INITIALIZE, RawClient, accepted, call_body, read_chunk
 from tests.edge.replicating import PATIENCE, Replica, site
 from tests.oauth.grants.scripted_issuer import issuing
+
+
+@pytest.fixture
+def scene(upstream: StartUpstream, adapter: StartAdapter) -> StartScene:
+    """See ``scene_of``."""
+    return scene_of(upstream, adapter)
 
 
 async def test_a_call_goes_on_with_the_grant_of_its_own_caller(scene: StartScene) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from adapter.edge.grants import pages
+from adapter.edge import grant_pages
 from adapter.edge.http.request import Branch, Fields, Names, Request
 from adapter.errors import AdapterError, MessageTooLong, NotFound
 from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
@@ -62,9 +62,9 @@ class GrantRoutes:
             else:
                 await self._show(request, flow, page, extra)
         except FlowFailed as error:
-            _send(request, 400, pages.failed_page(str(error)), extra)
+            _send(request, 400, grant_pages.failed_page(str(error)), extra)
         except AdapterError as error:
-            _send(request, error.http, pages.failed_page(str(error)), extra)
+            _send(request, error.http, grant_pages.failed_page(str(error)), extra)
 
     # --- the first page ---------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class GrantRoutes:
                 return
             _require_same(signed_in, consent)
         browser = _cookie(request, _cookie_name(flow, link)) or secrets.token_urlsafe(32)
-        body = pages.consent_page(
+        body = grant_pages.consent_page(
             flow.terms.server,
             _name(consent.link.principal),
             _host(consent.source.endpoints.authorization),
@@ -106,7 +106,9 @@ class GrantRoutes:
         consent = await flow.consent(link)
         await self._identify(request, consent, form)
         url = await flow.begin(consent, browser)
-        _send(request, 200, pages.leaving_page(url, _host(consent.source.endpoints.authorization)), extra)
+        _send(
+            request, 200, grant_pages.leaving_page(url, _host(consent.source.endpoints.authorization)), extra
+        )
 
     async def _identify(self, request: Request, consent: Consent, form: Mapping[str, str]) -> None:
         """Raise FlowFailed unless the person is the one for whom the link was made.
@@ -139,7 +141,7 @@ class GrantRoutes:
 
         grant = await flow.finish(query, cookie_of)
         fields = [*extra, *(("Set-Cookie", _set_cookie(flow, link, "", age=0)) for link in used)]
-        _send(request, 200, pages.granted_page(flow.terms.server, _name(grant.principal)), fields)
+        _send(request, 200, grant_pages.granted_page(flow.terms.server, _name(grant.principal)), fields)
 
 
 async def _principal_of(token: str, guard: Guard) -> str | None:
@@ -170,7 +172,7 @@ def _name(principal: str) -> str | None:
 
 
 def _send(request: Request, status: int, body: bytes, extra: list[tuple[str, str]]) -> None:
-    request.reply.send(status, [*pages.FIELDS, *extra], body)
+    request.reply.send(status, [*grant_pages.FIELDS, *extra], body)
 
 
 def _send_document(request: Request, flow: GrantFlow, extra: list[tuple[str, str]]) -> None:

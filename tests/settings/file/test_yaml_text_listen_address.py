@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.settings.file.listen_address import EVERYWHERE, listen_address
+from adapter.settings.file.yaml_text import EVERYWHERE, listen_address
 
 WRITTEN = "core: {host: 10.0.0.1, port: '${PORT:-9000}', nonsense: 1}\nservers: 7\n"
 

@@ -8,7 +8,7 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from adapter.rules.text.events import LONGEST_TEXT
-from adapter.upstream.stdio.error_lines import LAST_LINES, LINES_PER_SECOND, DroppedLines, ErrorLines
+from adapter.upstream.stdio.failures import LAST_LINES, LINES_PER_SECOND, DroppedLines, ErrorLines
 from adapter.wire.lines import LongLine
 
 
