@@ -23,7 +23,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 CEILINGS = {
     "lines with code in adapter/": 64_961,
-    "modules": 526,
+    "modules": 516,
     "lines with code in tests/": 102_232,
     "settings": 378,
     "constructors of more than 7 values": 10,
