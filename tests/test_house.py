@@ -22,7 +22,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 64_961,
+    "lines with code in adapter/": 65_020,
     "modules": 516,
     "lines with code in tests/": 102_232,
     "settings": 378,

@@ -224,8 +224,9 @@ class LocalStagedFile:
         if self._gathered_size >= self._buffers.batch:
             await self._send_gathered()
         if len(chunk) >= BATCH:
-            # What is larger than all buffers is its sender's to hold, and only until now.
-            await self._settle()
+            await (
+                self._settle()
+            )  # what is larger than all buffers is its sender's to hold, and only until now
 
     async def fill(self, source: ContentSource, most: int) -> int:
         await self._send_gathered()

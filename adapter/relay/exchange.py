@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import AdapterError
 from adapter.relay.server import Server
+from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import NOBODY, Caller, Scope
 from adapter.rules.calls.request_outcomes import RequestOutcome
 from adapter.rules.calls.rounds import is_repeatable
@@ -205,7 +206,14 @@ def forwardable(headers: Headers, *, drop: frozenset[str]) -> list[tuple[str, st
 def asking_plain(
     headers: list[tuple[str, str]], *, drop: frozenset[str] = frozenset()
 ) -> list[tuple[str, str]]:
-    """``headers`` with the wish for an answer that can be read as it comes, and without ``drop`` (lower case)."""
+    """``headers`` with the wish for an answer that can be read as it comes, and without ``drop`` (lower case). Shared
+    ones of which nothing is dropped give the same each time.
+    """
+    if type(headers) is SharedFields and not drop:
+        known: SharedFields | None = headers.derived.get(asking_plain)
+        if known is None:
+            known = headers.derived[asking_plain] = SharedFields(asking_plain([*headers]))
+        return known
     unwanted = drop | {"accept-encoding"}
     plain = [field for field in headers if field[0].lower() not in unwanted]
     plain.append(("Accept-Encoding", "identity"))

@@ -130,20 +130,13 @@ def kept_fields(headers: Headers) -> list[tuple[str, str]]:
     return [field for field in headers if field[0].lower() not in FRAMING]
 
 
-def media_type(reply: UpstreamReply) -> str:
-    """The type of the answer's body without its parameters, in lower case; empty where there is none."""
-    headers = reply.headers
-    if type(headers) is not SharedFields:
-        return media_type_in(headers)
-    kind: str | None = headers.derived.get(media_type)
+def media_type(headers: Headers) -> str:
+    """The type of an answer's body without its parameters, in lower case; empty where there is none."""
+    known = headers.derived if type(headers) is SharedFields else {}
+    kind: str | None = known.get(media_type)
     if kind is None:
-        kind = headers.derived[media_type] = media_type_in(headers)
+        kind = known[media_type] = (header(headers, "content-type") or "").partition(";")[0].strip().lower()
     return kind
-
-
-def media_type_in(headers: Headers) -> str:
-    """As ``media_type``, by the fields of the answer."""
-    return (header(headers, "content-type") or "").partition(";")[0].strip().lower()
 
 
 def is_encoded(reply: UpstreamReply) -> bool:
@@ -303,7 +296,7 @@ async def read_answer(
     Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
     can be had; UpstreamSilent.
     """
-    if (kind := media_type(reply)) != EVENT_STREAM or is_encoded(reply):
+    if (kind := media_type(reply.headers)) != EVENT_STREAM or is_encoded(reply):
         raw = await read_body(reply, read_timeout, limit)
         return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), kind, request_id))
     pieces: list[bytes] = []

@@ -17,7 +17,7 @@ from threading import Thread
 import pytest
 
 from adapter.errors import AuditUnavailable
-from adapter.files.audit_log import AuditLog
+from adapter.files.audit_log import RESTS, SLOW, AuditLog, is_local
 
 
 async def test_a_line_is_there_when_its_write_ends(tmp_path: Path) -> None:
@@ -166,6 +166,29 @@ async def test_a_disk_that_is_stuck_holds_nobody_for_long(terminal: tuple[int, P
         heard += await asyncio.to_thread(os.read, reader, 100)
     assert heard == b"one\nthree\n"
     await log.close()
+
+
+async def test_a_slow_disk_is_left_to_the_thread(tmp_path: Path) -> None:
+    """So is opening a file. After a line that took long the loop writes none for a hundred times as long."""
+    readings = [0.0, 0.0, 2 * SLOW, 2 * SLOW * (RESTS + 1) - 0.1, *[2 * SLOW * (RESTS + 1) + 0.1] * 2]
+    log = AuditLog(tmp_path / "audit.log", now=lambda: readings.pop(0))
+    for on_loop in (False, True, False, True):
+        writing = asyncio.ensure_future(log.write(b"%d\n" % on_loop))
+        await asyncio.sleep(0)
+        assert writing.done() == on_loop
+        await writing
+    assert (tmp_path / "audit.log").read_bytes() == b"0\n1\n0\n1\n"
+    await log.close()
+
+
+@pytest.mark.parametrize("kinds", ["ext4", "tmpfs tmpfs", "nfs4", "fuse.sshfs", "ext4 nfs4", ""])
+def test_only_file_systems_of_this_machine_are_local(tmp_path: Path, kinds: str) -> None:
+    """As the system lists them; what is not listed may be held up by another machine."""
+    rows = [f"9 1 8:3 / /dir\\040{kind} rw shared:1 - {kind} source rw" for kind in kinds.split()]
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("\n".join(["20 1 0:21 / /proc rw - proc proc rw", *rows, "", "odd"]))
+    assert is_local(os.makedev(8, 3), mounts) == (kinds in ("ext4", "tmpfs tmpfs"))
+    assert not is_local(os.makedev(8, 3), tmp_path / "missing")
 
 
 async def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:

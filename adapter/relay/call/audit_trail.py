@@ -15,10 +15,11 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AuditUnavailable
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.exchange import ClientRequest, requests_of
+from adapter.relay.exchange import ClientRequest, ClientResponse, requests_of
+from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.rules.access.sessions import session_key
 from adapter.rules.calls.audit_record import AUDITED, AuditRecord, arguments_digest
-from adapter.rules.calls.request_outcomes import CLIENT_GONE, RequestOutcome, SeenResponse
+from adapter.rules.calls.request_outcomes import CLIENT_GONE, AnswerReader, RequestOutcome
 from adapter.rules.files.file_records import FileRecord
 from adapter.wire.envelope import Envelope, parse
 
@@ -56,7 +57,6 @@ class OpenRecord:
 
     envelope: Envelope
     record: AuditRecord
-    id_bytes: bytes
     began: float = field(default_factory=time.monotonic)
     written: bool = False
 
@@ -71,21 +71,18 @@ class AuditTrail:
         self._terms = terms
         self._background = background
         self._log = log
-        self._lost = 0
-
-    def __repr__(self) -> str:
-        return f"<AuditTrail: {self._lost} records lost>"
 
     async def begin(self, ask: ClientRequest) -> list[OpenRecord]:
         """The records of the requests in a message, none for other messages. Raises AuditUnavailable."""
-        requests = [each for each in requests_of(ask.envelope) if each.method in AUDITED]
-        if not requests:
-            return []
-        if self._sink.failing and self._terms.strict:
+        records = [self._opened(ask, each) for each in requests_of(ask.envelope) if each.method in AUDITED]
+        if records and self._sink.failing and self._terms.strict:
             await self._require()
-        return [await self._opened(ask, each, alone=isinstance(ask.envelope, Envelope)) for each in requests]
+        if self._terms.digests:
+            for each in records:
+                await self._digest(each)
+        return records
 
-    async def _opened(self, ask: ClientRequest, request: Envelope, *, alone: bool) -> OpenRecord:
+    def _opened(self, ask: ClientRequest, request: Envelope) -> OpenRecord:
         sender = ask.sender
         record = AuditRecord(
             request.method,
@@ -96,13 +93,15 @@ class AuditTrail:
             _now(),
             request.id,
             None if sender.session_id is None else session_key(sender.session_id),
-            len(ask.body) if alone else len(request.body),
-            place=dict(self._terms.place),
+            len(ask.body if request is ask.envelope else request.body),
         )
-        if self._terms.digests and request.method != "resources/read":
-            digest = partial(_digest, request.body, self._terms.key)
-            record.arguments = await asyncio.to_thread(digest) if len(request.body) > APART else digest()
-        return OpenRecord(request, record, request.id_bytes)
+        return OpenRecord(request, record)
+
+    async def _digest(self, opened: OpenRecord) -> None:
+        body = opened.envelope.body
+        if opened.envelope.method != "resources/read":
+            digest = partial(_digest, body, self._terms.key)
+            opened.record.arguments = await asyncio.to_thread(digest) if len(body) > APART else digest()
 
     async def file(self, event: str, file: FileRecord) -> None:
         """Record that a file was taken in or is about to be sent. Raises AuditUnavailable where nothing goes on without
@@ -118,7 +117,6 @@ class AuditTrail:
             _now(),
             session=owner if kind == "session" else None,
             outcome="ok",
-            place=dict(self._terms.place),
         )
         record.request, record.answer = (
             (file.content.size, 0) if event == UPLOADED else (0, file.content.size)
@@ -127,10 +125,8 @@ class AuditTrail:
 
     async def _require(self) -> None:
         """Raise AuditUnavailable unless the log can be written again."""
-        line = AuditRecord(
-            "audit/restored", "", "", "", "adapter", _now(), outcome="ok", place=dict(self._terms.place)
-        )
-        await self._sink.write(line.line())
+        record = AuditRecord("audit/restored", "", "", "", "adapter", _now(), outcome="ok")
+        await self._sink.write(record.line(self._terms.place))
 
     async def write(self, records: Iterable[OpenRecord], outcome: RequestOutcome, size: int = 0) -> None:
         """Write the records that are not written yet. Raises AuditUnavailable where no call goes on without."""
@@ -146,9 +142,8 @@ class AuditTrail:
     async def _append(self, record: AuditRecord) -> None:
         was_failing = self._sink.failing
         try:
-            await self._sink.write(record.line())
+            await self._sink.write(record.line(self._terms.place))
         except AuditUnavailable:
-            self._lost += 1
             if not was_failing:
                 self._log.error("the audit log cannot be written", strict=self._terms.strict)
             if self._terms.strict:
@@ -171,11 +166,31 @@ class AuditTrail:
         else:
             await self.write(records, outcome)
 
-    async def answered(self, records: list[OpenRecord], responses: list[SeenResponse], size: int) -> None:
-        """Write the records of the requests that these answer. Raises AuditUnavailable."""
-        for response in responses:
-            found = (each for each in records if response.id is None or each.envelope.id == response.id)
-            await self.write(found, response.outcome, size)
+    async def read(self, records: list[OpenRecord], reader: AnswerReader, data: bytes | None) -> None:
+        """Look into a message of an answer, and write the records of the requests that it answers. Raises
+        AuditUnavailable.
+        """
+        is_long = data is not None and len(data) > APART
+        for response in await asyncio.to_thread(reader.note, data) if is_long else reader.note(data):
+            found = [each for each in records if response.id is None or each.envelope.id == response.id]
+            await self.write(found, response.outcome, reader.size)
+
+    async def whole(
+        self, records: list[OpenRecord], ask: ClientRequest, answer: ClientResponse, body: bytes
+    ) -> None:
+        """Write the records of requests whose answer has all its ``body``, and tell it the outcome. It is closed where
+        that raises AuditUnavailable.
+        """
+        name_again(records, ask)
+        reader = AnswerReader(answer.status, streams=media_type(answer.headers) == EVENT_STREAM, exact=True)
+        try:
+            for data in (*reader.feed(body), *reader.rest()):
+                await self.read(records, reader, data)
+            answer.outcome = reader.final
+            await self.write(records, answer.outcome, reader.size)
+        except BaseException:
+            await answer.close()
+            raise
 
 
 def name_again(records: list[OpenRecord], ask: ClientRequest) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 from adapter.errors import BadRequest, UpstreamBroken
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain
-from adapter.relay.replies import EVENT_STREAM, has_coding, media_type_in
+from adapter.relay.replies import EVENT_STREAM, has_coding, media_type
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure, read_response
@@ -51,7 +51,7 @@ async def joined(answer: ClientResponse, requests: list[Envelope], refused: list
     """
     if 400 <= answer.status < 500:
         return answer
-    is_encoded, kind = has_coding(answer.headers), media_type_in(answer.headers)
+    is_encoded, kind = has_coding(answer.headers), media_type(answer.headers)
     answer.headers = of_changed_body(answer.headers)
     if is_encoded:
         return await _replaced(

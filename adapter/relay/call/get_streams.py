@@ -120,7 +120,7 @@ class GetStreams:
             reply.abort()
             raise SessionUnknown()
         headers = ask.server.rules.answer_headers.to_client(reply.headers)
-        stream = media_type(reply) == "text/event-stream"
+        stream = media_type(reply.headers) == "text/event-stream"
         rewrite = None
         if stream and needed:
             require_plain(reply)

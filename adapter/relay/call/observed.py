@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator
 from functools import partial
 
 from adapter.errors import AdapterError, AuditUnavailable
-from adapter.relay.call.audit_trail import APART, AuditTrail, OpenRecord, name_again
+from adapter.relay.call.audit_trail import AuditTrail, OpenRecord, name_again
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.operation_counts import (
     LISTEN,
@@ -18,6 +17,7 @@ from adapter.relay.call.operation_counts import (
     ServerOperations,
 )
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow, asking_plain, both
+from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.rules.calls.request_outcomes import (
     CLIENT_GONE,
     ESCAPED,
@@ -29,7 +29,7 @@ from adapter.rules.calls.request_outcomes import (
 )
 from adapter.rules.metrics.labels import known_version, named_in
 from adapter.rules.metrics.metric import MOST_WAITING
-from adapter.upstream.port import Sink, WatchedSink, header
+from adapter.upstream.port import Sink, WatchedSink
 from adapter.wire.envelope import Batch, Envelope, failure
 from adapter.wire.sse import encode
 
@@ -45,17 +45,13 @@ class ObservedRelay:
         self._trail = trail
         self.end = relay.end
 
-    def __repr__(self) -> str:
-        return f"<ObservedRelay: {self._counts!r}, {self._trail!r}>"
-
     async def handle(self, ask: ClientRequest) -> ClientResponse:
         """See Relay. Raises AuditUnavailable where no call goes on without a record."""
         envelope, counts, trail = ask.envelope, self._counts, self._trail
         server = None if counts is None else counts.servers[ask.server.id]
         if envelope is None:
             return _listening(server, ask, await self._relay.handle(ask))
-        trace: str | None = None
-        records: list[OpenRecord] = []
+        trace, records = None, list[OpenRecord]()
         if counts is not None and server is not None:
             trace = None if counts.trace is None else counts.trace() or ""
             server.active += 1
@@ -65,6 +61,10 @@ class ObservedRelay:
                 # A compressed answer would not tell its outcome.
                 ask.headers = asking_plain(ask.headers)
             answer = await self._relay.handle(ask)
+            body = answer.body
+            if trail is not None and records and type(body) is bytes:
+                await trail.whole(records, ask, answer, body)
+                records = []
         except BaseException as error:
             outcome = outcome_of_error(error)
             if counts is not None and server is not None:
@@ -72,7 +72,9 @@ class ObservedRelay:
             if trail is not None and records:
                 await trail.fail(records, ask, outcome)
             raise
-        body, now = answer.body, ask.envelope
+        now = ask.envelope
+        if server is None and not records:
+            return answer
         if (
             counts is not None
             and server is not None
@@ -96,7 +98,7 @@ class ObservedRelay:
         if records:
             name_again(records, ask)
         operation = None if server is None else _operation(ask, envelope, server, trace, began)
-        await _ObservedAnswer(answer, counts, operation, trail, records).begin()
+        _ObservedAnswer(answer, counts, operation, trail, records).begin()
         is_endless = type(now) is Envelope and now.method == LISTEN
         return _listening(server, ask, answer) if is_endless else answer
 
@@ -142,24 +144,18 @@ class _ObservedAnswer:
         self._operation = operation
         self._trail = trail
         self._records = records
-        streams = (header(answer.headers, "content-type") or "").lower().startswith("text/event-stream")
+        streams = media_type(answer.headers) == EVENT_STREAM
         self._reader = AnswerReader(answer.status, streams=streams, exact=bool(records))
         self._ended = False
 
-    async def begin(self) -> None:
-        """Look into a body that is whole, and along at pieces. Raises AuditUnavailable."""
+    def begin(self) -> None:
+        """Look into a body that is whole, whose records are written, and along at pieces."""
         answer, body = self._answer, self._answer.body
         if isinstance(body, bytes):
-            try:
-                await self._note(self._reader.feed(body))
-                await self._complete()
-            except BaseException as error:
-                self._end(outcome_of_error(error))
-                await answer.close()
-                raise
+            self._reader.look(body)
             if self._operation is not None and answer.status == 200:
                 self._operation.listed(body, streams=self._reader.streams)
-            self._end(self._reader.final)
+            self._end(self._reader.end())
             return
         if isinstance(body, Flow) and not self._records:
             answer.body = Flow(partial(self._pieces, body), partial(self._pour, body))
@@ -168,14 +164,11 @@ class _ObservedAnswer:
         answer.release = both(answer.release, self._leave)
 
     async def _note(self, messages: list[bytes | None]) -> None:
-        reader, records = self._reader, self._records
         for data in messages:
-            if self._trail is None or not records:
-                reader.note(data)
-                continue
-            is_long = data is not None and len(data) > APART
-            found = await asyncio.to_thread(reader.note, data) if is_long else reader.note(data)
-            await self._trail.answered(records, found, reader.size)
+            if self._trail is None or not self._records:
+                self._reader.note(data)
+            else:
+                await self._trail.read(self._records, self._reader, data)
 
     async def _complete(self) -> None:
         """Note that nothing more comes. Raises AuditUnavailable."""
@@ -193,7 +186,7 @@ class _ObservedAnswer:
                 try:
                     await self._note(self._reader.feed(chunk))
                 except AuditUnavailable as error:
-                    yield b"".join(encode(failure(error, each.id_bytes)) for each in self._records)
+                    yield b"".join(encode(failure(error, each.envelope.id_bytes)) for each in self._records)
                     self._end(outcome_of_error(error))
                     return
                 passing, held = (held, chunk) if holds else (chunk, b"")

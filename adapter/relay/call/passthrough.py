@@ -46,7 +46,7 @@ class PassThrough:
             if ask.sent is not None and not reply.needs_request:
                 ask.let_go()
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
-            if media_type(reply) == "text/event-stream":
+            if media_type(reply.headers) == "text/event-stream":
                 if access is not None:
                     require_plain(reply)
                 if is_encoded(reply):

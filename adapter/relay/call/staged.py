@@ -83,7 +83,7 @@ class StagedExchange:
         try:
             reply = await self.call_gate.upstream_sessions.send(ask, session, call.request, read_timeout)
             headers = ask.server.rules.answer_headers.to_client(reply.headers)
-            if media_type(reply) == "text/event-stream":
+            if media_type(reply.headers) == "text/event-stream":
                 require_plain(reply)
                 edits = StreamEdits(partial(_finished, stages, call), _aside(ask, call))
                 terms = StreamPolicy(

@@ -51,7 +51,7 @@ from adapter.relay.http_api.callers import (
     whole_body,
 )
 from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
-from adapter.relay.replies import EVENT_STREAM, RESUMPTIONS, has_coding, media_type_in, too_large
+from adapter.relay.replies import EVENT_STREAM, RESUMPTIONS, has_coding, media_type, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import LONGEST_RETRY
 from adapter.relay.sessions.own_session import (
@@ -312,7 +312,7 @@ class Conversation:
                 raise UpstreamBroken(
                     "The upstream server compressed an answer although no compression was requested."
                 )
-            if media_type_in(answer.headers) != EVENT_STREAM:
+            if media_type(answer.headers) != EVENT_STREAM:
                 body = await whole_body(answer, limit)
                 return StreamEnd(await awaited_response(body, awaited.number, awaited.listed))
             reader = SseReader(limit)
@@ -363,7 +363,7 @@ class Conversation:
             ask.renews = self._has_streams
             answer = await self._relay.handle(ask)
             opened.set()
-            self._has_streams = answer.status == 200 and media_type_in(answer.headers) == EVENT_STREAM
+            self._has_streams = answer.status == 200 and media_type(answer.headers) == EVENT_STREAM
             if not self._has_streams:
                 await answer.close()
                 return False

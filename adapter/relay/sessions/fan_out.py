@@ -223,7 +223,7 @@ class FanOut:
             if self._reading is not None:
                 return None
             reply = await listen()
-            if reply.status != 200 or media_type(reply) != "text/event-stream":
+            if reply.status != 200 or media_type(reply.headers) != "text/event-stream":
                 return reply
             require_plain(reply)
             self._reading = asyncio.get_running_loop().create_task(self._read(reply))

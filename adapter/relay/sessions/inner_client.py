@@ -136,7 +136,7 @@ class InnerClient(NamedTuple):
             reply = await self.upstream.send(self._request("GET", fields), self.read_timeout)
         except AdapterError:
             return None
-        if reply.status == 200 and media_type(reply) == "text/event-stream":
+        if reply.status == 200 and media_type(reply.headers) == "text/event-stream":
             return reply
         reply.abort()
         return None

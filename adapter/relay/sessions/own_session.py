@@ -150,7 +150,7 @@ class OwnSession:
         if reply.status == 200:
             self.refusal = None
             return OwnAnswer(200, (await client.answer(reply, number, keeps_raw=False)).response)
-        if media_type(reply) != "application/json":
+        if media_type(reply.headers) != "application/json":
             reply.abort()
             return OwnAnswer(reply.status, None)
         # Modern upstreams say 404 to a method they do not know, and why in the body.

@@ -110,7 +110,7 @@ class SharedSession:
         done = self._begin(envelope, tag)
         try:
             reply = await self._send(request, text, read_timeout)
-            if media_type(reply) == "text/event-stream":
+            if media_type(reply.headers) == "text/event-stream":
                 require_plain(reply)
                 return EditedStream(
                     reply, partial(self._read_answer, tag), self._limits.max_answer_bytes, done
@@ -280,7 +280,7 @@ class SharedSession:
             return await self.listeners.join(member, after, partial(self._open, request, after, read_timeout))
         # The rest of a call's stream, which is that call's alone.
         reply = await self._open(request, last, read_timeout)
-        if reply.status != 200 or media_type(reply) != "text/event-stream":
+        if reply.status != 200 or media_type(reply.headers) != "text/event-stream":
             return reply
         require_plain(reply)
         return EditedStream(

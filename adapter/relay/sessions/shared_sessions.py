@@ -147,7 +147,9 @@ class SharedSessions(StoreListener):
                 await self._close_upstream(client)
                 body = answer.response if answer.response is not None else answer.raw
                 fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
-                fields.append(JSON if answer.response is not None else ("Content-Type", media_type(reply)))
+                fields.append(
+                    JSON if answer.response is not None else ("Content-Type", media_type(reply.headers))
+                )
                 return WholeReply(200, fields, body)
             version = negotiated_version(result)
             client = client._replace(session=UpstreamSession(session, version))

@@ -122,7 +122,7 @@ class UpstreamSessions:
         upstream = UpstreamSession(upstream_session, LATEST_LEGACY)
         client = InnerClient.of(ask, upstream._replace(protocol_version=""))
         try:
-            if stages and media_type(reply) == "text/event-stream":
+            if stages and media_type(reply.headers) == "text/event-stream":
                 require_plain(reply)
             answer = await client.answer(reply, envelope.id)
             agreed = opened(upstream_session, answer.response)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -57,7 +59,6 @@ class AuditRecord:
     code: str | int | None = None
     answer: int = 0
     milliseconds: float = 0.0
-    place: dict[str, str | int] = field(default_factory=dict)
 
     def end(self, outcome: RequestOutcome) -> None:
         """Note what became of it."""
@@ -69,29 +70,43 @@ class AuditRecord:
             self.outcome = "error"
             self.code = f"http_{outcome.code}" if outcome.kind == "http" else outcome.code
 
-    def line(self) -> bytes:
-        """The record in one line of at most LONGEST_LINE bytes, with its end."""
-        members: dict[str, Any] = {
-            "time": self.began,
-            "event": self.method,
-            "server": shown(self.server, LONGEST_TEXT),
-            "name": shown(_without_secrets(self.name, self.method), LONGEST_NAME),
-            "via": None if self.via is None else shown(self.via, LONGEST_TEXT),
-            "principal": shown(told_name(self.principal), LONGEST_PRINCIPAL) if self.principal else None,
-            "entrance": self.entrance,
-            "outcome": self.outcome,
-            "code": self.code if isinstance(self.code, int) else shown(self.code or "", LONGEST_TEXT) or None,
-            "duration_ms": round(self.milliseconds, 3),
-            "request_bytes": self.request,
-            "answer_bytes": self.answer,
-            "session": None if self.session is None else session_digest(self.session),
-            "request_id": None if self.id is None else shown(str(self.id), LONGEST_TEXT),
-            "arguments_digest": self.arguments,
-            **self.place,
-        }
-        return orjson.dumps({key: value for key, value in members.items() if value is not None}) + b"\n"
+    def line(self, place: Iterable[tuple[str, str | int]] = ()) -> bytes:
+        """The record in one line of at most LONGEST_LINE bytes, with its end. ``place`` are members behind its own."""
+        caller = self.method, self.server, self.name, self.via, self.principal, self.entrance
+        # What is long is told in part, and is not kept.
+        kept = len(self.name) <= LONGEST_NAME and len(self.via or "") <= LONGEST_NAME
+        told = _told(*caller) if kept else _told.__wrapped__(*caller)
+        members: dict[str, Any] = {"outcome": self.outcome}
+        if self.code is not None and self.code != "":
+            members["code"] = self.code if isinstance(self.code, int) else shown(self.code, LONGEST_TEXT)
+        members["duration_ms"] = round(self.milliseconds, 3)
+        members["request_bytes"], members["answer_bytes"] = self.request, self.answer
+        if self.session is not None:
+            members["session"] = session_digest(self.session)
+        if self.id is not None:
+            members["request_id"] = shown(str(self.id), LONGEST_TEXT)
+        if self.arguments is not None:
+            members["arguments_digest"] = self.arguments
+        members.update(place)
+        return b'{"time":"%b",%b,%b\n' % (self.began.encode(), told, orjson.dumps(members)[1:])
 
 
+# The calls of one client are alike in these; so few are kept that foreign names fill no memory.
+@lru_cache(maxsize=256)
+def _told(method: str, server: str, name: str, via: str | None, principal: str, entrance: str) -> bytes:
+    """Who asked for what, as members of an object without its braces."""
+    members: dict[str, Any] = {
+        "event": method,
+        "server": shown(server, LONGEST_TEXT),
+        "name": shown(_without_secrets(name, method), LONGEST_NAME),
+        "via": None if via is None else shown(via, LONGEST_TEXT),
+        "principal": shown(told_name(principal), LONGEST_PRINCIPAL) if principal else None,
+        "entrance": entrance,
+    }
+    return orjson.dumps({key: value for key, value in members.items() if value is not None})[1:-1]
+
+
+@lru_cache(maxsize=1024)
 def session_digest(session_key: str) -> str:
     """Sixteen hex digits that are equal for calls in one session, by which nobody can join it."""
     return hashlib.sha256(b"audit " + session_key.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -176,7 +176,10 @@ class AnswerReader:
     def note(self, data: bytes | None) -> list[SeenResponse]:
         """Look into a message."""
         found = responses_in(data, exact=self._exact)
-        self.outcome = combined((self.outcome, *(each.outcome for each in found)))
+        if len(found) == 1 and self.outcome is None:
+            self.outcome = found[0].outcome
+        else:
+            self.outcome = combined((self.outcome, *(each.outcome for each in found)))
         return found
 
     def look(self, chunk: bytes) -> None:

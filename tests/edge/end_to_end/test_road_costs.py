@@ -47,6 +47,8 @@ COSTS = {
     "a call with an access token": 82,
     "a call that is counted": 85,
     "a call that is counted, and answered by a stream": 221,
+    "a call that is recorded": 112,
+    "a call that is judged, counted and recorded": 116,
     # Thirteen and fifteen of these are for its spans, and the others for the metrics that telemetry brings too.
     "a call that is passed on and traced": 98,
     "a call that is passed on and continues a trace": 100,
@@ -64,6 +66,8 @@ TRACES: dict[str, Any] = {"telemetry": {"enabled": True, **NOBODY}}
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 NO_STAGE = {"server": {"stages": {"tool": {"errors": {"mode": "result"}}}}}
 ONE_STAGE = {"server": {"stages": {"tool": {"limits": {"rate": {"window": 60, "max": 1_000_000}}}}}}
+
+RECORD = {"audit": {"file": "audit.log"}}
 
 CODE = "async def answer(payload, context):\n    return payload['inputs']\n"
 HOSTED = {
@@ -216,6 +220,12 @@ def hold(record_property: Callable[[str, object], None], road: str, calls: int) 
         ("a call over stdio", call, STDIO),
         ("a session that is opened and ended", session, {}),
         ("a call that is counted", call, {**COUNTS, **GUARD}),
+        ("a call that is recorded", call, {"core": RECORD}),
+        (
+            "a call that is judged, counted and recorded",
+            call,
+            {**COUNTS, "core": {**RECORD, **GUARD["core"]}},
+        ),
         # While no collector takes any span; what the thread exports is not counted here.
         ("a call that is passed on and traced", call, TRACES),
         ("a call that is passed on and continues a trace", partial(call, traceparent=PARENT), TRACES),
