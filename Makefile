@@ -56,7 +56,7 @@ faults: $(VENV)/.dev  ## 200 random faults under load, and whether every promise
 soak: $(VENV)/.dev  ## an hour of mixed load, and whether anything grew: --seconds --replicas --workers
 	$(BIN)/python -m tests.soak $(ARGS)
 
-bench: $(VENV)/.dev  ## CPU, latency and memory beside nginx, a bare relay and FastMCP's proxy, in at most 15 minutes
+bench: $(VENV)/.dev  ## CPU, latency and memory beside nginx, Envoy, a bare relay and FastMCP's proxy, in at most 15 minutes
 	$(BIN)/python -m tests.bench $(ARGS)
 
 bench-record: $(VENV)/.dev  ## the same, on a quiet machine: adds a line for this commit to docs/bench-history.jsonl

@@ -95,6 +95,8 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.record and given.quick:
         parser.error("a quick run means nothing and is not recorded")
+    if given.record and os.environ.get("BENCH_ADAPTER"):
+        parser.error("BENCH_ADAPTER names another adapter than that of this commit")
     return given
 
 

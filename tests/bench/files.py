@@ -42,8 +42,6 @@ from tests.bench.process import cpu_seconds, forget_peak, peak_rss_bytes, rss_by
 from tests.bench.scenarios import SETTLE
 from tests.bench.transfers import Source, download, upload
 
-SERVER = "bench"
-
 ADAPTERS: tuple[dict[str, object], ...] = (
     {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "path"},
     {"type": "artifact_producer", "tools": ["make"], "output_path_argument": "output"},
@@ -195,7 +193,7 @@ async def _door(name: str, front: Running) -> AsyncIterator[tuple[Address, list[
 
 
 def _upload_to(front: Running) -> Address:
-    return Address(front.address.port, f"/upload/{SERVER}")
+    return Address(front.address.port, "/upload/bench")
 
 
 def _claim(front: Running, client: Client) -> list[str]:

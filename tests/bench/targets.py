@@ -51,11 +51,8 @@ def _small_file(measure: str) -> Read:
 
 
 def _listed(measure: Callable[[int], str], unit: float) -> Read:
-    def read(results: Results) -> list[float]:
-        found = results.figures.of(tool_lists.PART, measure(50), tool_lists.GUARDING)
-        return [value / unit for value in found]
-
-    return read
+    part, listing, front = tool_lists.PART, measure(50), tool_lists.GUARDING
+    return lambda results: [value / unit for value in results.figures.of(part, listing, front)]
 
 
 def _cheaper_than(front: str) -> Read:
