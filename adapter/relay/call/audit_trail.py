@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -19,7 +19,7 @@ from adapter.relay.exchange import ClientRequest, ClientResponse, requests_of
 from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.rules.access.sessions import session_key
 from adapter.rules.calls.audit_record import AUDITED, AuditRecord, arguments_digest
-from adapter.rules.calls.request_outcomes import CLIENT_GONE, AnswerReader, RequestOutcome
+from adapter.rules.calls.request_outcomes import CLIENT_GONE, OK, AnswerReader, RequestOutcome, is_success
 from adapter.rules.files.file_records import FileRecord
 from adapter.wire.envelope import Envelope, parse
 
@@ -182,6 +182,11 @@ class AuditTrail:
         that raises AuditUnavailable.
         """
         name_again(records, ask)
+        if is_success(answer.status, body) and len(records) == 1 and records[0].envelope.id_bytes in body:
+            # Nearly all answers: to read one takes as long as to write its line.
+            answer.outcome = OK
+            await self.write(records, OK, len(body))
+            return
         reader = AnswerReader(answer.status, streams=media_type(answer.headers) == EVENT_STREAM, exact=True)
         try:
             for data in (*reader.feed(body), *reader.rest()):
@@ -207,4 +212,10 @@ def _digest(body: bytes, key: bytes | None) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    milliseconds = time.time_ns() // 1_000_000
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(unix: int) -> str:
+    return datetime.fromtimestamp(unix, UTC).isoformat().removesuffix("+00:00")

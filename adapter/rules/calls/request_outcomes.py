@@ -80,6 +80,13 @@ class SeenResponse(NamedTuple):
     outcome: RequestOutcome
 
 
+def is_success(status: int, body: bytes) -> bool:
+    """Tell whether an answer over HTTP is surely a result that tells no failure, without reading it."""
+    if status >= 400 or len(body) > LOOKED_INTO or not body.startswith(b"{") or body.find(_RESULT) < 0:
+        return False
+    return MAY_FAIL(body) is None and ESCAPED(body) is None
+
+
 def responses_in(data: bytes | None, *, exact: bool = False) -> list[SeenResponse]:
     """The responses that a message, or a batch of them, tells; None is a message that was too long to be kept.
 

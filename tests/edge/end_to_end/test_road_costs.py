@@ -47,8 +47,8 @@ COSTS = {
     "a call with an access token": 82,
     "a call that is counted": 85,
     "a call that is counted, and answered by a stream": 221,
-    "a call that is recorded": 112,
-    "a call that is judged, counted and recorded": 116,
+    "a call that is recorded": 100,
+    "a call that is judged, counted and recorded": 104,
     # Thirteen and fifteen of these are for its spans, and the others for the metrics that telemetry brings too.
     "a call that is passed on and traced": 98,
     "a call that is passed on and continues a trace": 100,

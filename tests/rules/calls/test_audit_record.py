@@ -40,7 +40,7 @@ def read(line: bytes) -> dict[str, Any]:
 
 def test_a_line_says_who_did_what() -> None:
     """Without the part of a principal that follows from its token, and without the session's id."""
-    line = record(outcome="ok", id=7, session="secret-session", request=10, answer=20).line([("pid", 1)])
+    line = record(outcome="ok", id=7, session="secret-session", request=10, answer=20).line((("pid", 1),))
     assert read(line) == {
         "time": "2026-01-01T00:00:00.000Z",
         "event": "tools/call",

@@ -29,6 +29,7 @@ from adapter.rules.calls.request_outcomes import (
     data_of_events,
     decoded,
     hour,
+    is_success,
     outcome_of_error,
     outcome_of_status,
     responses_in,
@@ -100,6 +101,7 @@ def test_a_response_tells_its_outcome(
 ) -> None:
     """What is only quoted in a result is none, and a message that is no response has none."""
     assert outcome_in(data, exact=exact) == outcome
+    assert not is_success(200, data or b"") or outcome == OK
 
 
 def test_responses_are_told_apart() -> None:
