@@ -40,6 +40,11 @@ async def done(exchange: Exchange) -> None:
 
 StartUpstream = Callable[..., AbstractAsyncContextManager[RawUpstream]]
 StartAdapter = Callable[..., AbstractAsyncContextManager[Adapter]]
+Road = tuple[RawUpstream, Adapter, RawClient]
+StartRoad = Callable[..., AbstractAsyncContextManager[Road]]
+
+SCRIPTS = frozenset(("version", "opening", "hearing", "ending"))
+"""Arguments of a road that are those of its upstream."""
 
 
 @pytest.fixture
@@ -103,5 +108,31 @@ def adapter(tmp_path: Path) -> StartAdapter:
         app.bodies, app.patience = bodies or app.bodies, patience or app.patience
         async with running(app) as (_, port):
             yield Adapter(app, port)
+
+    return start
+
+
+@pytest.fixture
+def road(upstream: StartUpstream, adapter: StartAdapter) -> StartRoad:
+    """``async with road(script, core={…}) as (up, front, client)``: a client of an adapter in front of an upstream."""
+
+    @contextlib.asynccontextmanager
+    async def start(script: Script = done, **more: Any) -> AsyncIterator[Road]:
+        own = {name: more.pop(name) for name in SCRIPTS & more.keys()}
+        async with upstream(script, **own) as up, adapter(up, **more) as front, front.client() as client:
+            yield up, front, client
+
+    return start
+
+
+@pytest.fixture
+def in_session(road: StartRoad) -> StartRoad:
+    """The same whose client has opened a session."""
+
+    @contextlib.asynccontextmanager
+    async def start(*script: Script, **more: Any) -> AsyncIterator[Road]:
+        async with road(*script, **more) as (up, front, client):
+            await client.initialize()
+            yield up, front, client
 
     return start

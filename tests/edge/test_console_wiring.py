@@ -12,7 +12,7 @@ from adapter.app.edge import build_guard
 from adapter.edge.api.routes import PatternBranch
 from adapter.edge.console.page_files import Doorstep, ServerPages
 from adapter.edge.http.request import Branch
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.hosting import furnished, serving
 from tests.edge.raw import Exchange, result
 
@@ -34,15 +34,15 @@ def described(paths: dict[str, Any], branch: Branch) -> bool:
     return False
 
 
-async def test_every_served_route_is_described(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_every_served_route_is_described(road: StartRoad) -> None:
     """The tool API, the console's data, uploads, downloads and health; the page is for people."""
     producer = {"type": "artifact_producer", "tools": ["make"], "output_path_argument": "path"}
     taker = {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "path"}
     server = {"adapters": [producer, taker]}
-    async with (
-        upstream() as up,
-        adapter(up, server=server, console=CONSOLE, core={"allow_artifacts_download": True}) as front,
-        front.client() as client,
+    async with road(server=server, console=CONSOLE, core={"allow_artifacts_download": True}) as (
+        _,
+        front,
+        client,
     ):
         head, body = await client.request("GET", path="/explorer/openapi.json")
         assert head.status == 200
@@ -94,9 +94,7 @@ async def test_calls_go_to_the_server_and_stay_in_one_session(
         assert up.opened == 1 and len(up.calls("tools/list")) == 1 and len(up.calls("DELETE")) == 1
 
 
-async def test_what_came_of_a_streamed_call_is_what_is_told_of_it(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_what_came_of_a_streamed_call_is_what_is_told_of_it(road: StartRoad) -> None:
     """An event stream begins with 200 whatever its result's status is."""
 
     async def script(exchange: Exchange) -> None:
@@ -107,11 +105,7 @@ async def test_what_came_of_a_streamed_call_is_what_is_told_of_it(
             said = {"content": [], "isError": True}
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": said}))
 
-    async with (
-        upstream(script) as up,
-        adapter(up, console=CONSOLE) as front,
-        front.client() as client,
-    ):
+    async with road(script, console=CONSOLE) as (_, _, client):
         head, body = await client.request(
             "POST", b"{}", "/explorer/raw/tools/tool/call", accept="text/event-stream"
         )
@@ -121,9 +115,9 @@ async def test_what_came_of_a_streamed_call_is_what_is_told_of_it(
         assert (told["tool"], told["outcome"], told["status"]) == ("tool", "failed", 500)
 
 
-async def test_the_plot_frame_gets_its_script(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_the_plot_frame_gets_its_script(road: StartRoad) -> None:
     """It has no origin, and browsers say so; of all there is, only what is everybody's is open to it."""
-    async with upstream() as up, adapter(up, console=CONSOLE) as front, front.client() as client:
+    async with road(console=CONSOLE) as (_, _, client):
         for path, status in (
             ("/explorer/assets/now/js/frame.js", 200),
             ("/explorer/", 403),

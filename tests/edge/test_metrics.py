@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from adapter.app.measuring.parts import AdapterMetrics
 from adapter.telemetry.metric_registry import MetricRegistry
-from tests.edge.conftest import StartAdapter, StartUpstream, done
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream, done
 from tests.edge.raw import RawClient, call_body
 from tests.ports import free_port
 
@@ -27,9 +27,9 @@ async def get(
     return head.status, body
 
 
-async def test_metrics_are_served_on_this_machine(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_metrics_are_served_on_this_machine(road: StartRoad) -> None:
     """To everybody there, in the form that is asked for, and to no page of another host."""
-    async with upstream(done) as up, adapter(up, telemetry=ON) as front, front.client() as client:
+    async with road(done, telemetry=ON) as (_, _, client):
         head, body = await client.request("GET", path="/metrics")
         assert head["content-type"].startswith("text/plain; version=0.0.4")
         assert head["cache-control"] == "no-store"
@@ -42,18 +42,16 @@ async def test_metrics_are_served_on_this_machine(upstream: StartUpstream, adapt
         assert (await get(client, host="elsewhere.example"))[0] == 421
 
 
-async def test_metrics_that_are_off_are_not_there(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_metrics_that_are_off_are_not_there(road: StartRoad) -> None:
     """As any other path that nobody serves."""
-    async with upstream(done) as up, adapter(up) as front, front.client() as client:
+    async with road(done) as (_, front, client):
         assert (await get(client))[0] == 404
         assert front.app.metering is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 @pytest.mark.parametrize(("token", "status"), [(None, 401), ("wrong", 401), ("secret-of-an-operator", 200)])
-async def test_strangers_need_a_token(
-    upstream: StartUpstream, adapter: StartAdapter, host: str, token: str | None, status: int
-) -> None:
+async def test_strangers_need_a_token(road: StartRoad, host: str, token: str | None, status: int) -> None:
     """Wherever there are tokens: on this machine may be a proxy for everybody."""
     core = {
         "host": host,
@@ -61,14 +59,12 @@ async def test_strangers_need_a_token(
         "auth": {"enabled": True, "token": "secret-of-an-operator"},
     }
     fields = {} if token is None else {"authorization": f"Bearer {token}"}
-    async with upstream(done) as up, adapter(up, core=core, telemetry=ON) as front, front.client() as client:
+    async with road(done, core=core, telemetry=ON) as (_, _, client):
         assert (await get(client, **fields))[0] == status
 
 
 @pytest.mark.parametrize(("operators", "status"), [([], 200), (["ann"], 403), (["ann", "bob"], 200)])
-async def test_named_operators_alone_scrape(
-    upstream: StartUpstream, adapter: StartAdapter, operators: list[str], status: int
-) -> None:
+async def test_named_operators_alone_scrape(road: StartRoad, operators: list[str], status: int) -> None:
     """Those of ``console.operators``; every token is an operator's while none is named."""
     tokens = [
         {"name": "ann", "token": "secret-of-ann-123456"},
@@ -80,20 +76,16 @@ async def test_named_operators_alone_scrape(
         "auth": {"enabled": True, "tokens": tokens},
     }
     console = {"operators": operators}
-    async with (
-        upstream(done) as up,
-        adapter(up, core=core, telemetry=ON, console=console) as front,
-        front.client() as client,
-    ):
+    async with road(done, core=core, telemetry=ON, console=console) as (_, _, client):
         for name, expected in (("ann", 200), ("bob", status)):
             assert (await get(client, authorization=f"Bearer secret-of-{name}-123456"))[0] == expected
 
 
-async def test_a_port_of_its_own_serves_nothing_else(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_port_of_its_own_serves_nothing_else(road: StartRoad) -> None:
     """And the adapter's port has no metrics then."""
     port = free_port()
     telemetry = {"prometheus": {"enabled": True, "port": port, "path": "/numbers"}}
-    async with upstream(done) as up, adapter(up, telemetry=telemetry) as front, front.client() as client:
+    async with road(done, telemetry=telemetry) as (_, _, client):
         assert (await get(client, "/numbers"))[0] == 404
         async with RawClient(port) as scraper:
             status, body = await get(scraper, "/numbers")
@@ -148,10 +140,9 @@ async def numbers(client: RawClient, **fields: str) -> Numbers:
     }
 
 
-async def test_requests_are_counted_by_route_group(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_requests_are_counted_by_route_group(in_session: StartRoad) -> None:
     """With their methods and statuses, the time they took, and the bytes of their bodies."""
-    async with upstream(done) as up, adapter(up, telemetry=ON) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(done, telemetry=ON) as (_, _, client):
         head, body = await client.request("POST", call_body())
         assert head.status == 200
         await client.request("GET", path="/healthz")
@@ -169,17 +160,11 @@ async def test_requests_are_counted_by_route_group(upstream: StartUpstream, adap
     assert found["adapter_http_requests_in_flight", "metrics"] == 1
 
 
-async def test_refusals_are_counted_by_the_code_of_their_error(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_refusals_are_counted_by_the_code_of_their_error(road: StartRoad) -> None:
     """Those for want of a credential apart from all others."""
     auth = {"enabled": True, "token": "secret-of-the-caller"}
     fields = {"authorization": "Bearer secret-of-the-caller"}
-    async with (
-        upstream(done) as up,
-        adapter(up, core={"auth": auth}, telemetry=ON) as front,
-        front.client() as client,
-    ):
+    async with road(done, core={"auth": auth}, telemetry=ON) as (_, _, client):
         await client.request("POST", call_body())
         await client.request("POST", call_body(), origin="https://elsewhere.example")
         await client.request("POST", b"{}", "/mcp", **fields)
@@ -191,9 +176,9 @@ async def test_refusals_are_counted_by_the_code_of_their_error(
     assert found["adapter_request_rejections_total", "not_found", "other", ""] == 1
 
 
-async def test_what_is_no_request_is_counted_too(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_what_is_no_request_is_counted_too(road: StartRoad) -> None:
     """By its status: it has neither a method nor a path."""
-    async with upstream(done) as up, adapter(up, telemetry=ON) as front, front.client() as client:
+    async with road(done, telemetry=ON) as (_, front, client):
         for broken in (
             b"this is no request\r\n\r\n",
             b"GET / HTTP/2.0\r\nHost: here\r\n\r\n",
@@ -207,16 +192,9 @@ async def test_what_is_no_request_is_counted_too(upstream: StartUpstream, adapte
     assert refused == {"http_400": 1, "http_505": 1, "http_501": 1}
 
 
-async def test_clients_for_whom_there_is_no_place_are_counted(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_clients_for_whom_there_is_no_place_are_counted(in_session: StartRoad) -> None:
     """By the path that they asked for."""
-    async with (
-        upstream(done) as up,
-        adapter(up, core={"max_connections": 1}, telemetry=ON) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(done, core={"max_connections": 1}, telemetry=ON) as (_, front, client):
         async with front.client() as other:
             head, _ = await other.request("POST", call_body())
             assert head.status == 503

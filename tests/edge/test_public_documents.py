@@ -13,7 +13,7 @@ import pytest
 from adapter.app import build, running
 from adapter.settings.root import Settings
 from tests.edge.bearers import AT, BASE, ISSUER, MOUNT, ScriptedVerifier, core
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import RawClient
 
 CONSUMER = {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}
@@ -98,13 +98,9 @@ DOCUMENT = {
 
 
 @pytest.mark.parametrize("path", [f"{WELL_KNOWN}/mcp", f"{WELL_KNOWN}/mcp/", WELL_KNOWN])
-async def test_the_document_of_a_mount(upstream: StartUpstream, adapter: StartAdapter, path: str) -> None:
+async def test_the_document_of_a_mount(road: StartRoad, path: str) -> None:
     """Everybody may read it without a credential, also a page of any origin, and keep it for a while."""
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=ScriptedVerifier()) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=ScriptedVerifier()) as (_, _, client):
         head, body = await client.request("GET", path=path, origin="https://page.example")
         assert (head.status, orjson.loads(body)) == (200, DOCUMENT)
         assert head["content-type"] == "application/json"
@@ -113,18 +109,14 @@ async def test_the_document_of_a_mount(upstream: StartUpstream, adapter: StartAd
         assert len([name for name, _ in head.fields if name == "access-control-allow-origin"]) == 1
 
 
-async def test_head_and_preflight(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_head_and_preflight(road: StartRoad) -> None:
     """A page asks first, because clients send MCP-Protocol-Version along; other methods are not served."""
     asks = {
         "access_control_request_method": "GET",
         "access_control_request_headers": "mcp-protocol-version",
         "origin": "https://page.example",
     }
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=ScriptedVerifier()) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=ScriptedVerifier()) as (_, _, client):
         head, _ = await client.request("OPTIONS", b"", WELL_KNOWN, **asks)
         assert head.status == 204
         assert "MCP-Protocol-Version" in head["access-control-allow-headers"]
@@ -136,13 +128,9 @@ async def test_head_and_preflight(upstream: StartUpstream, adapter: StartAdapter
         assert head.status == 200 and int(head["content-length"]) > 0
 
 
-async def test_the_host_is_checked_as_elsewhere(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_the_host_is_checked_as_elsewhere(road: StartRoad) -> None:
     """A page that rebinds its name to this machine learns nothing."""
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=ScriptedVerifier()) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=ScriptedVerifier()) as (_, _, client):
         head, _ = await client.request("GET", path=WELL_KNOWN, host="evil.example")
         assert head.status == 421
 
@@ -171,15 +159,11 @@ async def test_each_of_several_mounts_has_its_document(
     assert [found[path]["resource_name"] for path in found] == ["raw", "two", "the console"]
 
 
-async def test_a_base_with_a_path_of_its_own(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_base_with_a_path_of_its_own(road: StartRoad) -> None:
     """The well-known part stands before all of the path (RFC 9728 §3.1), also where a proxy takes a part of it off."""
     settings = core() | {"public_base_url": f"{BASE}/ad/apter"}
     settings["auth"]["oauth"]["documentation"] = "https://example.org/docs"
-    async with (
-        upstream() as up,
-        adapter(up, core=settings, verifier=ScriptedVerifier()) as front,
-        front.client() as client,
-    ):
+    async with road(core=settings, verifier=ScriptedVerifier()) as (_, _, client):
         for path in ("/ad/apter/mcp", "/mcp", "", "/ad/apter"):
             _, body = await client.request("GET", path=WELL_KNOWN + path)
             document = orjson.loads(body)
@@ -189,9 +173,9 @@ async def test_a_base_with_a_path_of_its_own(upstream: StartUpstream, adapter: S
         assert f'resource_metadata="{AT}/ad/apter/mcp"' in head["www-authenticate"]
 
 
-async def test_there_is_no_metadata_without_an_issuer(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_there_is_no_metadata_without_an_issuer(road: StartRoad) -> None:
     """Clients that look for it go on without signing in."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (_, _, client):
         for path in (WELL_KNOWN, f"{WELL_KNOWN}/mcp"):
             head, _ = await client.request("GET", path=path)
             assert head.status == 404

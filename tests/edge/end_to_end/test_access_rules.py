@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import MODERN_VERSION, Exchange, Head, RawClient, RawUpstream, event
 
 ALICE, BOB, CAROL = (
@@ -478,9 +478,7 @@ async def test_tasks_of_a_shared_process_are_not_listed(adapter: StartAdapter, p
         assert ("somebodys" in str(await bob.ask("tasks/list"))) is (process == "per_session")
 
 
-async def test_a_batch_tells_nothing_of_what_is_hidden(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_batch_tells_nothing_of_what_is_hidden(road: StartRoad) -> None:
     """Whatever access rules are about is sent on its own; what is left of a batch is forwarded."""
 
     async def script(exchange: Exchange) -> None:
@@ -489,11 +487,7 @@ async def test_a_batch_tells_nothing_of_what_is_hidden(
         else:
             await exchange.json(b'[{"jsonrpc":"2.0","id":2,"result":{}}]')
 
-    async with (
-        upstream(script, version="2025-03-26") as up,
-        adapter(up, server={"access": RULES}, core=AUTH) as front,
-        front.client() as client,
-    ):
+    async with road(script, version="2025-03-26", server={"access": RULES}, core=AUTH) as (up, _, client):
         fields = {"authorization": f"Bearer {BOB}"}
         await client.initialize(**fields)
         before = len(up.seen)
@@ -603,7 +597,7 @@ async def test_a_list_on_another_stream_is_reduced_too(
     assert [each[member] for each in entries] == names[:1]
 
 
-async def test_hosted_tools_have_rules_too(adapter: StartAdapter, upstream: StartUpstream) -> None:
+async def test_hosted_tools_have_rules_too(road: StartRoad) -> None:
     """Their names are known here, and the answer for an unknown one is the same as behind an upstream."""
     define = [
         {"name": name, "use": "db", "statement": "SELECT 1 AS one"} for name in ("read_one", "write_one")
@@ -614,11 +608,7 @@ async def test_hosted_tools_have_rules_too(adapter: StartAdapter, upstream: Star
         "tools": {"define": define},
     }
     connectors = [{"name": "db", "connector": "sqlite", "connection_string": ":memory:"}]
-    async with (
-        upstream() as up,
-        adapter(up, server=server, core=AUTH, connectors=connectors) as front,
-        front.client() as client,
-    ):
+    async with road(server=server, core=AUTH, connectors=connectors) as (_, _, client):
         bob = Person(client, BOB, modern=False)
         await bob.open()
         assert await bob.all("tools/list") == ["read_one"]
@@ -707,13 +697,9 @@ async def test_the_adapters_own_tool_needs_a_rule_too(upstream: StartUpstream, a
         assert not up.calls("resources/read")
 
 
-async def test_batches_are_judged_member_by_member(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_batches_are_judged_member_by_member(road: StartRoad) -> None:
     """A hidden tool in a batch is refused as a missing one is."""
-    async with (
-        upstream(office, version="2025-03-26") as up,
-        adapter(up, server={"access": RULES}, core=AUTH) as front,
-        front.client() as client,
-    ):
+    async with road(office, version="2025-03-26", server={"access": RULES}, core=AUTH) as (up, _, client):
         fields = {"authorization": f"Bearer {BOB}"}
         await client.initialize(**fields)
         for name in ("write_file", "nowhere"):

@@ -12,7 +12,7 @@ import pytest
 from adapter.edge.http.credentials import SeenToken
 from adapter.errors import IssuerUnavailable
 from tests.edge.bearers import ASKS, AT, BASE, ISSUER, ScriptedVerifier, bearer, core
-from tests.edge.conftest import StartAdapter, StartUpstream, done
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream, done
 from tests.edge.file_tools import FORM, TOOLS
 from tests.edge.raw import (
     INITIALIZE,
@@ -46,20 +46,11 @@ def verifier() -> ScriptedVerifier:
     ids=["legacy", "modern"],
 )
 async def test_strangers_are_told_where_to_sign_in(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    verifier: ScriptedVerifier,
-    body: bytes,
-    fields: dict[str, str],
-    legacy_status: str,
+    road: StartRoad, verifier: ScriptedVerifier, body: bytes, fields: dict[str, str], legacy_status: str
 ) -> None:
     """401 in both eras, whatever the statuses of errors are; no error is named where no token was sent."""
     settings = core() | {"errors": {"legacy_status": legacy_status}}
-    async with (
-        upstream() as up,
-        adapter(up, core=settings, verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=settings, verifier=verifier) as (up, _, client):
         head, text = await client.request("POST", body, **fields)
         assert (head.status, head["www-authenticate"]) == (401, ASKS)
         assert error_of(text)["id"] == 0
@@ -74,16 +65,12 @@ async def test_strangers_are_told_where_to_sign_in(
 
 
 async def test_a_token_of_the_mount_gets_in_and_goes_no_further(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
     """It is verified once, and no upstream ever sees it, not even one that is given the field of other callers."""
     token = verifier.issue("good")
     passing = {"upstream": {"client_headers": {"passthrough": ["Authorization"]}}}
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier, server=passing) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier, server=passing) as (up, _, client):
         await client.initialize(**token)
         for _ in range(3):
             head, _ = await client.request("POST", call_body(), **token)
@@ -93,32 +80,22 @@ async def test_a_token_of_the_mount_gets_in_and_goes_no_further(
 
 
 async def test_too_few_scopes_are_403_with_those_that_are_needed(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
     """A client that gets this signs in again for more (RFC 6750 §3.1)."""
     token = verifier.issue("weak", scopes=("profile", "mcp:read"))
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier) as (up, _, client):
         head, text = await client.request("POST", INITIALIZE, **token)
         assert head.status == 403 and error_of(text)["id"] == 0
         assert head["www-authenticate"].startswith(f'{ASKS}, error="insufficient_scope", error_description=')
         assert up.seen == []
 
 
-async def test_static_tokens_count_beside_access_tokens(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
-) -> None:
+async def test_static_tokens_count_beside_access_tokens(road: StartRoad, verifier: ScriptedVerifier) -> None:
     """In their header or as Bearer, without asking the issuer; a wrong one in the header lets nobody in."""
     token = verifier.issue("good")
     secret = STATIC["token"]
-    async with (
-        upstream() as up,
-        adapter(up, core=core(**STATIC), verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(**STATIC), verifier=verifier) as (_, _, client):
         for fields in (bearer(secret), {"x_mcp_adapter_auth_token": secret}):
             await client.initialize(**fields)
             head, _ = await client.request("POST", call_body(), **fields)
@@ -135,15 +112,11 @@ async def test_static_tokens_count_beside_access_tokens(
 
 
 async def test_the_header_of_static_tokens_may_be_authorization(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
     """A static token stands there as it is, and an access token behind its scheme."""
     token, settings = verifier.issue("good"), core(**STATIC, header_name="Authorization")
-    async with (
-        upstream() as up,
-        adapter(up, core=settings, verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=settings, verifier=verifier) as (_, _, client):
         await client.initialize(authorization=STATIC["token"])
         await client.initialize(**token)
         assert verifier.asked == ["good"]
@@ -193,16 +166,12 @@ async def test_every_entrance_asks_for_the_same(
 # --- sessions ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_belongs_to_its_principal(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
-) -> None:
+async def test_a_session_belongs_to_its_principal(road: StartRoad, verifier: ScriptedVerifier) -> None:
     """A refreshed token goes on with it; to another person, and to a static token, it is unknown."""
     first, refreshed = verifier.issue("first"), verifier.issue("refreshed", scopes=("mcp", "more"))
     bob = verifier.issue("bobs", principal="bob")
     async with (
-        upstream() as up,
-        adapter(up, core=core(**STATIC), verifier=verifier) as front,
-        front.client() as client,
+        road(core=core(**STATIC), verifier=verifier) as (up, front, client),
         front.client() as elsewhere,
     ):
         await client.initialize(**first)
@@ -216,17 +185,11 @@ async def test_a_session_belongs_to_its_principal(
         assert len(up.calls("tools/call")) == 3
 
 
-async def test_files_belong_to_the_person(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
-) -> None:
+async def test_files_belong_to_the_person(road: StartRoad, verifier: ScriptedVerifier) -> None:
     """What was uploaded with one token belongs to the same person with the next one, and to nobody else."""
     tokens = [verifier.issue("first"), verifier.issue("next"), verifier.issue("bobs", principal="bob")]
     form = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nx\r\n--b--\r\n'
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier, server=TOOLS) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier, server=TOOLS) as (_, _, client):
         scopes = []
         for fields in tokens:
             head, body = await client.request("POST", form, "/upload/raw", content_type=FORM, **fields)
@@ -236,15 +199,11 @@ async def test_files_belong_to_the_person(
 
 
 async def test_a_token_counts_until_it_expires_on_a_connection_that_stays(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
     """What was found out about a head is found out again once its token is known no more."""
     token = verifier.issue("good")
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier) as (up, _, client):
         await client.initialize(**token)
         assert (await client.request("POST", call_body(), **token))[0].status == 200
         verifier.forget()
@@ -262,16 +221,12 @@ async def test_a_token_counts_until_it_expires_on_a_connection_that_stays(
 
 
 async def test_a_token_that_lost_its_scopes_has_lost_them_in_every_session(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
     """Also where the sessions of one connection come in turn, and some of their requests not one by one."""
     token, path = verifier.issue("good"), "/explorer/raw/tools/read/call"
     settings: dict[str, Any] = {"console": CONSOLE | {"discovery_auth": True}, "server": TOOLS}
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier, **settings) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier, **settings) as (_, _, client):
         client.session = "one"
         for _ in range(3):
             assert (await client.request("POST", b"{}", path, **token))[0].status == 502
@@ -289,15 +244,11 @@ async def test_a_token_that_lost_its_scopes_has_lost_them_in_every_session(
 
 
 async def test_an_issuer_that_cannot_be_asked_is_no_refusal(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
     """Clients keep their token then and try again; health stays as it is, without details."""
     verifier.failure = IssuerUnavailable()
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier) as (_, _, client):
         for body, fields, status in ((INITIALIZE, {}, 200), (modern_body(number=0), modern_fields(), 503)):
             head, text = await client.request("POST", body, **fields, **bearer("any"))
             assert head.status == status and head.get("www-authenticate") is None
@@ -345,34 +296,20 @@ async def test_a_token_of_one_mount_opens_no_other(
     ],
 )
 async def test_a_token_counts_in_its_header_alone(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    verifier: ScriptedVerifier,
-    path: str,
-    fields: dict[str, str],
+    road: StartRoad, verifier: ScriptedVerifier, path: str, fields: dict[str, str]
 ) -> None:
     """Queries land in logs and histories (OAuth 2.1 §5.1), and no other place says whose token it is."""
     verifier.issue("good")
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier) as (up, _, client):
         head, _ = await client.request("POST", modern_body(), path, **modern_fields(), **fields)
         assert head.status == 401 and head["www-authenticate"].startswith(ASKS)
         assert up.seen == [] and verifier.asked == []
 
 
-async def test_of_two_credentials_none_is_chosen(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
-) -> None:
+async def test_of_two_credentials_none_is_chosen(road: StartRoad, verifier: ScriptedVerifier) -> None:
     """A proxy in front may have checked the other one."""
     verifier.issue("good")
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier) as (up, _, client):
         twice = {"authorization": "Bearer good\r\nAuthorization: Bearer bad"}
         for path in ("/mcp", "/healthz"):
             head, _ = await client.request("POST", modern_body(), path, **modern_fields(), **twice)
@@ -380,31 +317,19 @@ async def test_of_two_credentials_none_is_chosen(
         assert up.seen == [] and verifier.asked == []
 
 
-async def test_a_path_with_quotes_ends_no_header(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
-) -> None:
+async def test_a_path_with_quotes_ends_no_header(road: StartRoad, verifier: ScriptedVerifier) -> None:
     """Whatever operators call a mount, its challenge is one field with the parameters that were meant."""
     server = {"mount_path": '/é",error="none'}
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier, server=server) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier, server=server) as (_, _, client):
         head, _ = await client.request("POST", b"{}", "/%C3%A9%22,error=%22none")
         assert head["www-authenticate"] == (
             f'Bearer resource_metadata="{AT}/%C3%A9%22,error=%22none", scope="mcp"'
         )
 
 
-async def test_made_up_tokens_leave_nothing_behind(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
-) -> None:
+async def test_made_up_tokens_leave_nothing_behind(road: StartRoad, verifier: ScriptedVerifier) -> None:
     """Ten thousand of them on one connection: each is asked about once, and none is kept."""
-    async with (
-        upstream() as up,
-        adapter(up, core=core(), verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=core(), verifier=verifier) as (up, _, client):
         for number in range(10_000):
             head, _ = await client.request("DELETE", b"", "/mcp", **bearer(f"made-up-{number}"))
             assert head.status == 401
@@ -436,13 +361,7 @@ LISTENS = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/
     ids=["legacy", "modern"],
 )
 async def test_a_stream_ends_when_its_token_expires(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    verifier: ScriptedVerifier,
-    method: str,
-    body: bytes,
-    more: dict[str, str],
-    last: bytes,
+    road: StartRoad, verifier: ScriptedVerifier, method: str, body: bytes, more: dict[str, str], last: bytes
 ) -> None:
     """Nobody listens longer than their token lets them; the stream ends in good order here and upstream."""
     long, left = verifier.issue("long"), asyncio.Event()
@@ -455,12 +374,7 @@ async def test_a_stream_ends_when_its_token_expires(
         await exchange.gone()
         return left.set()
 
-    async with (
-        upstream(streaming) as up,
-        adapter(up, core=core(), verifier=verifier) as front,
-        front.client() as ends,
-        front.client() as stays,
-    ):
+    async with road(streaming, core=core(), verifier=verifier) as (_, front, ends), front.client() as stays:
         await stays.initialize(**long)
         ends.session = stays.session
         short = verifier.issue("short", seconds=2.0)
@@ -484,16 +398,12 @@ async def test_a_stream_ends_when_its_token_expires(
 
 
 async def test_health_tells_details_to_bearers_of_good_tokens(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
     """A token for any resource will do, and none is needed for the states."""
     good, foreign = verifier.issue("good"), verifier.issue("foreign", audience="https://else.example")
     settings = core() | {"upstream_ping": {"enabled": True}}
-    async with (
-        upstream() as up,
-        adapter(up, core=settings, verifier=verifier) as front,
-        front.client() as client,
-    ):
+    async with road(core=settings, verifier=verifier) as (_, _, client):
         detailed = []
         for name, fields in (
             ("good", good),
@@ -511,17 +421,13 @@ async def test_health_tells_details_to_bearers_of_good_tokens(
 
 
 async def test_the_console_knows_people_and_shows_no_token(
-    upstream: StartUpstream, adapter: StartAdapter, verifier: ScriptedVerifier
+    road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
     """Exchanges belong to issuer and person; neither they nor the log hold what let them in."""
     mine = verifier.issue("tokens-are-secret")
     console = verifier.issue("consoles", audience=f"{BASE}/explorer")
     settings: dict[str, Any] = {"core": core(), "console": CONSOLE}
-    async with (
-        upstream() as up,
-        adapter(up, verifier=verifier, **settings) as front,
-        front.client() as client,
-    ):
+    async with road(verifier=verifier, **settings) as (_, _, client):
         await client.initialize(**mine)
         await client.request("POST", call_body(), **mine)
         client.session = None

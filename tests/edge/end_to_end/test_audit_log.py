@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from adapter.settings.section import SettingsError
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.end_to_end.test_access_rules import ALICE, AUTH, BOB, RULES, company, office
 from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
 from tests.edge.raw import Exchange, call_body, event, result
@@ -75,9 +75,7 @@ async def test_each_call_has_a_line(upstream: StartUpstream, adapter: StartAdapt
     assert found[1]["session"] == found[2]["session"] != found[0]["session"]
 
 
-async def test_a_line_is_written_before_the_answer_leaves(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path
-) -> None:
+async def test_a_line_is_written_before_the_answer_leaves(in_session: StartRoad, place: Path) -> None:
     """Of a stream before its last event, of anything else before its first byte."""
 
     async def script(exchange: Exchange) -> None:
@@ -89,8 +87,7 @@ async def test_a_line_is_written_before_the_answer_leaves(
         await exchange.chunk(event(b'{"jsonrpc":"2.0","id":1,"result":{"isError":true}}'))
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up, core=audit(place)) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, core=audit(place)) as (_, _, client):
         assert (await client.call())[1] == result(1)
         assert [each["outcome"] for each in lines(place)] == ["ok"]
         _, body = await client.call("streamed")
@@ -99,9 +96,7 @@ async def test_a_line_is_written_before_the_answer_leaves(
         assert lines(place)[1]["answer_bytes"] == len(body)
 
 
-async def test_a_long_answer_and_a_deferred_one(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path
-) -> None:
+async def test_a_long_answer_and_a_deferred_one(in_session: StartRoad, place: Path) -> None:
     """What is too long is not looked into; an answer that comes on another stream is said to do so."""
 
     async def script(exchange: Exchange) -> None:
@@ -113,8 +108,7 @@ async def test_a_long_answer_and_a_deferred_one(
             params: Any = exchange.message["params"]
             await exchange.json(result(1, "x" * int(params["name"])))
 
-    async with upstream(script) as up, adapter(up, core=audit(place)) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, core=audit(place)) as (_, _, client):
         for size in (100, 200_000, 3_000_000):
             _, body = await client.call(str(size))
             assert body == result(1, "x" * size)
@@ -123,7 +117,7 @@ async def test_a_long_answer_and_a_deferred_one(
     assert [each["outcome"] for each in lines(place)] == ["ok", "ok", "answered", "deferred"]
 
 
-async def test_who_leaves_is_on_record(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+async def test_who_leaves_is_on_record(in_session: StartRoad, place: Path) -> None:
     """A call whose client has gone before its answer."""
 
     async def script(exchange: Exchange) -> None:
@@ -131,20 +125,16 @@ async def test_who_leaves_is_on_record(upstream: StartUpstream, adapter: StartAd
         await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'))
         await exchange.gone()
 
-    async with upstream(script) as up, adapter(up, core=audit(place)) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, core=audit(place)) as (_, _, client):
         await client.send("POST", call_body())
         await client.head()
         await client.read_until(10)
     assert [each["outcome"] for each in lines(place)] == ["client_gone"]
 
 
-async def test_without_a_record_no_call_goes_on(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path
-) -> None:
+async def test_without_a_record_no_call_goes_on(in_session: StartRoad, place: Path) -> None:
     """The answer that could not be recorded is withheld, later calls are refused before anything of them is sent."""
-    async with upstream() as up, adapter(up, core=audit(place)) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(core=audit(place)) as (up, _, client):
         await client.call()
         shutil.rmtree(place / "audit")
         for _ in range(3):
@@ -156,13 +146,10 @@ async def test_without_a_record_no_call_goes_on(
     assert [each["event"] for each in lines(place)] == ["audit/restored", "tools/call"]
 
 
-async def test_calls_may_go_on_without_a_record(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path
-) -> None:
+async def test_calls_may_go_on_without_a_record(in_session: StartRoad, place: Path) -> None:
     """Where the settings say so; what is written later is."""
     core = audit(place, on_failure="allow")
-    async with upstream() as up, adapter(up, core=core) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(core=core) as (_, _, client):
         shutil.rmtree(place / "audit")
         assert (await client.call())[1] == result(1)
         (place / "audit").mkdir()
@@ -178,15 +165,12 @@ def sighup(request: pytest.FixtureRequest) -> Iterator[signal.Handlers]:
     signal.signal(signal.SIGHUP, before)
 
 
-async def test_a_file_is_rotated(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path, sighup: signal.Handlers
-) -> None:
+async def test_a_file_is_rotated(in_session: StartRoad, place: Path, sighup: signal.Handlers) -> None:
     """A rename is noticed by itself; the signal that the usual tools send does no harm, and stays ignored under
     nohup.
     """
     file = place / "audit" / "audit.log"
-    async with upstream() as up, adapter(up, core=audit(place)) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(core=audit(place)) as (_, _, client):
         await client.call()
         file.rename(file.with_suffix(".1"))
         os.kill(os.getpid(), signal.SIGHUP)
@@ -195,9 +179,7 @@ async def test_a_file_is_rotated(
     assert signal.getsignal(signal.SIGHUP) is sighup
 
 
-async def test_an_upstream_that_fails_is_on_record(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path
-) -> None:
+async def test_an_upstream_that_fails_is_on_record(in_session: StartRoad, place: Path) -> None:
     """As an error with the code of the failure: the call may have run."""
 
     async def script(exchange: Exchange) -> None:
@@ -206,8 +188,7 @@ async def test_an_upstream_that_fails_is_on_record(
         else:
             await exchange.answer(503, b"no")
 
-    async with upstream(script) as up, adapter(up, core=audit(place)) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, core=audit(place)) as (_, _, client):
         await client.call()
         await client.call(number=2)
     found = [(each["outcome"], each["code"]) for each in lines(place)]
@@ -228,9 +209,7 @@ async def test_a_file_that_cannot_be_written_is_no_start(
                 pass
 
 
-async def test_a_batch_has_a_line_for_each_call(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path
-) -> None:
+async def test_a_batch_has_a_line_for_each_call(in_session: StartRoad, place: Path) -> None:
     """Batches of MCP 2025-03-26 are forwarded as before."""
 
     async def script(exchange: Exchange) -> None:
@@ -238,26 +217,20 @@ async def test_a_batch_has_a_line_for_each_call(
             b"[" + result(2) + b',{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}]'
         )
 
-    async with (
-        upstream(script, version="2025-03-26") as up,
-        adapter(up, core=audit(place)) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(script, version="2025-03-26", core=audit(place)) as (_, _, client):
         body = b"[" + call_body("a", 1) + b"," + call_body("b", 2) + b"]"
         head, _ = await client.request("POST", body)
         assert head.status == 200
     assert sorted((each["name"], each["outcome"]) for each in lines(place)) == [("a", "error"), ("b", "ok")]
 
 
-async def test_files_are_on_record(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+async def test_files_are_on_record(in_session: StartRoad, place: Path) -> None:
     """Before the sender of one is answered, and before the first byte of another leaves, with its session."""
-    async with (
-        upstream(playing(writing(b"made"))) as up,
-        adapter(up, server=TOOLS, core=audit(place) | DOWNLOADS) as front,
-        front.client() as client,
+    async with in_session(playing(writing(b"made")), server=TOOLS, core=audit(place) | DOWNLOADS) as (
+        _,
+        _,
+        client,
     ):
-        await client.initialize()
         head, _ = await client.request("POST", form(b"content", "a\tb.txt"), "/upload/raw", content_type=FORM)
         assert head.status == 200
         made = await call(client, "write", {"filename": "out.txt"})
@@ -275,16 +248,9 @@ async def test_files_are_on_record(upstream: StartUpstream, adapter: StartAdapte
     assert (line["entrance"], line["outcome"], len(line["session"])) == ("files", "ok", 16)
 
 
-async def test_a_files_line_is_that_of_its_session(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path
-) -> None:
+async def test_a_files_line_is_that_of_its_session(in_session: StartRoad, place: Path) -> None:
     """So that the calls of the session say who it was."""
-    async with (
-        upstream(playing(writing(b"made"))) as up,
-        adapter(up, server=TOOLS, core=audit(place)) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(playing(writing(b"made")), server=TOOLS, core=audit(place)) as (_, _, client):
         await client.request("POST", form(b"content"), "/upload/raw", content_type=FORM)
         await call(client, "write", {"filename": "out.txt"})
     upload, made = lines(place)
@@ -292,15 +258,11 @@ async def test_a_files_line_is_that_of_its_session(
     assert upload["session"] == made["session"] and "principal" not in upload
 
 
-async def test_code_mode_names_the_tool_that_was_meant(
-    upstream: StartUpstream, adapter: StartAdapter, place: Path
-) -> None:
+async def test_code_mode_names_the_tool_that_was_meant(road: StartRoad, place: Path) -> None:
     """And the one through which it was called."""
-    async with (
-        upstream(office) as up,
-        adapter(up, server={"access": RULES, "code_mode_enabled": True}, core=AUTH | audit(place)) as front,
-        front.client() as client,
-    ):
+    async with road(
+        office, server={"access": RULES, "code_mode_enabled": True}, core=AUTH | audit(place)
+    ) as (_, _, client):
         fields = {"authorization": f"Bearer {BOB}"}
         await client.initialize(**fields)
         params = {"name": "raw_call_tool", "arguments": {"name": "read_file", "arguments": {}}}

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapter.wire.sse import SseReader
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import (
     Exchange,
     RawClient,
@@ -63,14 +63,11 @@ def breaking(beginning: bytes, received: asyncio.Event) -> Script:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_broken_stream_ends_with_an_error_event(
-    upstream: StartUpstream, adapter: StartAdapter, era: str
-) -> None:
+async def test_broken_stream_ends_with_an_error_event(in_session: StartRoad, era: str) -> None:
     """Between two events: what came stays as it was, then the error under the id, then a proper end."""
     received = asyncio.Event()
     script = breaking(event(PROGRESS), received)
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         fields = modern_fields() if era == "modern" else {}
         await client.send("POST", modern_body(number=7) if fields else call_body(number=7), **fields)
         assert (await client.head()).status == 200
@@ -92,14 +89,11 @@ async def test_broken_stream_ends_with_an_error_event(
     ],
     ids=["in-data", "before-line-end", "before-blank-line", "between-lines", "in-type"],
 )
-async def test_torn_event_is_never_dispatched(
-    upstream: StartUpstream, adapter: StartAdapter, torn: bytes
-) -> None:
+async def test_torn_event_is_never_dispatched(in_session: StartRoad, torn: bytes) -> None:
     """In the middle of an event: its beginning cannot be taken back, but no client takes it for a message."""
     received = asyncio.Event()
     script = breaking(event(PROGRESS) + torn, received)
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         await client.send("POST", call_body(number=7))
         await client.head()
         body = await read_until(client, torn)
@@ -110,9 +104,7 @@ async def test_torn_event_is_never_dispatched(
 
 
 @pytest.mark.parametrize("torn", [b"", b'id: 8\ndata: {"jsonrpc":"2.0","id":1,"res'])
-async def test_broken_stream_with_event_ids_is_resumed_once(
-    upstream: StartUpstream, adapter: StartAdapter, torn: bytes
-) -> None:
+async def test_broken_stream_with_event_ids_is_resumed_once(in_session: StartRoad, torn: bytes) -> None:
     """The adapter asks for what comes after the last whole event, and the client sees one stream."""
     received = asyncio.Event()
     begin = breaking(event(PROGRESS, "7") + torn, received)
@@ -125,8 +117,7 @@ async def test_broken_stream_with_event_ids_is_resumed_once(
         await exchange.chunk(event(result(1), "8"))
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         await client.send("POST", call_body())
         await client.head()
         body = await read_until(client, torn or b"\n\n")
@@ -139,9 +130,7 @@ async def test_broken_stream_with_event_ids_is_resumed_once(
         assert len(up.calls("tools/call")) == 1
 
 
-async def test_stream_that_breaks_again_ends_with_an_error_event(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_stream_that_breaks_again_ends_with_an_error_event(in_session: StartRoad) -> None:
     """One resumption is what an answer gets."""
     received, again = asyncio.Event(), asyncio.Event()
 
@@ -155,8 +144,7 @@ async def test_stream_that_breaks_again_ends_with_an_error_event(
             await again.wait()
         exchange.break_off()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         await client.send("POST", call_body(number=7))
         await client.head()
         await read_until(client, event(PROGRESS, "7"))
@@ -168,14 +156,11 @@ async def test_stream_that_breaks_again_ends_with_an_error_event(
         assert len(up.calls("GET")) == 1
 
 
-async def test_refused_resumption_ends_with_an_error_event(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_refused_resumption_ends_with_an_error_event(in_session: StartRoad) -> None:
     """An upstream that numbers its events and cannot replay them is a broken one."""
     received = asyncio.Event()
     script = breaking(event(PROGRESS, "7"), received)
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         await client.send("POST", call_body(number=7))
         await client.head()
         await read_until(client, b"\n\n")
@@ -184,11 +169,11 @@ async def test_refused_resumption_ends_with_an_error_event(
         assert error_of(told)["code"] == -32011 and error_of(told)["id"] == 7
 
 
-async def test_modern_stream_is_not_resumed(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_modern_stream_is_not_resumed(road: StartRoad) -> None:
     """The modern era has no Last-Event-ID, so an event id means nothing there."""
     received = asyncio.Event()
     script = breaking(event(PROGRESS, "7"), received)
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+    async with road(script) as (up, _, client):
         await client.send("POST", modern_body(), **modern_fields())
         await client.head()
         await read_until(client, b"\n\n")
@@ -208,25 +193,19 @@ def ending(body: bytes) -> Script:
     return script
 
 
-async def test_clean_end_after_an_event_id_is_passed_on_as_it_is(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_clean_end_after_an_event_id_is_passed_on_as_it_is(in_session: StartRoad) -> None:
     """The upstream has the client come back for its answer; that is not a failure, and nothing is added."""
     polling = b"id: 7\nretry: 10\ndata:\n\n"
-    async with upstream(ending(polling)) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(ending(polling)) as (up, _, client):
         head, body = await client.call()
         assert head.status == 200 and body == polling
         assert up.calls("GET") == []
 
 
 @pytest.mark.parametrize("beginning", [b": nothing yet\n\n", event(PROGRESS), b"data: " + result(7)[:20]])
-async def test_clean_end_without_an_answer_is_an_error_event(
-    upstream: StartUpstream, adapter: StartAdapter, beginning: bytes
-) -> None:
+async def test_clean_end_without_an_answer_is_an_error_event(in_session: StartRoad, beginning: bytes) -> None:
     """Without an event id nobody could come back for the answer, so it is failed rather than waited for."""
-    async with upstream(ending(beginning)) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(ending(beginning)) as (_, _, client):
         head, body = await client.call(number=7)
         assert head.status == 200 and body.startswith(beginning)
         told = messages(body)
@@ -234,9 +213,7 @@ async def test_clean_end_without_an_answer_is_an_error_event(
         assert error_of(told[-1])["code"] == -32011 and error_of(told[-1])["id"] == 7
 
 
-async def test_get_stream_just_ends_when_the_upstreams_does(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_get_stream_just_ends_when_the_upstreams_does(in_session: StartRoad) -> None:
     """Nobody waits for an answer on it, so there is no error to tell: a client opens another."""
     received = asyncio.Event()
 
@@ -246,8 +223,7 @@ async def test_get_stream_just_ends_when_the_upstreams_does(
         await received.wait()
         exchange.break_off()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         await client.send("GET")
         await client.head()
         assert await read_until(client, b"\n\n") == event(PROGRESS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, RawClient, call_body, event, result
 from tests.edge.test_metrics import ON, numbers
 
@@ -53,10 +53,9 @@ async def call(client: RawClient, name: str) -> None:
     await client.request("POST", call_body(name))
 
 
-async def test_calls_are_counted_by_tool_and_outcome(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_calls_are_counted_by_tool_and_outcome(in_session: StartRoad) -> None:
     """A name is a label once its server has listed it; invented ones are all the same."""
-    async with upstream(tools) as up, adapter(up, telemetry=ON) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(tools, telemetry=ON) as (_, _, client):
         await client.request("POST", orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/list"}))
         for name in ("good", "good", "bad", "streams", "torn", "invented-1", "invented-2", "x" * 500):
             await call(client, name)
@@ -88,19 +87,12 @@ async def test_calls_are_counted_by_tool_and_outcome(upstream: StartUpstream, ad
     assert found["adapter_mcp_requests_in_flight", "raw"] == 0
 
 
-async def test_counts_and_records_agree(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path
-) -> None:
+async def test_counts_and_records_agree(in_session: StartRoad, tmp_path: Path) -> None:
     """With both on, each call has one count and one line, of the same outcome, however its answer comes."""
     place = tmp_path / "audit.log"
     core = {"audit": {"file": str(place)}}
     names = ("good", "good", "bad", "streams", "torn", "invented")
-    async with (
-        upstream(tools) as up,
-        adapter(up, telemetry=ON, core=core) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(tools, telemetry=ON, core=core) as (_, _, client):
         for name in names:
             await call(client, name)
         lines = [orjson.loads(line) for line in place.read_bytes().splitlines()]
@@ -145,14 +137,9 @@ def batch(*methods: str, **params: str) -> bytes:
     return orjson.dumps(messages)
 
 
-async def test_invented_names_are_no_labels(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_invented_names_are_no_labels(in_session: StartRoad) -> None:
     """Neither where the answer cannot be read, nor where a batch has a result beside the error; that one has failed."""
-    async with (
-        upstream(secretive, version="2025-03-26") as up,
-        adapter(up, telemetry=ON) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(secretive, version="2025-03-26", telemetry=ON) as (_, _, client):
         for number in range(3):
             await client.request("POST", call_body(f"invented-{number}"), **{"accept-encoding": "gzip"})
         await client.request("POST", batch("tools/call", "ping", name="invented-in-a-batch"))
@@ -163,16 +150,9 @@ async def test_invented_names_are_no_labels(upstream: StartUpstream, adapter: St
     }
 
 
-async def test_the_answer_to_a_batch_is_downloaded_once(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_the_answer_to_a_batch_is_downloaded_once(in_session: StartRoad) -> None:
     """However many artifacts it was to read."""
-    async with (
-        upstream(secretive, version="2025-03-26") as up,
-        adapter(up, telemetry=ON) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(secretive, version="2025-03-26", telemetry=ON) as (_, _, client):
         reads = batch("resources/read", "resources/read", "resources/read", uri="artifact://sessions/a/b")
         _, body = await client.request("POST", reads)
         found = await numbers(client)
@@ -180,12 +160,9 @@ async def test_the_answer_to_a_batch_is_downloaded_once(
     assert found["adapter_artifact_download_bytes_total", "raw"] == len(body)
 
 
-async def test_a_version_that_nobody_knows_does_not_stay_in_memory(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_version_that_nobody_knows_does_not_stay_in_memory(in_session: StartRoad) -> None:
     """It may fill a whole head, and each request may have another one."""
-    async with upstream(tools) as up, adapter(up, telemetry=ON) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(tools, telemetry=ON) as (_, front, client):
         for number in range(3):
             fields = {"mcp-protocol-version": f"{number}" * 16_000}
             await client.request("POST", call_body("good"), **fields)
@@ -196,7 +173,7 @@ async def test_a_version_that_nobody_knows_does_not_stay_in_memory(
     assert found[CALLS, "ok", "raw", "good"] == 3
 
 
-async def test_a_flood_of_tiny_events_is_not_read(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_flood_of_tiny_events_is_not_read(in_session: StartRoad) -> None:
     """Each of them would take the time of hundreds of bytes; the call counts as it would without an answer's text."""
     flood = b"data:x\n\n" * 60_000
 
@@ -210,8 +187,7 @@ async def test_a_flood_of_tiny_events_is_not_read(upstream: StartUpstream, adapt
         await exchange.chunk(failed)
         return await exchange.end_stream()
 
-    async with upstream(flooding) as up, adapter(up, telemetry=ON) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(flooding, telemetry=ON) as (_, _, client):
         for name in ("whole", "streamed"):
             _, body = await client.request("POST", call_body(name))
             assert body.startswith(flood)
@@ -220,9 +196,7 @@ async def test_a_flood_of_tiny_events_is_not_read(upstream: StartUpstream, adapt
     assert found["adapter_mcp_requests_in_flight", "raw"] == 0
 
 
-async def test_a_call_whose_client_leaves_has_not_succeeded(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_call_whose_client_leaves_has_not_succeeded(road: StartRoad) -> None:
     """Neither the client's, nor the one that the adapter made for it."""
 
     async def endless(exchange: Exchange) -> None:
@@ -230,7 +204,7 @@ async def test_a_call_whose_client_leaves_has_not_succeeded(
         await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress"}'))
         await exchange.gone()
 
-    async with upstream(endless) as up, adapter(up, telemetry=ON) as front, front.client() as other:
+    async with road(endless, telemetry=ON) as (_, front, other):
         async with front.client() as client:
             await client.initialize()
             await client.send("POST", call_body("slow"))
@@ -248,17 +222,12 @@ def params_of(exchange: Exchange) -> dict[str, Any]:
     return params
 
 
-async def test_the_life_of_a_session_is_counted(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_the_life_of_a_session_is_counted(in_session: StartRoad) -> None:
     """From its beginning over a rest to its end."""
     sessions = {"idle_ttl_seconds": 0.3, "allow_revival": True}
     core = {"cleanup_interval_seconds": 0.1}
     events = "adapter_sessions_lifecycle_total"
-    async with (
-        upstream(tools) as up,
-        adapter(up, telemetry=ON, sessions=sessions, core=core) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(tools, telemetry=ON, sessions=sessions, core=core) as (_, _, client):
         async with asyncio.timeout(10):
             while not (await numbers(client)).get((events, "idle", "raw")):
                 await asyncio.sleep(0.05)

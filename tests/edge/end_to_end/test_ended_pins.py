@@ -8,7 +8,7 @@ import orjson
 
 from adapter.relay.tools.pins import PINS
 from adapter.state.memory import MemoryStore
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, result
 
 
@@ -31,13 +31,15 @@ async def pins_are(store: MemoryStore, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_ended_sessions_leave_no_pins(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_ended_sessions_leave_no_pins(road: StartRoad) -> None:
     """Of several that end one after the other as of the first; a session that goes on keeps its own."""
     store = MemoryStore()
     async with (
-        upstream(with_tools) as up,
-        adapter(up, store=store, core={"tool_definition_pinning": {"mode": "block"}}) as front,
-        front.client() as goes,
+        road(with_tools, store=store, core={"tool_definition_pinning": {"mode": "block"}}) as (
+            _,
+            front,
+            goes,
+        ),
         front.client() as stays,
     ):
         await stays.initialize()

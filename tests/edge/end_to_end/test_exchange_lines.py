@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from adapter.edge.mcp.endpoint import LONGEST_NAME
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import result
 
 NAMES = {
@@ -40,27 +40,20 @@ async def test_no_name_of_a_tool_ends_its_exchange(
 
 
 async def test_no_method_ends_its_exchange_either(
-    upstream: StartUpstream, adapter: StartAdapter, capfdbinary: pytest.CaptureFixture[bytes]
+    in_session: StartRoad, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """A method is as much a client's own as a name."""
-    async with upstream() as up, adapter(up, core={"access_log": True}) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(core={"access_log": True}) as (_, _, client):
         _, answer = await client.request("POST", rb'{"jsonrpc":"2.0","id":1,"method":"\ud800"}')
         assert answer == result(1)
     assert rb"\\ud800" in capfdbinary.readouterr().err
 
 
-async def test_a_tool_of_any_name_may_be_called_over_http(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_tool_of_any_name_may_be_called_over_http(road: StartRoad) -> None:
     """Bytes of a path that are no text make a name that nobody has, and end nothing."""
     console = {"enabled": True, "allow_execute": True}
     core = {"access_log": True}
-    async with (
-        upstream() as up,
-        adapter(up, core=core, console=console) as front,
-        front.client() as client,
-    ):
+    async with road(core=core, console=console) as (_, _, client):
         for name in ("%ED%A0%80", "%ED%A0%80", "a%0D%0Ab"):
             head, _ = await client.request("POST", b"{}", f"/explorer/raw/tools/{name}/call")
             assert head.status in (404, 500, 502)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import (
     INITIALIZE,
     Exchange,
@@ -41,11 +41,10 @@ async def failed_call(client: RawClient, era: str) -> tuple[int, str | None, dic
     [("legacy", {}, 200), ("legacy", AS_HTTP, 502), ("modern", {}, 502), ("modern", AS_HTTP, 502)],
 )
 async def test_unreachable_upstream_is_32011(
-    upstream: StartUpstream, adapter: StartAdapter, era: str, core: dict[str, object], status: int
+    in_session: StartRoad, era: str, core: dict[str, object], status: int
 ) -> None:
     """A legacy client keeps its connection, a modern one gets 502; what has no id gets 502 and no more."""
-    async with upstream() as up, adapter(up, core=core) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(core=core) as (up, _, client):
         await up.stop()
         said, _, error = await failed_call(client, era)
         assert said == status and error["code"] == -32011 and error["id"] == 7
@@ -55,12 +54,9 @@ async def test_unreachable_upstream_is_32011(
         await up.start()
 
 
-async def test_session_works_again_when_the_upstream_is_back(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_session_works_again_when_the_upstream_is_back(in_session: StartRoad) -> None:
     """A call while the upstream is down costs that call, not the session."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         await up.stop()
         _, body = await client.call()
         assert error_of(body)["code"] == -32011
@@ -69,10 +65,10 @@ async def test_session_works_again_when_the_upstream_is_back(
         assert body == result(1)
 
 
-async def test_failures_tell_no_secrets(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_failures_tell_no_secrets(road: StartRoad) -> None:
     """No session id of either side, no token, no address and no path is in an answer that failed."""
     auth = {"auth": {"enabled": True, "token": "adapter-secret"}}
-    async with upstream() as up, adapter(up, core=auth) as front, front.client() as client:
+    async with road(core=auth) as (up, front, client):
         token = {"authorization": "Bearer adapter-secret"}
         await client.initialize(**token)
         await up.stop()
@@ -151,16 +147,10 @@ async def silent_after_the_head(exchange: Exchange) -> None:
     ("era", "core", "status"), [("legacy", {}, 200), ("legacy", AS_HTTP, 504), ("modern", {}, 504)]
 )
 async def test_silent_upstream_is_32013(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    script: Script,
-    era: str,
-    core: dict[str, object],
-    status: int,
+    in_session: StartRoad, script: Script, era: str, core: dict[str, object], status: int
 ) -> None:
     """The call fails after the timeout; a legacy upstream is told that nobody waits any more."""
-    async with upstream(script) as up, adapter(up, core={**BRIEF, **core}) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, core={**BRIEF, **core}) as (up, _, client):
         said, _, error = await failed_call(client, era)
         assert said == status and error["code"] == -32013 and error["id"] == 7
         if era == "legacy":
@@ -171,7 +161,7 @@ async def test_silent_upstream_is_32013(
             assert up.calls("notifications/cancelled") == []
 
 
-async def test_progress_resets_the_timeout_of_silence(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_progress_resets_the_timeout_of_silence(in_session: StartRoad) -> None:
     """A call may take longer than the timeout as long as the server says something."""
 
     async def script(exchange: Exchange) -> None:
@@ -182,8 +172,7 @@ async def test_progress_resets_the_timeout_of_silence(upstream: StartUpstream, a
         await exchange.chunk(b"data: " + result(1) + b"\n\n")
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up, core=BRIEF) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, core=BRIEF) as (_, _, client):
         _, body = await client.call()
         assert body == event(PROGRESS) * 4 + b"data: " + result(1) + b"\n\n"
 
@@ -212,13 +201,10 @@ OVERRIDDEN = {"server": {"tool_defaults": {"tool_call_timeout_seconds": 0.2}}}
         (OVERRIDDEN, "servers[].tool_defaults.tool_call_timeout_seconds"),
     ],
 )
-async def test_comments_hold_no_call(
-    upstream: StartUpstream, adapter: StartAdapter, settings: dict[str, Any], name: str
-) -> None:
+async def test_comments_hold_no_call(in_session: StartRoad, settings: dict[str, Any], name: str) -> None:
     """Keep-alive comments are no message: a call that hangs ends after the timeout, and its place is free."""
     settings = {**settings, "sessions": {"max_in_flight_per_session": 1}}
-    async with upstream(hung) as up, adapter(up, **settings) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(hung, **settings) as (up, _, client):
         for number in (7, 8):
             head, body = await client.call(number=number)
             assert head.status == 200
@@ -228,11 +214,10 @@ async def test_comments_hold_no_call(
         assert orjson.loads((await up.arrived("notifications/cancelled")).body)["params"]["requestId"] == 7
 
 
-async def test_comments_hold_no_list(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_comments_hold_no_list(in_session: StartRoad) -> None:
     """What is no tool call has a timeout of its own, which comments do not reset either."""
     core = {"upstream_request_timeout_seconds": 0.2}
-    async with upstream(hung) as up, adapter(up, core=core) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(hung, core=core) as (_, _, client):
         _, body = await client.request("POST", b'{"jsonrpc":"2.0","id":1,"method":"prompts/list"}')
         error = error_of(body.removeprefix(PING * body.count(PING)).removeprefix(b"data: "))
         assert error["code"] == -32013 and "core.upstream_request_timeout_seconds" in error["message"]
@@ -249,13 +234,12 @@ async def chatting(exchange: Exchange) -> None:
 @pytest.mark.parametrize("script", [chatting, silent])
 @pytest.mark.parametrize("settings", [{}, STAGED])
 async def test_a_call_ends_at_its_total_limit(
-    upstream: StartUpstream, adapter: StartAdapter, settings: dict[str, Any], script: Script
+    in_session: StartRoad, settings: dict[str, Any], script: Script
 ) -> None:
     """Progress does not help there; the upstream is told, the place is free, and other requests know no such limit."""
     core = {"defaults": {"tool_call_total_seconds": 0.3}}
     settings = {**settings, "core": core, "sessions": {"max_in_flight_per_session": 1}}
-    async with upstream(script) as up, adapter(up, **settings) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, **settings) as (up, _, client):
         for number in (7, 8):
             _, body = await client.call(number=number)
             told = event(PROGRESS)
@@ -266,9 +250,7 @@ async def test_a_call_ends_at_its_total_limit(
         assert orjson.loads((await up.arrived("notifications/cancelled")).body)["params"]["requestId"] == 7
 
 
-async def test_an_answer_in_time_passes_the_total_limit(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_an_answer_in_time_passes_the_total_limit(in_session: StartRoad) -> None:
     """What a stream brings before its end comes as it is."""
 
     async def script(exchange: Exchange) -> None:
@@ -278,20 +260,13 @@ async def test_an_answer_in_time_passes_the_total_limit(
         await exchange.end_stream()
 
     defaults = {"tool_call_total_seconds": 60}
-    async with (
-        upstream(script) as up,
-        adapter(up, server={"tool_defaults": defaults}) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(script, server={"tool_defaults": defaults}) as (_, _, client):
         _, body = await client.call()
         assert body == event(PROGRESS) + event(result(1))
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_stream_that_falls_silent_ends_with_an_error_event(
-    upstream: StartUpstream, adapter: StartAdapter, era: str
-) -> None:
+async def test_stream_that_falls_silent_ends_with_an_error_event(in_session: StartRoad, era: str) -> None:
     """The head has left long ago, so the failure comes as an event under the id, and the stream ends."""
 
     async def script(exchange: Exchange) -> None:
@@ -299,8 +274,7 @@ async def test_stream_that_falls_silent_ends_with_an_error_event(
         await exchange.chunk(b": working\n\n")
         await exchange.gone()
 
-    async with upstream(script) as up, adapter(up, core=BRIEF) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, core=BRIEF) as (up, _, client):
         head, body = await (client.modern_call(number=7) if era == "modern" else client.call(number=7))
         assert head.status == 200 and body.startswith(b": working\n\ndata: ")
         error = error_of(body.removeprefix(b": working\n\ndata: "))
@@ -315,7 +289,7 @@ async def test_stream_that_falls_silent_ends_with_an_error_event(
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 @pytest.mark.parametrize(("era", "status"), [("legacy", 200), ("modern", 502)])
 async def test_small_answer_that_breaks_off_is_replaced(
-    upstream: StartUpstream, adapter: StartAdapter, framing: str, era: str, status: int
+    in_session: StartRoad, framing: str, era: str, status: int
 ) -> None:
     """Nothing of it has left yet, so the client gets a whole error; the call is not made twice."""
 
@@ -323,25 +297,21 @@ async def test_small_answer_that_breaks_off_is_replaced(
         await begin_json(exchange, framing, 100, b'{"jsonrpc":"2.0",')
         exchange.hang_up()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         said, _, error = await failed_call(client, era)
         assert said == status and error["code"] == -32011 and error["id"] == 7
         assert len(up.calls("tools/call")) == 1
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks"])
-async def test_large_answer_that_breaks_off_never_looks_complete(
-    upstream: StartUpstream, adapter: StartAdapter, framing: str
-) -> None:
+async def test_large_answer_that_breaks_off_never_looks_complete(in_session: StartRoad, framing: str) -> None:
     """Its head has left, so the connection breaks off in the middle of the body."""
 
     async def script(exchange: Exchange) -> None:
         await begin_json(exchange, framing, 1 << 20, b" " * (1 << 19))
         exchange.hang_up()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, front, client):
         with contextlib.suppress(ConnectionError), pytest.raises(asyncio.IncompleteReadError):
             await client.call()
         async with front.client() as another:

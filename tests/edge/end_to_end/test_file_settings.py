@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.file_tools import DOWNLOADS, call, playing, rpc, text_of, upload, writing
 from tests.edge.raw import Exchange
 
@@ -61,19 +61,14 @@ async def turning(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("guard", ["off", "block"])
 async def test_a_tool_takes_a_file_and_gives_another(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, guard: str
+    in_session: StartRoad, tmp_path: Path, guard: str
 ) -> None:
     """Its definition says both, and is the same whichever entry stands first; no path of the store is shown."""
     definitions = []
     for adapters in ([TAKES, GIVES], [GIVES, TAKES]):
-        async with (
-            upstream(turning) as up,
-            adapter(
-                up, server={"adapters": adapters}, core={"tool_definition_pinning": {"mode": guard}}
-            ) as front,
-            front.client() as client,
-        ):
-            await client.initialize()
+        async with in_session(
+            turning, server={"adapters": adapters}, core={"tool_definition_pinning": {"mode": guard}}
+        ) as (_, _, client):
             (_, listed) = (await rpc(client, "tools/list", {}))["tools"]
             definitions.append(listed)
             handle = (await upload(client, b"hello"))[1]["upload_handle"]
@@ -104,47 +99,30 @@ async def test_of_two_overrides_the_longer_time_counts(
 # --- producers ------------------------------------------------------------------------------------------------
 
 
-async def test_required_makes_a_failed_capture_an_error(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_required_makes_a_failed_capture_an_error(in_session: StartRoad) -> None:
     """The tool's own text stays; without the setting the call succeeded."""
     for required in (True, False):
-        async with (
-            upstream(playing(silent)) as up,
-            adapter(up, server=producer(required=required)) as front,
-            front.client() as client,
-        ):
-            await client.initialize()
+        async with in_session(playing(silent), server=producer(required=required)) as (_, _, client):
             answer = await call(client, "write", {})
             assert text_of(answer) == "done"
             assert answer.get("isError", False) is required
             assert "could not be captured" in answer["_meta"]["artifact_error"]
 
 
-async def test_persist_false_leaves_call_and_result_alone(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path
-) -> None:
+async def test_persist_false_leaves_call_and_result_alone(in_session: StartRoad, tmp_path: Path) -> None:
     """No path is given to the tool, and nothing is added to what it says."""
     where = tmp_path / "of its own.txt"
-    async with (
-        upstream(playing(writing(b"made"))) as up,
-        adapter(up, server=producer(persist=False)) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(playing(writing(b"made")), server=producer(persist=False)) as (_, _, client):
         answer = await call(client, "write", {"filename": str(where)})
         assert where.read_bytes() == b"made"
         assert answer == {"content": [{"type": "text", "text": f"Saved to {where}."}]}
 
 
-async def test_expose_as_resource_false_lists_nothing(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_expose_as_resource_false_lists_nothing(in_session: StartRoad) -> None:
     """The artifact is kept and can be downloaded; its URI is not read."""
-    async with (
-        upstream(playing(writing(PNG))) as up,
-        adapter(up, server=producer(expose_as_resource=False), core=DOWNLOADS) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(
+        playing(writing(PNG)), server=producer(expose_as_resource=False), core=DOWNLOADS
+    ) as (_, _, client):
         told = (await call(client, "write", {}))["_meta"]["artifact"]
         assert told["expose_as_resource"] is False and told["filename"] == "write.png"
         assert "code" in await rpc(client, "resources/list", {})
@@ -155,42 +133,35 @@ async def test_expose_as_resource_false_lists_nothing(upstream: StartUpstream, a
         assert (head.status, body) == (200, PNG)
 
 
-async def test_allow_raw_output_embeds_the_bytes(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_allow_raw_output_embeds_the_bytes(in_session: StartRoad) -> None:
     """Behind the link, as a resource; what is text as text."""
     for content, key in ((PNG, "blob"), (b"words", "text")):
-        async with (
-            upstream(playing(writing(content))) as up,
-            adapter(up, server=producer(allow_raw_output=True)) as front,
-            front.client() as client,
+        async with in_session(playing(writing(content)), server=producer(allow_raw_output=True)) as (
+            _,
+            _,
+            client,
         ):
-            await client.initialize()
             blocks = (await call(client, "write", {}))["content"]
             assert [block["type"] for block in blocks] == ["text", "resource_link", "resource"]
             held = blocks[-1]["resource"][key]
             assert (base64.b64decode(held) if key == "blob" else held.encode()) == content
 
 
-async def test_artifacts_off_pipes_the_tool(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_artifacts_off_pipes_the_tool(in_session: StartRoad) -> None:
     """``artifacts.enabled: false`` is as if there were no entry."""
-    async with (
-        upstream(playing(lambda arguments: str(arguments))) as up,
-        adapter(up, server=producer(), artifacts={"enabled": False}) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(
+        playing(lambda arguments: str(arguments)), server=producer(), artifacts={"enabled": False}
+    ) as (_, _, client):
         assert await call(client, "write", {}) == {"content": [{"type": "text", "text": "{}"}]}
 
 
-async def test_file_above_the_cap_is_named_with_its_setting(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path
-) -> None:
+async def test_file_above_the_cap_is_named_with_its_setting(in_session: StartRoad, tmp_path: Path) -> None:
     """``artifacts.max_file_bytes``; nothing is evicted for it, and its bytes go at once."""
-    async with (
-        upstream(playing(lambda arguments: writing(b"x" * arguments["size"])(arguments))) as up,
-        adapter(up, server=producer(), artifacts={"max_file_bytes": 1000}) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(
+        playing(lambda arguments: writing(b"x" * arguments["size"])(arguments)),
+        server=producer(),
+        artifacts={"max_file_bytes": 1000},
+    ) as (_, _, client):
         assert "artifact" in (await call(client, "write", {"size": 1000}))["_meta"]
         sentence = (await call(client, "write", {"size": 1001}))["_meta"]["artifact_error"]
         assert "1000 bytes that artifacts.max_file_bytes allows" in sentence
@@ -213,34 +184,31 @@ async def test_file_above_the_cap_is_named_with_its_setting(
     ],
 )
 async def test_delivery_is_what_the_tool_gets(
-    upstream: StartUpstream, adapter: StartAdapter, more: dict[str, Any], begins: str
+    in_session: StartRoad, more: dict[str, Any], begins: str
 ) -> None:
     """In the place of the handle."""
-    async with upstream() as up, adapter(up, server=consumer(**more)) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(server=consumer(**more)) as (up, _, client):
         _, told = await upload(client, b"hello")
         await call(client, "read", {"path": told["upload_handle"]})
         params: Any = up.calls("tools/call")[0].message["params"]
         assert params["arguments"]["path"].startswith(begins)
 
 
-async def test_max_inline_bytes_is_named(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_max_inline_bytes_is_named(in_session: StartRoad) -> None:
     """As the tool's result, and the tool is not called."""
     server = consumer(delivery="base64", max_inline_bytes=4)
-    async with upstream() as up, adapter(up, server=server) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(server=server) as (up, _, client):
         _, told = await upload(client, b"hello")
         answer = await call(client, "read", {"path": told["upload_handle"]})
         assert answer["isError"] and "max_inline_bytes" in text_of(answer)
         assert up.calls("tools/call") == []
 
 
-async def test_allow_plain_paths_passes_other_text_on(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_allow_plain_paths_passes_other_text_on(in_session: StartRoad) -> None:
     """Without it such text is refused, in a sentence that names the helper and the argument."""
     for allowed in (True, False):
         server = consumer(allow_plain_paths=allowed)
-        async with upstream() as up, adapter(up, server=server) as front, front.client() as client:
-            await client.initialize()
+        async with in_session(server=server) as (up, _, client):
             answer = await call(client, "read", {"path": "/srv/a.txt"})
             assert (len(up.calls("tools/call")) == 1) is allowed
             if not allowed:
@@ -248,15 +216,10 @@ async def test_allow_plain_paths_passes_other_text_on(upstream: StartUpstream, a
                 assert "raw_get_upload_url" in text_of(answer) and "path" in text_of(answer)
 
 
-async def test_uploads_off_pipes_the_tool(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_uploads_off_pipes_the_tool(in_session: StartRoad) -> None:
     """``uploads.enabled: false`` offers no helper and no route, and leaves arguments alone."""
     settings = {"enabled": False}
-    async with (
-        upstream() as up,
-        adapter(up, server=consumer(), uploads=settings) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(server=consumer(), uploads=settings) as (up, _, client):
         await call(client, "read", {"path": "/srv/a.txt"})
         assert len(up.calls("tools/call")) == 1
         assert (await upload(client, b"x"))[0] == 404
@@ -265,18 +228,16 @@ async def test_uploads_off_pipes_the_tool(upstream: StartUpstream, adapter: Star
 # --- time -----------------------------------------------------------------------------------------------------
 
 
-async def test_time_to_live_counts_from_the_last_use(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_time_to_live_counts_from_the_last_use(in_session: StartRoad) -> None:
     """A read, a download and a call keep a file; a look at the list does not."""
     ttl = {"ttl_seconds": 1.0}
     both = {"adapters": [*producer()["adapters"], *consumer()["adapters"]]}
-    async with (
-        upstream(
-            playing(lambda arguments: writing(b"made")(arguments) if "filename" in arguments else "")
-        ) as up,
-        adapter(up, server=both, artifacts=ttl, uploads=ttl) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(
+        playing(lambda arguments: writing(b"made")(arguments) if "filename" in arguments else ""),
+        server=both,
+        artifacts=ttl,
+        uploads=ttl,
+    ) as (_, _, client):
         used = (await call(client, "write", {"filename": "used.txt"}))["_meta"]["artifact"]["artifact_uri"]
         await call(client, "write", {"filename": "looked-at.txt"})
         _, told = await upload(client, b"hello")
@@ -301,9 +262,7 @@ async def test_zero_is_no_time_to_live(adapter: StartAdapter, upstream: StartUps
 # --- lists ----------------------------------------------------------------------------------------------------
 
 
-async def test_list_of_resources_goes_on_behind_the_upstreams(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_list_of_resources_goes_on_behind_the_upstreams(in_session: StartRoad) -> None:
     """Page by page: the upstream's pages as they come, then the adapter's own, a hundred on each."""
 
     async def script(exchange: Exchange) -> None:
@@ -316,8 +275,7 @@ async def test_list_of_resources_goes_on_behind_the_upstreams(
         else:
             await playing(writing(b"made"))(exchange)
 
-    async with upstream(script) as up, adapter(up, server=producer()) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, server=producer()) as (_, _, client):
         for number in range(105):
             await call(client, "write", {"filename": f"{number}.txt"})
         pages: list[list[str]] = []
@@ -330,9 +288,7 @@ async def test_list_of_resources_goes_on_behind_the_upstreams(
         assert len({uri for page in pages for uri in page}) == 107
 
 
-async def test_two_consumers_of_a_tool_give_it_one_copy_of_a_file(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_two_consumers_of_a_tool_give_it_one_copy_of_a_file(in_session: StartRoad) -> None:
     """Whichever of its arguments the tool goes by, what it makes of the file is kept, and once."""
 
     def edit(arguments: dict[str, Any]) -> str:
@@ -345,8 +301,7 @@ async def test_two_consumers_of_a_tool_give_it_one_copy_of_a_file(
             {**consumer(edits=True)["adapters"][0], "file_path_argument": name} for name in ("path", "other")
         ]
     }
-    async with upstream(playing(edit)) as up, adapter(up, server=both) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(playing(edit), server=both) as (_, _, client):
         _, answer = await upload(client, b"hello")
         handle = answer["upload_handle"]
         given = await call(client, "read", {"path": handle, "other": handle})
@@ -356,7 +311,7 @@ async def test_two_consumers_of_a_tool_give_it_one_copy_of_a_file(
 
 
 async def test_a_consumer_without_edits_keeps_no_change_beside_one_that_has_them(
-    upstream: StartUpstream, adapter: StartAdapter
+    in_session: StartRoad,
 ) -> None:
     """A tool that changes both of its files gives that one back whose consumer says so."""
 
@@ -367,8 +322,7 @@ async def test_a_consumer_without_edits_keeps_no_change_beside_one_that_has_them
 
     one, other = consumer(edits=True)["adapters"][0], consumer(file_path_argument="other")["adapters"][0]
     server = {"adapters": [other, one]}
-    async with upstream(playing(edit)) as up, adapter(up, server=server) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(playing(edit), server=server) as (_, _, client):
         handles = [(await upload(client, content))[1]["upload_handle"] for content in (b"one", b"two")]
         given = await call(client, "read", dict(zip(("path", "other"), handles, strict=True)))
         [link] = [block for block in given["content"] if block["type"] == "resource_link"]

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from adapter.upstream.http import HttpUpstream
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, event, initialize_result
 
 SHARED = {"upstream": "principal"}
@@ -52,9 +52,9 @@ async def shared_by_two(
         yield up, (ada, ben)
 
 
-async def test_default_refuses_a_request_without_id(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_default_refuses_a_request_without_id(road: StartRoad) -> None:
     """A server that issues ids wants them, and so does the adapter: 400 that says what to do."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (up, _, client):
         head, body = await client.request("POST", call_body())
         assert head.status == 400 and b"send initialize first" in body
         assert up.calls("tools/call") == [] and up.sessions == set()
@@ -68,9 +68,9 @@ async def test_default_has_nothing_before_the_upstream(
         assert isinstance(front.app.servers["raw"].upstream, HttpUpstream)
 
 
-async def test_stateless_server_is_used_without_ids(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_stateless_server_is_used_without_ids(road: StartRoad) -> None:
     """The first request of an adapter that just started reaches it, as it would directly."""
-    async with upstream(named, opening=stateless) as up, adapter(up) as front, front.client() as client:
+    async with road(named, opening=stateless) as (up, _, client):
         head, body = await client.request("POST", call_body("one"))
         assert head.status == 200 and orjson.loads(body)["result"] == "one"
         assert up.calls("tools/call")[0].head.get("mcp-session-id") is None
@@ -127,15 +127,11 @@ async def test_two_listeners_share_one_stream(upstream: StartUpstream, adapter: 
             assert news in await client.read_until(len(news))
 
 
-async def test_tokens_never_share(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_tokens_never_share(road: StartRoad) -> None:
     """Each principal has a session of its own at the server, with ids or without."""
     tokens = [{"name": name, "token": name} for name in ("ada", "bea")]
     core = {"auth": {"enabled": True, "tokens": tokens}}
-    async with (
-        upstream(named) as up,
-        adapter(up, sessions=SHARED | KEPT, core=core) as front,
-        front.client() as client,
-    ):
+    async with road(named, sessions=SHARED | KEPT, core=core) as (up, _, client):
         for name in ("ada", "bea"):
             for _ in range(2):
                 head, body = await client.request("POST", call_body(name), Authorization=f"Bearer {name}")

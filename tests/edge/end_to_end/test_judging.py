@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from adapter.wire.eras import encode_mirror
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import MODERN_VERSION, Exchange, call_body, error_of, modern_fields
 
 DISABLED = {"disabled_tools": ["hidden"]}
@@ -34,15 +34,10 @@ async def echo(exchange: Exchange) -> None:
 # --- bounds ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_batch_has_so_many_members(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_batch_has_so_many_members(in_session: StartRoad) -> None:
     """One more and it is refused whole, with the limit; the session goes on."""
     most = 100
-    async with (
-        upstream(echo, version="2025-03-26") as up,
-        adapter(up) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(echo, version="2025-03-26") as (up, _, client):
         members = [call_body("tool", number) for number in range(most + 1)]
         head, body = await client.request("POST", b"[" + b",".join(members) + b"]")
         assert head.status == 400
@@ -53,10 +48,9 @@ async def test_a_batch_has_so_many_members(upstream: StartUpstream, adapter: Sta
         assert (head.status, len(orjson.loads(body))) == (200, most)
 
 
-async def test_a_message_has_so_many_values(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_message_has_so_many_values(in_session: StartRoad) -> None:
     """Those in arrays and objects count, texts do not; what is allowed arrives as it was sent."""
-    async with upstream(echo) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(echo) as (up, _, client):
         for many in (
             b"[" + b"[]," * 300_000 + b"0]",
             b'{"a":' + b'{"":' * 900 + b"[" + b"0," * 200_000 + b"0]" + b"}" * 901,
@@ -71,10 +65,10 @@ async def test_a_message_has_so_many_values(upstream: StartUpstream, adapter: St
             assert up.seen[-1].body == sent
 
 
-async def test_a_strangers_body_is_not_worth_reading(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_strangers_body_is_not_worth_reading(road: StartRoad) -> None:
     """A short one lends its id to the refusal; of a long one nobody without a token gets more than the refusal."""
     core = {"auth": {"enabled": True, "token": "x" * 32}}
-    async with upstream(echo) as up, adapter(up, core=core) as front, front.client() as client:
+    async with road(echo, core=core) as (_, _, client):
         for size, number in ((10, 1), (50_000, None)):
             head, body = await client.request("POST", call_body().replace(b"{}", b"[" + b"0," * size + b"0]"))
             assert (head.status, error_of(body)["id"]) == (401, number)
@@ -91,18 +85,14 @@ async def test_a_strangers_body_is_not_worth_reading(upstream: StartUpstream, ad
         {"content_type": "application/json; x=y; CharSet=iso-8859-1"},
     ],
 )
-async def test_what_is_judged_is_json_in_utf8(
-    upstream: StartUpstream, adapter: StartAdapter, fields: dict[str, str]
-) -> None:
+async def test_what_is_judged_is_json_in_utf8(in_session: StartRoad, fields: dict[str, str]) -> None:
     """A server that goes by what the head says would read another message; where nothing is hidden it may."""
-    async with upstream(echo) as up, adapter(up, server=DISABLED) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(echo, server=DISABLED) as (up, _, client):
         head, _ = await client.request("POST", call_body(), **fields)
         assert head.status == 415 and up.calls("tools/call") == []
         head, _ = await client.request("POST", call_body(), content_type='application/json; charset="UTF-8"')
         assert head.status == 200
-    async with upstream(echo) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(echo) as (up, _, client):
         assert (await client.request("POST", call_body(), **fields))[0].status == 200
 
 
@@ -115,21 +105,17 @@ async def test_what_is_judged_is_json_in_utf8(
     ],
 )
 async def test_a_body_of_two_kinds_is_refused(
-    upstream: StartUpstream, adapter: StartAdapter, fields: dict[str, str], status: int
+    in_session: StartRoad, fields: dict[str, str], status: int
 ) -> None:
     """Also where nothing is judged: of two values each reader may take another."""
-    async with upstream(echo) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(echo) as (up, _, client):
         assert (await client.request("POST", call_body(), **fields))[0].status == status
         assert up.calls("tools/call") == []
 
 
-async def test_what_was_compressed_is_sent_as_it_was_judged(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_what_was_compressed_is_sent_as_it_was_judged(in_session: StartRoad) -> None:
     """Of the same bytes two programs may make different texts."""
-    async with upstream(echo) as up, adapter(up, server=DISABLED) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(echo, server=DISABLED) as (up, _, client):
         head, _ = await client.request("POST", gzip.compress(call_body()), content_encoding="gzip")
         assert head.status == 200
         assert up.seen[-1].body == call_body() and up.seen[-1].head.get("content-encoding") is None
@@ -151,7 +137,7 @@ FRONTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("settings", FRONTS)
 @pytest.mark.parametrize("name", [HALF, f"tool{HALF}", f"{HALF}\udc00x", "\udfff" * 3000])
 async def test_half_a_character_in_a_name_harms_nobody(
-    upstream: StartUpstream, adapter: StartAdapter, settings: dict[str, Any], name: str
+    in_session: StartRoad, settings: dict[str, Any], name: str
 ) -> None:
     """The call is answered, whatever looks at its name on the way; its connection goes on."""
 
@@ -164,8 +150,7 @@ async def test_half_a_character_in_a_name_harms_nobody(
         said: dict[str, Any] = {"content": []} if message["method"] == "tools/call" else {"tools": tools}
         await exchange.json(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": said}).encode())
 
-    async with upstream(script) as up, adapter(up, **settings) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, **settings) as (_, _, client):
         for body in (
             b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}',
             spelled(name),
@@ -184,16 +169,9 @@ async def test_half_a_character_in_a_name_harms_nobody(
         assert (await client.request("POST", call_body("tool")))[0].status == 200
 
 
-async def test_a_batch_of_odd_names_is_answered_member_by_member(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_batch_of_odd_names_is_answered_member_by_member(in_session: StartRoad) -> None:
     """Each refusal says its name in characters that there are."""
-    async with (
-        upstream(echo, version="2025-03-26") as up,
-        adapter(up, server=DISABLED) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(echo, version="2025-03-26", server=DISABLED) as (up, _, client):
         odd = [spelled(f"hidden{HALF}", 1), spelled(f"free{HALF}", 2), spelled("hidden\0", 3)]
         head, body = await client.request("POST", b"[" + b",".join(odd) + b"]")
         assert head.status == 200

@@ -7,7 +7,7 @@ import gzip
 import time
 
 from adapter.relay.sessions.session_map import TABLE
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import INITIALIZE, Exchange, call_body, event, initialize_result, result
 
 
@@ -35,9 +35,7 @@ async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
         assert await front.app.store.count(TABLE) == 0
 
 
-async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(road: StartRoad) -> None:
     """A session that is deleted while its upstream session is replaced leaves neither of the two open."""
     renewing, go_on = asyncio.Event(), asyncio.Event()
 
@@ -49,12 +47,7 @@ async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
         up.sessions.add(name := f"upstream-{up.opened}")
         await exchange.json(initialize_result(exchange.message["id"]), f"Mcp-Session-Id: {name}")
 
-    async with (
-        upstream(opening=opening) as up,
-        adapter(up) as front,
-        front.client() as caller,
-        front.client() as leaver,
-    ):
+    async with road(opening=opening) as (up, front, caller), front.client() as leaver:
         await caller.initialize()
         leaver.session = caller.session
         up.sessions.clear()
@@ -70,12 +63,9 @@ async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(
         assert await front.app.store.count(TABLE) == 0
 
 
-async def test_stuck_sessions_do_not_delay_the_cleanup(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_stuck_sessions_do_not_delay_the_cleanup(in_session: StartRoad) -> None:
     """What could not be closed is put off, so that the next round begins with other sessions."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, front, client):
         await up.stop()
         await client.request("DELETE")
         assert len(await front.app.store.overdue(TABLE, time.time())) == 1
@@ -83,12 +73,9 @@ async def test_stuck_sessions_do_not_delay_the_cleanup(
         assert await front.app.store.overdue(TABLE, time.time()) == []
 
 
-async def test_compressed_body_with_something_behind_its_end_is_refused(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_compressed_body_with_something_behind_its_end_is_refused(in_session: StartRoad) -> None:
     """A second gzip member would be read by the upstream alone, so the two would see different messages."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         body = gzip.compress(call_body()) + gzip.compress(b" ")
         head, _ = await client.request("POST", body, content_encoding="gzip")
         assert head.status == 400 and up.calls("tools/call") == []

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, RawClient, modern_fields
 
 TOOLS = [
@@ -57,12 +57,9 @@ async def listed(client: RawClient, number: object) -> bytes:
 
 
 @pytest.mark.parametrize("write", [id_first, id_last])
-async def test_every_client_gets_the_list_under_its_own_id(
-    upstream: StartUpstream, adapter: StartAdapter, write: Write
-) -> None:
+async def test_every_client_gets_the_list_under_its_own_id(in_session: StartRoad, write: Write) -> None:
     """All of it, as policy has it, whatever the id is and wherever it stands."""
-    async with upstream(Lister(write)) as up, adapter(up, **SETTINGS) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(Lister(write), **SETTINGS) as (up, _, client):
         first = await listed(client, 1)
         tools = orjson.loads(first)["result"]["tools"]
         assert [tool["name"] for tool in tools] == [tool["name"] for tool in TOOLS]
@@ -73,13 +70,10 @@ async def test_every_client_gets_the_list_under_its_own_id(
         assert len(up.calls("tools/list")) == 5
 
 
-async def test_a_list_with_one_other_byte_is_read_anew(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_list_with_one_other_byte_is_read_anew(in_session: StartRoad) -> None:
     """A tool that changed under its name, in the middle of a long list, is drift at once."""
     lister = Lister(id_first)
-    async with upstream(lister) as up, adapter(up, **SETTINGS) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(lister, **SETTINGS) as (_, _, client):
         await listed(client, 1)
         lister.tools = [*TOOLS]
         lister.tools[1000] = {**TOOLS[1000], "description": "Does something. " * 39 + "Does somethinG. "}
@@ -89,12 +83,9 @@ async def test_a_list_with_one_other_byte_is_read_anew(
         assert refused["error"]["code"] and "tool_1000" in str(refused["error"])
 
 
-async def test_both_eras_get_the_list_in_their_own_way(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_both_eras_get_the_list_in_their_own_way(in_session: StartRoad) -> None:
     """What one is sent again is not what the other is."""
-    async with upstream(Lister(id_first)) as up, adapter(up, **SETTINGS) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(Lister(id_first), **SETTINGS) as (_, _, client):
         legacy = [await listed(client, number) for number in (1, 2)]
         client.session = None
         modern = []
@@ -113,15 +104,9 @@ async def test_both_eras_get_the_list_in_their_own_way(
         assert modern[1] == modern[0].replace(b'"id":1', b'"id":2')
 
 
-async def test_a_slow_client_holds_nobody_up(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_slow_client_holds_nobody_up(in_session: StartRoad) -> None:
     """Who does not read its list keeps the others from none of theirs, and gets all of it when it reads on."""
-    async with (
-        upstream(Lister(id_first)) as up,
-        adapter(up, **SETTINGS) as front,
-        front.client() as slow,
-        front.client() as client,
-    ):
-        await slow.initialize()
+    async with in_session(Lister(id_first), **SETTINGS) as (_, front, slow), front.client() as client:
         first = await listed(slow, 1)
         asked = orjson.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
         slow.stop_reading()

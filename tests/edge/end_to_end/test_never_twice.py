@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, error_of, result
 
 TOOLS = [
@@ -106,10 +106,10 @@ async def test_hints_that_nobody_looked_at_promise_nothing(
         assert calls(up, "read") == 1
 
 
-async def test_modern_call_gets_the_status_of_its_era(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_modern_call_gets_the_status_of_its_era(road: StartRoad) -> None:
     """502, with the same body."""
     script = Closing()
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+    async with road(script) as (up, _, client):
         assert (await client.modern_call())[0].status == 200
         script.method = "tools/call"
         head, body = await client.modern_call()
@@ -141,16 +141,12 @@ async def test_stream_is_opened_again(upstream: StartUpstream, adapter: StartAda
 
 @pytest.mark.parametrize(("second", "sent"), [("read", 2), ("write", 1)])
 async def test_batch_is_sent_again_where_all_its_members_may_be(
-    upstream: StartUpstream, adapter: StartAdapter, second: str, sent: int
+    road: StartRoad, second: str, sent: int
 ) -> None:
     """One call that may have run is enough to send none of them again."""
     script = Closing()
     batch = b"[" + call_body("read", 1) + b"," + call_body(second, 2) + b"]"
-    async with (
-        upstream(script, version="2025-03-26") as up,
-        adapter(up, core=WARN) as front,
-        front.client() as client,
-    ):
+    async with road(script, version="2025-03-26", core=WARN) as (up, _, client):
         await warmed(client)
         script.method = "batch"
         before = len(up.seen)
@@ -180,7 +176,7 @@ def padded(size: int) -> bytes:
     ids=["result", "array", "gzip", "long", "too long", "another id", "no id", "error", "text", "nothing"],
 )
 async def test_a_404_with_the_result_of_a_call_is_its_answer(
-    upstream: StartUpstream, adapter: StartAdapter, answer: bytes, sent: int
+    in_session: StartRoad, answer: bytes, sent: int
 ) -> None:
     """The call has run, whatever the status says. Any other 404 is that of a session the server no longer knows."""
 
@@ -191,16 +187,13 @@ async def test_a_404_with_the_result_of_a_call_is_its_answer(
             coding = ["Content-Encoding: gzip"] if answer.startswith(b"\x1f") else []
             await exchange.answer(404, answer, "Content-Type: application/json", *coding)
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         head, body = await client.call("write", 5)
         assert len(up.calls("tools/call")) == sent and up.opened == sent
         assert (head.status, body) == ((404, answer) if sent == 1 else (200, result(5)))
 
 
-async def test_a_404_that_does_not_end_is_not_waited_for(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_404_that_does_not_end_is_not_waited_for(in_session: StartRoad) -> None:
     """Two seconds are enough for what a server says of a session that it does not know."""
 
     async def script(exchange: Exchange) -> None:
@@ -210,20 +203,18 @@ async def test_a_404_that_does_not_end_is_not_waited_for(
             await exchange.send(b"HTTP/1.1 404 X\r\nContent-Length: 1000\r\n\r\n{")
             await exchange.gone()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         async with asyncio.timeout(10):
             assert (await client.call("write", 5))[1] == result(5)
 
 
-async def test_reading_that_met_a_404_is_repeated(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_reading_that_met_a_404_is_repeated(in_session: StartRoad) -> None:
     """Whatever came with it: what changes nothing may be sent again."""
 
     async def script(exchange: Exchange) -> None:
         status = 404 if len(up.calls("tools/list")) == 1 else 200
         await exchange.answer(status, result(7), "Content-Type: application/json")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         head, _ = await client.request("POST", LIST)
         assert head.status == 200 and len(up.calls("tools/list")) == 2

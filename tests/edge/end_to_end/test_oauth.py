@@ -8,21 +8,16 @@ from pathlib import Path
 import orjson
 
 from tests.edge.bearers import BASE, core, signed
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import INITIALIZE, call_body
 from tests.edge.replicating import site, tool
 from tests.oauth.authorization_server import KEYS, OAUTH, authorization_server
 from tests.pipeline.issuer import rsa_key
 
 
-async def test_a_client_finds_the_issuer_and_gets_in(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_client_finds_the_issuer_and_gets_in(road: StartRoad) -> None:
     """By the challenge to the metadata, by the metadata to the issuer; its keys are fetched once."""
-    async with (
-        authorization_server() as server,
-        upstream() as up,
-        adapter(up, core=core(server.issuer)) as front,
-        front.client() as client,
-    ):
+    async with authorization_server() as server, road(core=core(server.issuer)) as (up, _, client):
         head, _ = await client.request("POST", INITIALIZE)
         _, _, told = head["www-authenticate"].partition('resource_metadata="')
         path = told.partition('"')[0].removeprefix(BASE)
@@ -37,9 +32,7 @@ async def test_a_client_finds_the_issuer_and_gets_in(upstream: StartUpstream, ad
         assert [each for each in up.seen if each.head.get("authorization")] == []
 
 
-async def test_only_tokens_of_the_issuer_for_the_mount_get_in(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_only_tokens_of_the_issuer_for_the_mount_get_in(road: StartRoad) -> None:
     """Each refusal says why in one sentence, with the challenge."""
     async with authorization_server() as server:
         forged = server.token(rsa_key("second"), aud=f"{BASE}/mcp", exp=int(time.time()) + 600, scope="mcp")
@@ -54,7 +47,7 @@ async def test_only_tokens_of_the_issuer_for_the_mount_get_in(
             ],
             403: [signed(server, scope="profile")],
         }
-        async with upstream() as up, adapter(up, core=core(server.issuer)) as front, front.client() as client:
+        async with road(core=core(server.issuer)) as (up, _, client):
             for status, tokens in refused.items():
                 for token in tokens:
                     head, body = await client.request("POST", INITIALIZE, **token)
@@ -63,16 +56,9 @@ async def test_only_tokens_of_the_issuer_for_the_mount_get_in(
             assert up.seen == []
 
 
-async def test_made_up_tokens_ask_the_issuer_for_nothing_more(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_made_up_tokens_ask_the_issuer_for_nothing_more(road: StartRoad) -> None:
     """Whoever invents keys, connections and people finds the same refusal, and the issuer hears nothing of it."""
-    async with (
-        authorization_server() as server,
-        upstream() as up,
-        adapter(up, core=core(server.issuer)) as front,
-        front.client() as client,
-    ):
+    async with authorization_server() as server, road(core=core(server.issuer)) as (_, _, client):
         await client.initialize(**signed(server))
         client.session = None
         for number in range(300):

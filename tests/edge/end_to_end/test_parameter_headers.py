@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, RawClient, modern_fields
 
 READS = {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}
@@ -53,15 +53,10 @@ HANDLE = f"upload://sessions/{'0' * 32}/{'1' * 32}"
     ],
 )
 async def test_mirror_that_disagrees_is_400_before_anything_is_rewritten(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    tmp_path: Path,
-    tool: str,
-    arguments: Any,
-    said: str,
+    road: StartRoad, tmp_path: Path, tool: str, arguments: Any, said: str
 ) -> None:
     """-32020; the upstream never sees the call, and no place is made for its file. No client has listed tools yet."""
-    async with upstream(playing) as up, adapter(up, server=TOOLS) as front, front.client() as client:
+    async with road(playing, server=TOOLS) as (up, _, client):
         status, answer = await called(client, tool, arguments, mcp_param_file=said)
         assert (status, answer["error"]["code"]) == (400, -32020)
         assert "Mcp-Param-File" in answer["error"]["message"]
@@ -69,11 +64,9 @@ async def test_mirror_that_disagrees_is_400_before_anything_is_rewritten(
         assert list((tmp_path / "artifacts").iterdir()) == []
 
 
-async def test_argument_without_its_mirror_is_400_where_the_schema_is_known(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_argument_without_its_mirror_is_400_where_the_schema_is_known(road: StartRoad) -> None:
     """As an upstream has to refuse it. One that both leave out is the adapter's to give, with its mirror."""
-    async with upstream(playing) as up, adapter(up, server=TOOLS) as front, front.client() as client:
+    async with road(playing, server=TOOLS) as (up, _, client):
         assert (await called(client, "write", {"filename": "a.txt"}, mcp_param_file="a.txt"))[0] == 200
         assert (await called(client, "write", {"filename": "a.txt"}))[0] == 400
         assert (await called(client, "write", {}))[0] == 200
@@ -82,12 +75,9 @@ async def test_argument_without_its_mirror_is_400_where_the_schema_is_known(
         assert sent.head["mcp-param-file"] == params["arguments"]["filename"]
 
 
-async def test_mirrors_of_a_legacy_call_are_no_mirrors(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_mirrors_of_a_legacy_call_are_no_mirrors(in_session: StartRoad) -> None:
     """A header of that name is some client's own there."""
-    async with upstream(playing) as up, adapter(up, server=TOOLS) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(playing, server=TOOLS) as (up, _, client):
         params = {"name": "write", "arguments": {"filename": "a.txt"}}
         body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         head, _ = await client.request("POST", body, mcp_param_file="b.txt")

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.file_tools import (
     DOWNLOADS,
     MIB,
@@ -21,18 +21,18 @@ from tests.edge.file_tools import (
 from tests.edge.raw import Exchange, RawClient, event, result
 
 
-async def test_reading_a_large_artifact_keeps_nobody_waiting(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_reading_a_large_artifact_keeps_nobody_waiting(in_session: StartRoad) -> None:
     """The reference stalls everybody for two seconds. Here others are served all the while, call by call."""
     size = 24 * MIB
     async with (
-        upstream(playing(lambda arguments: writing(b"\0" * size)(arguments) if arguments else "done")) as up,
-        adapter(up, server=TOOLS, core=DOWNLOADS, artifacts={"max_resource_bytes": size}) as front,
-        front.client() as client,
+        in_session(
+            playing(lambda arguments: writing(b"\0" * size)(arguments) if arguments else "done"),
+            server=TOOLS,
+            core=DOWNLOADS,
+            artifacts={"max_resource_bytes": size},
+        ) as (_, front, client),
         front.client() as other,
     ):
-        await client.initialize()
         await other.initialize()
         uri = (await call(client, "write", {"filename": "large.bin"}))["_meta"]["artifact"]["artifact_uri"]
         reading = asyncio.ensure_future(begun(client, "resources/read", {"uri": uri}))
@@ -50,9 +50,7 @@ async def begun(client: RawClient, method: str, params: dict[str, Any]) -> int:
     return (await client.head()).status
 
 
-async def test_no_message_before_the_result_shows_one_either(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_no_message_before_the_result_shows_one_either(in_session: StartRoad) -> None:
     """What a tool logs, reports and asks while it works has no path of ours; what has none keeps every byte."""
     plain = b'{"jsonrpc": "2.0", "method":"notifications/progress","params": {"progress":1.0}}'
 
@@ -69,8 +67,7 @@ async def test_no_message_before_the_result_shows_one_either(
         await exchange.chunk(event(result(1)))
         await exchange.end_stream()
 
-    async with upstream(talk) as up, adapter(up, server=TOOLS) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(talk, server=TOOLS) as (_, _, client):
         handle = (await upload(client, b"x"))[1]["upload_handle"]
         for tool, arguments, shown in (("write", {}, "[withheld path]"), ("read", {"path": handle}, handle)):
             params = {"name": tool, "arguments": arguments}

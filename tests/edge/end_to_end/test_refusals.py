@@ -8,7 +8,7 @@ import gzip
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import (
     INITIALIZE,
     Exchange,
@@ -36,10 +36,10 @@ BATCH = b"[" + call_body(number=1) + b"," + call_body(number=2) + b"]"
     ids=["legacy", "modern"],
 )
 async def test_token_missing_or_wrong_is_401_under_the_requests_id(
-    upstream: StartUpstream, adapter: StartAdapter, body: bytes, fields: dict[str, str]
+    road: StartRoad, body: bytes, fields: dict[str, str]
 ) -> None:
     """Both eras get WWW-Authenticate and a JSON-RPC error under the id; a GET gets ``detail``; none gets in."""
-    async with upstream() as up, adapter(up, core=TOKENS) as front, front.client() as client:
+    async with road(core=TOKENS) as (up, _, client):
         for credentials in ({}, {"authorization": "Bearer wrong"}, {"x_mcp_adapter_auth_token": "wrong"}):
             head, text = await client.request("POST", body, **fields, **credentials)
             assert head.status == 401 and head["www-authenticate"].startswith("Bearer")
@@ -49,11 +49,9 @@ async def test_token_missing_or_wrong_is_401_under_the_requests_id(
         assert up.seen == []
 
 
-async def test_foreign_host_is_421_and_foreign_origin_403(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_foreign_host_is_421_and_foreign_origin_403(road: StartRoad) -> None:
     """A page that rebinds its name to this machine is refused before anything is read."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (up, _, client):
         for body, era in ((INITIALIZE, {}), (modern_body(), modern_fields())):
             head, text = await client.request("POST", body, **{**era, "host": "evil.example"})
             assert head.status == 421 and "core.allowed_hosts" in error_of(text)["message"]
@@ -64,19 +62,17 @@ async def test_foreign_host_is_421_and_foreign_origin_403(
         assert up.seen == []
 
 
-async def test_other_methods_are_405_with_what_is_served(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_other_methods_are_405_with_what_is_served(road: StartRoad) -> None:
     """The Allow field names the methods of an MCP endpoint."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (up, _, client):
         head, _ = await client.request("PUT", b"{}")
         assert (head.status, head["allow"]) == (405, "GET, POST, DELETE, OPTIONS")
         assert up.seen == []
 
 
-async def test_unknown_mount_is_404_with_detail(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_unknown_mount_is_404_with_detail(road: StartRoad) -> None:
     """Where nothing is served, no JSON-RPC is spoken either."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (_, _, client):
         for body, fields in ((INITIALIZE, {}), (modern_body(), modern_fields()), (b"", {})):
             head, text = await client.request("POST" if body else "GET", body, path="/nowhere", **fields)
             assert head.status == 404 and list(orjson.loads(text)) == ["detail"]
@@ -95,10 +91,10 @@ async def test_unknown_mount_is_404_with_detail(upstream: StartUpstream, adapter
     ],
 )
 async def test_what_is_no_message_is_400(
-    upstream: StartUpstream, adapter: StartAdapter, body: bytes, code: int, fields: dict[str, str]
+    road: StartRoad, body: bytes, code: int, fields: dict[str, str]
 ) -> None:
     """Bad JSON is -32700, JSON that is no message -32600; the id that cannot be known is null."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (_, _, client):
         head, text = await client.request("POST", body, **fields)
         assert head.status == 400
         assert error_of(text)["code"] == code and error_of(text)["id"] is None
@@ -118,20 +114,19 @@ async def test_what_is_no_message_is_400(
     ],
 )
 async def test_an_invalid_request_is_refused_under_its_id(
-    upstream: StartUpstream, adapter: StartAdapter, body: bytes, request_id: object
+    road: StartRoad, body: bytes, request_id: object
 ) -> None:
     """Whoever waits for the id reads the refusal; a response, a batch and what is no id have none."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (up, _, client):
         head, text = await client.request("POST", body)
         assert (head.status, error_of(text)["code"]) == (400, -32600)
         assert error_of(text)["id"] == request_id
         assert up.seen == []
 
 
-async def test_batch_is_400_where_the_era_has_none(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_batch_is_400_where_the_era_has_none(in_session: StartRoad) -> None:
     """Neither a session of 2025-11-25 nor the modern era takes a batch, and nothing of it goes upstream."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         for fields in ({}, modern_fields()):
             head, text = await client.request("POST", BATCH, **fields)
             assert head.status == 400 and error_of(text)["code"] == -32600
@@ -154,28 +149,26 @@ async def test_large_body_is_413_before_it_is_read(
                 assert head.status == 413 and "core.max_request_bytes" in error_of(text)["message"]
 
 
-async def test_body_that_is_waited_for_is_asked_for(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_body_that_is_waited_for_is_asked_for(road: StartRoad) -> None:
     """With ``Expect: 100-continue`` a body within the limit is invited once and then served."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (_, _, client):
         await client.send("POST", content_length=str(len(INITIALIZE)), expect="100-continue")
         assert (await client.head()).status == 100
         await client.send_more(INITIALIZE)
         assert (await client.head()).status == 200
 
 
-async def test_chunked_body_is_413_once_it_grows_too_large(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_chunked_body_is_413_once_it_grows_too_large(road: StartRoad) -> None:
     """A body without a length is read as far as the limit, and its end is not waited for."""
-    async with upstream() as up, adapter(up, core=SMALL) as front, front.client() as client:
+    async with road(core=SMALL) as (_, _, client):
         chunk = b"%x\r\n%s\r\n" % (4096, b" " * 4096)
         head, text = await client.request("POST", chunk, content_length="", transfer_encoding="chunked")
         assert head.status == 413 and "core.max_request_bytes" in error_of(text)["message"]
 
 
-async def test_gzip_bomb_is_413(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_gzip_bomb_is_413(road: StartRoad) -> None:
     """What a body decompresses to counts, and is not decompressed any further than the limit."""
-    async with upstream() as up, adapter(up, core=SMALL) as front, front.client() as client:
+    async with road(core=SMALL) as (_, _, client):
         bomb = gzip.compress(b" " * 1_000_000)
         assert len(bomb) < 2048
         head, text = await client.request("POST", bomb, content_encoding="gzip")
@@ -185,9 +178,9 @@ async def test_gzip_bomb_is_413(upstream: StartUpstream, adapter: StartAdapter) 
 # --- sessions, headers, limits --------------------------------------------------------------------------------
 
 
-async def test_session_of_another_principal_is_404(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_session_of_another_principal_is_404(road: StartRoad) -> None:
     """A stolen session id opens nothing: the answer is that of a session which never was."""
-    async with upstream() as up, adapter(up, core=TOKENS) as front, front.client() as client:
+    async with road(core=TOKENS) as (up, _, client):
         await client.initialize(authorization="Bearer ann-secret")
         ben = {"authorization": "Bearer ben-secret"}
         stolen = await client.request("POST", call_body(), **ben)
@@ -200,12 +193,10 @@ async def test_session_of_another_principal_is_404(upstream: StartUpstream, adap
         assert up.sessions == {"upstream-1"} and up.calls("tools/call") == []
 
 
-async def test_session_missing_is_400_and_unknown_404_without_an_id_too(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_session_missing_is_400_and_unknown_404_without_an_id_too(road: StartRoad) -> None:
     """GET, DELETE and notifications get the statuses of requests."""
     note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (_, _, client):
         for method, body in (("POST", call_body()), ("POST", note), ("GET", b""), ("DELETE", b"")):
             client.session = None
             head, text = await client.request(method, body)
@@ -215,12 +206,10 @@ async def test_session_missing_is_400_and_unknown_404_without_an_id_too(
             assert head.status == 404 and b"initialize again" in text
 
 
-async def test_a_client_of_the_old_transport_is_told_what_is_served(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_client_of_the_old_transport_is_told_what_is_served(road: StartRoad) -> None:
     """HTTP+SSE begins with a GET of a stream, at the mount or at paths of its own; the refusal names the other way."""
     accept = "text/event-stream"
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (_, _, client):
         head, text = await client.request("GET", accept=accept)
         assert head.status == 400
         assert b"mcp-file-adapter serves streamable HTTP" in text and b"POST to this URL" in text
@@ -232,12 +221,10 @@ async def test_a_client_of_the_old_transport_is_told_what_is_served(
             assert b"mcp-file-adapter serves streamable HTTP at the address of each server" in text
 
 
-async def test_missing_required_header_is_400_and_named(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_missing_required_header_is_400_and_named(road: StartRoad) -> None:
     """``client_headers.required`` is checked in both eras; with the header the request passes, header and all."""
     server = {"upstream": {"client_headers": {"required": ["X-Tenant"]}}}
-    async with upstream() as up, adapter(up, server=server) as front, front.client() as client:
+    async with road(server=server) as (up, _, client):
         for body, fields in ((INITIALIZE, {}), (modern_body(), modern_fields())):
             head, text = await client.request("POST", body, **fields)
             error = error_of(text)
@@ -246,7 +233,7 @@ async def test_missing_required_header_is_400_and_named(
         assert up.calls("initialize")[0].head["x-tenant"] == "blue"
 
 
-async def test_limit_of_a_modern_principal_is_429(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_limit_of_a_modern_principal_is_429(road: StartRoad) -> None:
     """A modern call above the limit gets Retry-After and the same body a legacy one gets with 200."""
     finish = asyncio.Event()
 
@@ -258,7 +245,7 @@ async def test_limit_of_a_modern_principal_is_429(upstream: StartUpstream, adapt
         await exchange.end_stream()
 
     limits = {"max_in_flight_per_session": 1}
-    async with upstream(script) as up, adapter(up, sessions=limits) as front, front.client() as one:
+    async with road(script, sessions=limits) as (_, front, one):
         await one.send("POST", modern_body(), **modern_fields())
         await one.head()
         assert await read_chunk(one.reader) == b": here\n\n"
@@ -271,25 +258,19 @@ async def test_limit_of_a_modern_principal_is_429(upstream: StartUpstream, adapt
         finish.set()
 
 
-async def test_max_active_counts_with_auth_on(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_max_active_counts_with_auth_on(road: StartRoad) -> None:
     """Sessions of all principals count together, and the one too many is told so in JSON-RPC."""
-    async with (
-        upstream() as up,
-        adapter(up, core=TOKENS, sessions={"max_active": 1}) as front,
-        front.client() as client,
-    ):
+    async with road(core=TOKENS, sessions={"max_active": 1}) as (up, _, client):
         await client.initialize(authorization="Bearer ann-secret")
         head, text = await client.request("POST", INITIALIZE, authorization="Bearer ben-secret")
         assert head.status == 200 and error_of(text)["code"] == -32015
         assert up.opened == 1
 
 
-async def test_each_head_on_a_connection_is_judged_by_itself(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_each_head_on_a_connection_is_judged_by_itself(road: StartRoad) -> None:
     """What was found out for one request serves the next only while the client sends the very same fields."""
     auth = {"enabled": True, "tokens": [{"name": n, "token": f"token-of-{n}"} for n in ("ann", "bob")]}
-    async with upstream() as up, adapter(up, core={"auth": auth}) as front, front.client() as client:
+    async with road(core={"auth": auth}) as (_, _, client):
         await client.initialize(authorization="Bearer token-of-ann")
         statuses = []
         for token in ("ann", "ann", "bob", "nobody", "ann"):

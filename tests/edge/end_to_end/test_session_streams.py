@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.errors import SessionUnknown
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartRoad
 from tests.edge.raw import Exchange, RawClient, event, read_body
 
 HELLO = event(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}')
@@ -51,13 +51,10 @@ async def ended(client: RawClient, script: Listened) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_delete_ends_the_streams_of_its_session(
-    upstream: StartUpstream, adapter: StartAdapter, kind: str
-) -> None:
+async def test_delete_ends_the_streams_of_its_session(in_session: StartRoad, kind: str) -> None:
     """And of no other one."""
     script = Listened()
-    async with upstream(script) as up, adapter(up, **KINDS[kind]) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, **KINDS[kind]) as (_, front, client):
         other = await listening(front, client.session)
         other.close()
         await script.closed.wait()
@@ -76,18 +73,11 @@ async def test_delete_ends_the_streams_of_its_session(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_streams_of_a_session_that_idled_away_end(
-    upstream: StartUpstream, adapter: StartAdapter, kind: str
-) -> None:
+async def test_streams_of_a_session_that_idled_away_end(in_session: StartRoad, kind: str) -> None:
     """The upstream's session is closed, so nothing more could come."""
     script = Listened()
     limits = {"sessions": {"idle_ttl_seconds": 0.05}}
-    async with (
-        upstream(script) as up,
-        adapter(up, **KINDS[kind], **limits) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(script, **KINDS[kind], **limits) as (up, front, client):
         stream = await listening(front, client.session)
         await asyncio.sleep(0.06)
         await front.app.cleanup.run_once()
@@ -95,9 +85,7 @@ async def test_streams_of_a_session_that_idled_away_end(
         assert up.sessions == set()
 
 
-async def test_stream_that_opens_while_its_session_ends(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_stream_that_opens_while_its_session_ends(in_session: StartRoad) -> None:
     """What the upstream answers too late is dropped, so that nobody listens to a session that is over."""
     answer, script = asyncio.Event(), Listened()
 
@@ -105,8 +93,7 @@ async def test_stream_that_opens_while_its_session_ends(
         await answer.wait()
         await script(exchange)
 
-    async with upstream(late) as up, adapter(up) as front, front.client() as client, front.client() as other:
-        await client.initialize()
+    async with in_session(late) as (up, front, client), front.client() as other:
         other.session = client.session
         await other.send("GET")
         await up.arrived("GET")

@@ -6,13 +6,13 @@ import asyncio
 
 import orjson
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import Exchange, call_body, read_body, result
 
 
-async def test_session_id_is_minted_here_and_mapped(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_session_id_is_minted_here_and_mapped(road: StartRoad) -> None:
     """The client never sees the upstream's session id, nor the upstream the client's."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (up, _, client):
         head = await client.initialize()
         assert len(head["mcp-session-id"]) == 43
         assert "upstream-1" not in str(head.fields)
@@ -21,12 +21,9 @@ async def test_session_id_is_minted_here_and_mapped(upstream: StartUpstream, ada
         assert up.calls("tools/call")[0].head["mcp-session-id"] == "upstream-1"
 
 
-async def test_ten_concurrent_calls_renew_a_forgotten_session_once(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_ten_concurrent_calls_renew_a_forgotten_session_once(in_session: StartRoad) -> None:
     """An upstream that restarted is initialized again once, and every call gets its answer."""
-    async with upstream() as up, adapter(up) as front, front.client() as first:
-        await first.initialize()
+    async with in_session() as (up, front, first):
         up.sessions.clear()
         clients = [front.client() for _ in range(10)]
         for client in clients:
@@ -40,14 +37,13 @@ async def test_ten_concurrent_calls_renew_a_forgotten_session_once(
             client.close()
 
 
-async def test_text_of_a_result_renews_nothing(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_text_of_a_result_renews_nothing(in_session: StartRoad) -> None:
     """A result that speaks of an invalid session is just a result: one call, no new session."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.json(result(1, "Error: invalid session, session not found (404)"))
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         await client.call()
         assert len(up.calls("tools/call")) == 1 and up.opened == 1
 
@@ -65,12 +61,9 @@ async def test_open_session_survives_a_restart(upstream: StartUpstream, adapter:
         assert up.opened == 1
 
 
-async def test_deleted_session_is_closed_upstream_and_unknown(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_deleted_session_is_closed_upstream_and_unknown(in_session: StartRoad) -> None:
     """DELETE travels upstream, and the session is 404 from then on, with the words that help."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         head, _ = await client.request("DELETE")
         assert head.status == 200 and up.sessions == set()
         head, body = await client.call(number=7)
@@ -80,12 +73,9 @@ async def test_deleted_session_is_closed_upstream_and_unknown(
         assert orjson.loads(body)["id"] == 7
 
 
-async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(in_session: StartRoad) -> None:
     """What cannot be closed now is closed by the cleanup when the upstream is back."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, front, client):
         await up.stop()
         head, _ = await client.request("DELETE")
         assert head.status == 200
@@ -95,11 +85,9 @@ async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(
         assert up.sessions == set()
 
 
-async def test_missing_unknown_and_hostile_session_ids(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_missing_unknown_and_hostile_session_ids(road: StartRoad) -> None:
     """None is 400; one that is not known, of 300 characters or with path segments is 404 and harms nobody."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (_, _, client):
         head, _ = await client.call()
         assert head.status == 400
         for hostile in ("x" * 300, "../../etc/passwd", "unknown"):
@@ -111,14 +99,9 @@ async def test_missing_unknown_and_hostile_session_ids(
         assert head.status == 200
 
 
-async def test_idle_session_rests_and_is_revived(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_idle_session_rests_and_is_revived(in_session: StartRoad) -> None:
     """An idle session's upstream session is closed; a later request opens a new one behind the same id."""
-    async with (
-        upstream() as up,
-        adapter(up, sessions={"idle_ttl_seconds": 0.01}) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(sessions={"idle_ttl_seconds": 0.01}) as (up, front, client):
         await asyncio.sleep(0.02)
         await front.app.cleanup.run_once()
         assert up.sessions == set()
@@ -127,10 +110,9 @@ async def test_idle_session_rests_and_is_revived(upstream: StartUpstream, adapte
         assert up.opened == 2
 
 
-async def test_limits_are_answered_as_json_rpc(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_limits_are_answered_as_json_rpc(in_session: StartRoad) -> None:
     """Above max_active an initialize gets 200 with -32015, the limit and the setting by name."""
-    async with upstream() as up, adapter(up, sessions={"max_active": 1}) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(sessions={"max_active": 1}) as (_, _, client):
         head, body = await client.request(
             "POST", b'{"jsonrpc":"2.0","id":"a","method":"initialize","params":{}}'
         )
@@ -141,9 +123,7 @@ async def test_limits_are_answered_as_json_rpc(upstream: StartUpstream, adapter:
         await client.initialize()
 
 
-async def test_in_flight_counts_until_the_end_of_the_answer(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_in_flight_counts_until_the_end_of_the_answer(in_session: StartRoad) -> None:
     """A call whose stream is still open counts, also when its headers have long arrived."""
     finish = asyncio.Event()
 
@@ -157,8 +137,7 @@ async def test_in_flight_counts_until_the_end_of_the_answer(
         await exchange.end_stream()
 
     limits = {"max_in_flight_per_session": 1}
-    async with upstream(script) as up, adapter(up, sessions=limits) as front, front.client() as one:
-        await one.initialize()
+    async with in_session(script, sessions=limits) as (_, front, one):
         await one.send("POST", call_body(number=1))
         head = await one.head()
         async with front.client() as two:

@@ -15,7 +15,7 @@ from adapter.edge.http.bodies import ClientGone
 from adapter.edge.http.limits import Handler, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.http.test_bodies import KIB, MIB, until
 from tests.edge.raw import Exchange, call_body, modern_body, modern_fields, read_chunk, result
 
@@ -41,9 +41,7 @@ async def serving(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader,
 # --- time -------------------------------------------------------------------------------------------------------
 
 
-async def test_who_takes_nothing_of_a_stream_is_let_go(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_who_takes_nothing_of_a_stream_is_let_go(in_session: StartRoad) -> None:
     """After the time that it has for a part of its answer; the upstream's connection is free again too."""
     gone = asyncio.Event()
 
@@ -55,8 +53,7 @@ async def test_who_takes_nothing_of_a_stream_is_let_go(
         gone.set()
 
     patience = Patience(stall=STALL)
-    async with upstream(script) as up, adapter(up, patience=patience) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, patience=patience) as (_, _, client):
         client.stop_reading()
         await client.send("POST", call_body())
         async with asyncio.timeout(5):
@@ -119,15 +116,14 @@ async def test_who_takes_nothing_of_a_file_is_let_go(tmp_path: Path) -> None:
 LARGE = call_body() + b" " * 300 * KIB
 
 
-async def test_a_stream_holds_nothing_of_its_request(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_stream_holds_nothing_of_its_request(in_session: StartRoad) -> None:
     """From its head on: the request has been sent and is not sent again, however long the stream is open."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.begin_stream()
         await exchange.gone()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, front, client):
         await client.send("POST", LARGE)
         assert (await client.head()).status == 200
         assert front.app.bodies.buffers.used == 0
@@ -135,15 +131,14 @@ async def test_a_stream_holds_nothing_of_its_request(upstream: StartUpstream, ad
 
 @pytest.mark.parametrize("size", [100 * KIB, 12 * MIB])
 async def test_an_answer_that_is_not_taken_holds_nothing_of_its_request(
-    upstream: StartUpstream, adapter: StartAdapter, size: int
+    in_session: StartRoad, size: int
 ) -> None:
     """However large it is, and for however long its client looks away."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.json(result(1, "z" * size))
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, front, client):
         client.stop_reading()
         await client.send("POST", LARGE)
         await up.arrived("tools/call")
@@ -152,9 +147,7 @@ async def test_an_answer_that_is_not_taken_holds_nothing_of_its_request(
         assert (await client.head()).status == 200
 
 
-async def test_an_answer_that_trickles_holds_nothing_of_its_request(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_an_answer_that_trickles_holds_nothing_of_its_request(in_session: StartRoad) -> None:
     """A small one is kept back until it is whole; its request is not."""
     go = asyncio.Event()
 
@@ -166,8 +159,7 @@ async def test_an_answer_that_trickles_holds_nothing_of_its_request(
         await go.wait()
         await exchange.send(body[1:])
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, front, client):
         asked = asyncio.create_task(client.request("POST", LARGE))
         await up.arrived("tools/call")
         await until(lambda: front.app.bodies.buffers.used == 0)
@@ -175,9 +167,7 @@ async def test_an_answer_that_trickles_holds_nothing_of_its_request(
         assert (await asked)[1] == result(1)
 
 
-async def test_what_the_upstream_did_not_take_still_counts(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_what_the_upstream_did_not_take_still_counts(road: StartRoad) -> None:
     """One that answers before it has read the request leaves its bytes here: they are held, and counted."""
 
     held: list[asyncio.StreamWriter] = []
@@ -191,11 +181,7 @@ async def test_what_the_upstream_did_not_take_still_counts(
     early = await asyncio.start_server(greedy, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{early.sockets[0].getsockname()[1]}/mcp"
     core, body = {"max_request_bytes": "32Mi"}, modern_body() + b" " * 16 * MIB
-    async with (
-        upstream() as up,
-        adapter(up, core=core, server={"upstream": {"url": url}}) as front,
-        front.client() as client,
-    ):
+    async with road(core=core, server={"upstream": {"url": url}}) as (_, front, client):
         await client.send("POST", body, **modern_fields())
         assert (await client.head()).status == 200
         assert await read_chunk(client.reader) == b": early\n\n"
@@ -227,7 +213,7 @@ async def test_stages_keep_the_request_until_the_answer_has_left(
 
 @pytest.mark.parametrize("number", [b"7", b"0", b"-0", b"1.50", b'"a\\u0062c"', b'"x"'])
 async def test_a_broken_stream_is_told_under_the_id_as_it_was_spelled(
-    upstream: StartUpstream, adapter: StartAdapter, number: bytes
+    in_session: StartRoad, number: bytes
 ) -> None:
     """Of a message that is no longer held nothing else is needed."""
 
@@ -236,15 +222,12 @@ async def test_a_broken_stream_is_told_under_the_id_as_it_was_spelled(
         exchange.hang_up()
 
     body = b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"tool"},"id":%s}' % number
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         _, answer = await client.request("POST", body + b" " * 300 * KIB)
         assert b'"id":%s,' % number in answer and b'"error"' in answer
 
 
-async def test_each_message_of_a_batch_is_told_of_a_broken_stream(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_each_message_of_a_batch_is_told_of_a_broken_stream(in_session: StartRoad) -> None:
     """Also of one of which a part was refused and another part was sent."""
 
     async def script(exchange: Exchange) -> None:
@@ -255,12 +238,7 @@ async def test_each_message_of_a_batch_is_told_of_a_broken_stream(
 
     makes = {"type": "artifact_producer", "tools": ["made"], "output_locator": {"mode": "embedded"}}
     batch = b"[" + b",".join([call_body("tool", 1), call_body("made", 2), call_body("other", 3)]) + b"]"
-    async with (
-        upstream(script, version="2025-03-26") as up,
-        adapter(up, server={"adapters": [makes]}) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(script, version="2025-03-26", server={"adapters": [makes]}) as (_, front, client):
         _, answer = await client.request("POST", batch + b" " * 300 * KIB)
         told = [orjson.loads(line[6:]) for line in answer.splitlines() if line.startswith(b"data: ")]
         assert sorted(each["id"] for each in told if "error" in each) == [1, 2, 3]

@@ -9,7 +9,7 @@ import orjson
 from adapter.errors import StoreUnavailable
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import INITIALIZE, call_body, error_of, result
 
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
@@ -47,13 +47,10 @@ class FailingStore(MemoryStore):
         return await super().count(table, group=group)
 
 
-async def test_store_that_fails_stops_only_stateful_work(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_store_that_fails_stops_only_stateful_work(in_session: StartRoad) -> None:
     """Calls in sessions at hand and modern calls go on; what needs the store is -32014, and health says why."""
     store = FailingStore()
-    async with upstream() as up, adapter(up, store=store) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(store=store) as (_, _, client):
         store.down = True
         assert (await client.call())[1] == result(1)
         assert (await client.modern_call())[1] == result(1)
@@ -76,16 +73,10 @@ async def test_store_that_fails_stops_only_stateful_work(
                 await asyncio.sleep(0.01)
 
 
-async def test_session_that_could_not_be_written_down_is_closed_upstream(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_session_that_could_not_be_written_down_is_closed_upstream(road: StartRoad) -> None:
     """The client never learns of it, so nobody else would close it."""
     store = FailingStore()
-    async with (
-        upstream() as up,
-        adapter(up, store=store, core={"errors": {"legacy_status": "http"}}) as front,
-        front.client() as client,
-    ):
+    async with road(store=store, core={"errors": {"legacy_status": "http"}}) as (up, _, client):
         store.down = True
         head, text = await client.request("POST", INITIALIZE)
         assert head.status == 503 and error_of(text)["code"] == -32014

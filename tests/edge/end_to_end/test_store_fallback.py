@@ -6,28 +6,23 @@ import asyncio
 
 import orjson
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import result
 from tests.state.shared import ReplicaStore, SharedMemory
 
 FALLBACK = {"unavailable_policy": "fallback_memory"}
 
 
-async def test_sessions_open_and_end_while_the_store_is_away(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_sessions_open_and_end_while_the_store_is_away(in_session: StartRoad) -> None:
     """Known and new sessions go on, health says why it is degraded, and the store gets them when it is back."""
     shared = SharedMemory()
     store: ReplicaStore = shared.replica()
     async with (
-        upstream() as up,
-        adapter(up, store=store, state_persistence=FALLBACK) as front,
-        front.client() as known,
+        in_session(store=store, state_persistence=FALLBACK) as (_, front, known),
         front.client() as new,
         front.client() as ended,
         front.client() as operator,
     ):
-        await known.initialize()
         await ended.initialize()
         store.down = True
         assert (await new.initialize()).status == 200

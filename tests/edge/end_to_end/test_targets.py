@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import INITIALIZE, Exchange, call_body, error_of, read_body, read_head, result
 
 
@@ -36,22 +36,18 @@ async def test_the_query_reaches_the_upstream_behind_its_own(
             ]
 
 
-async def test_a_renewed_session_is_opened_with_the_query_of_the_call(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_renewed_session_is_opened_with_the_query_of_the_call(in_session: StartRoad) -> None:
     """An upstream that tells its users apart by it would not know the replay otherwise."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         up.sessions.clear()
         _, body = await client.request("POST", call_body(), "/mcp?team=a")
         assert body == result(1)
         assert {each.head.first for each in up.seen[1:]} == {"POST /mcp?team=a HTTP/1.1"}
 
 
-async def test_a_query_that_is_too_long_is_414(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_query_that_is_too_long_is_414(in_session: StartRoad) -> None:
     """It names the limit, and the upstream hears nothing."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         head, body = await client.request("POST", call_body(), "/mcp?" + "a" * 9000)
         assert head.status == 414 and "8192" in error_of(body)["message"]
         assert len(up.seen) == 1
@@ -91,14 +87,13 @@ async def test_an_absolute_target_is_served_where_it_names_the_host(
         assert len(up.seen) == (status == 200)
 
 
-async def test_a_query_is_the_requests_alone(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_query_is_the_requests_alone(in_session: StartRoad) -> None:
     """Requests with the same header fields, on one connection, keep their own."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.json(result(1, exchange.head.first))
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         for number in range(3):
             _, body = await client.request("POST", call_body(), f"/mcp?n={number}")
             assert f"/mcp?n={number} ".encode() in body

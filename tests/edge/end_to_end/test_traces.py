@@ -14,7 +14,7 @@ from adapter.telemetry.exporting import SPAN_BATCH, SPAN_QUEUE
 from adapter.wire.envelope import parse
 from adapter.wire.trace_context import TraceParent, read_traceparent
 from tests.e2e.processes import START_TIMEOUT, start
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import Exchange, RawUpstream, call_body, event, result
 from tests.telemetry.collectors import Collector, http_collector, values
 
@@ -103,20 +103,12 @@ class Unlisted:
         self.url = url
 
 
-async def test_a_trace_goes_on_from_the_header_and_from_meta(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_trace_goes_on_from_the_header_and_from_meta(in_session: StartRoad) -> None:
     """The parent in ``_meta`` counts before the header's, which becomes a link; what goes on names the adapter's span.
 
     ``tracestate`` and ``baggage`` go on as they came.
     """
-    async with (
-        http_collector() as collector,
-        upstream() as up,
-        adapter(up, **traced(collector)) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with http_collector() as collector, in_session(**traced(collector)) as (up, front, client):
         for body, fields in (
             (call_body(), {"traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2"}),
             (with_meta(progressToken=1, traceparent=PARENT, tracestate="a=1"), {}),
@@ -145,21 +137,13 @@ async def test_a_trace_goes_on_from_the_header_and_from_meta(
 
 @pytest.mark.parametrize("sampler", [None, "always_off"])
 async def test_what_is_not_sampled_is_sent_on_as_it_came(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    sampler: str | None,
-    monkeypatch: pytest.MonkeyPatch,
+    road: StartRoad, sampler: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flag of the parent decides, or the operator's sampler; bytes and fields then stay as they are."""
     if sampler is not None:
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
     body = with_meta(traceparent=UNSAMPLED).replace(b":", b" : ")
-    async with (
-        http_collector() as collector,
-        upstream() as up,
-        adapter(up, **traced(collector)) as front,
-        front.client() as client,
-    ):
+    async with http_collector() as collector, road(**traced(collector)) as (up, front, client):
         await client.initialize(traceparent=UNSAMPLED)
         await client.request("POST", body, traceparent=UNSAMPLED)
         await client.request("POST", call_body(), traceparent=UNSAMPLED)
@@ -170,7 +154,7 @@ async def test_what_is_not_sampled_is_sent_on_as_it_came(
     assert spans == []
 
 
-async def test_spans_tell_how_a_request_ended(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_spans_tell_how_a_request_ended(in_session: StartRoad) -> None:
     """By the code of an error, a tool's own error, a status of HTTP or the adapter's failure, whole and in a stream."""
     answers = iter(
         (
@@ -193,13 +177,7 @@ async def test_spans_tell_how_a_request_ended(upstream: StartUpstream, adapter: 
         else:
             exchange.hang_up()
 
-    async with (
-        http_collector() as collector,
-        upstream(script) as up,
-        adapter(up, **traced(collector)) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with http_collector() as collector, in_session(script, **traced(collector)) as (up, front, client):
         for _ in range(6):
             await client.request("POST", call_body())
         spans = await exported(front, collector)
@@ -216,7 +194,7 @@ async def test_spans_tell_how_a_request_ended(upstream: StartUpstream, adapter: 
     assert b"SECRET-7" not in b"".join(span.SerializeToString() for span in spans)
 
 
-async def test_a_renewed_session_stays_in_its_trace(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_renewed_session_stays_in_its_trace(in_session: StartRoad) -> None:
     """After a 404 the adapter opens the upstream's session again; all of that belongs to the call."""
     forgotten = True
 
@@ -227,13 +205,7 @@ async def test_a_renewed_session_stays_in_its_trace(upstream: StartUpstream, ada
             return await exchange.answer(404, b"")
         return await exchange.json(result(1))
 
-    async with (
-        http_collector() as collector,
-        upstream(script) as up,
-        adapter(up, **traced(collector)) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with http_collector() as collector, in_session(script, **traced(collector)) as (up, front, client):
         head, _ = await client.request("POST", call_body(), traceparent=PARENT)
         assert head.status == 200
         spans = await exported(front, collector)

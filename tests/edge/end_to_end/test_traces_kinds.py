@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from adapter.wire.trace_context import read_traceparent
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.end_to_end.test_sse_upstream import playing as playing_sse
 from tests.edge.end_to_end.test_traces import (
     CLIENT,
@@ -45,20 +45,15 @@ for message in map(json.loads, sys.stdin):
 """
 
 
-async def test_a_process_gets_the_trace_in_the_message(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path
-) -> None:
+async def test_a_process_gets_the_trace_in_the_message(in_session: StartRoad, tmp_path: Path) -> None:
     """There is no header over stdio, so that ``_meta`` alone carries it."""
     (tmp_path / "echoes.py").write_text(ECHOES)
     process = {"transport": "stdio", "command": sys.executable, "args": ["echoes.py"], "cwd": str(tmp_path)}
     settings = {"servers": [{"id": "raw", "mount_path": "/mcp", "upstream": process}]}
     async with (
         http_collector() as collector,
-        upstream() as up,
-        adapter(up, **settings, **traced(collector)) as front,
-        front.client() as client,
+        in_session(**settings, **traced(collector)) as (_, front, client),
     ):
-        await client.initialize()
         _, body = await client.request("POST", call_body(), traceparent=PARENT)
         (told,) = orjson.loads(body)["result"]["content"]
         spans = await exported(front, collector)
@@ -89,15 +84,16 @@ async def test_a_call_through_another_replica_is_one_trace(tmp_path: Path) -> No
     assert left.parent_span_id == entered.span_id
 
 
-async def test_files_and_wrapped_tools_have_spans(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_files_and_wrapped_tools_have_spans(in_session: StartRoad) -> None:
     """Uploads and downloads by their routes, without a name of a file; a wrapped tool has both spans."""
     async with (
         http_collector() as collector,
-        upstream(playing(writing(b"made"))) as up,
-        adapter(up, server=TOOLS, core=DOWNLOADS, **traced(collector)) as front,
-        front.client() as client,
+        in_session(playing(writing(b"made")), server=TOOLS, core=DOWNLOADS, **traced(collector)) as (
+            _,
+            front,
+            client,
+        ),
     ):
-        await client.initialize()
         body = form(b"content", "SECRET-7.txt")
         head, _ = await client.request("POST", body, "/upload/raw", content_type=FORM, traceparent=PARENT)
         assert head.status == 200
@@ -118,7 +114,7 @@ async def test_files_and_wrapped_tools_have_spans(upstream: StartUpstream, adapt
     assert b"SECRET" not in b"".join(span.SerializeToString() for span in spans)
 
 
-async def test_a_call_over_the_http_api_is_a_trace(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_call_over_the_http_api_is_a_trace(road: StartRoad) -> None:
     """All that the adapter asks the upstream for it belongs to it."""
 
     async def script(exchange: Exchange) -> None:
@@ -131,9 +127,11 @@ async def test_a_call_over_the_http_api_is_a_trace(upstream: StartUpstream, adap
 
     async with (
         http_collector() as collector,
-        upstream(script) as up,
-        adapter(up, console={"enabled": True, "allow_execute": True}, **traced(collector)) as front,
-        front.client() as client,
+        road(script, console={"enabled": True, "allow_execute": True}, **traced(collector)) as (
+            _,
+            front,
+            client,
+        ),
     ):
         path = "/explorer/raw/tools/{}/call"
         head, _ = await client.request("POST", b"{}", path.format("tool"), traceparent=PARENT)
@@ -151,9 +149,7 @@ async def test_a_call_over_the_http_api_is_a_trace(upstream: StartUpstream, adap
     assert values(refused.attributes)["error.type"] == str(head.status)
 
 
-async def test_a_batch_has_the_spans_of_its_first_request(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_batch_has_the_spans_of_its_first_request(in_session: StartRoad) -> None:
     """Its bytes stay as they are; the header tells the trace."""
 
     async def script(exchange: Exchange) -> None:
@@ -168,11 +164,8 @@ async def test_a_batch_has_the_spans_of_its_first_request(
     )
     async with (
         http_collector() as collector,
-        upstream(script, version="2025-03-26") as up,
-        adapter(up, **traced(collector)) as front,
-        front.client() as client,
+        in_session(script, version="2025-03-26", **traced(collector)) as (up, front, client),
     ):
-        await client.initialize()
         head, _ = await client.request("POST", body, traceparent=PARENT)
         assert head.status == 200
         spans = await exported(front, collector)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, call_body, read_body, result
 
 ODD_REQUEST = (
@@ -23,22 +23,19 @@ ODD_ANSWER = (
 )
 
 
-async def test_odd_request_and_odd_answer_keep_their_bytes(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_odd_request_and_odd_answer_keep_their_bytes(in_session: StartRoad) -> None:
     """Big integers, ``1.0``, odd spaces, escapes, key order and unknown members survive both ways."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.json(ODD_ANSWER)
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         head, body = await client.request("POST", ODD_REQUEST)
         assert head.status == 200 and body == ODD_ANSWER
         assert up.calls("tools/call")[0].body == ODD_REQUEST
 
 
-async def test_initialize_keeps_its_bytes_both_ways(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_initialize_keeps_its_bytes_both_ways(road: StartRoad) -> None:
     """The result that mints a session is read, yet leaves as it came, and so does the request."""
     asked = (
         b'{ "id":"a\\u0062","jsonrpc":"2.0","x":1.0,"method":"initialize",'
@@ -52,7 +49,7 @@ async def test_initialize_keeps_its_bytes_both_ways(upstream: StartUpstream, ada
     async def opening(exchange: Exchange) -> None:
         await exchange.json(said, "Mcp-Session-Id: theirs")
 
-    async with upstream(opening=opening) as up, adapter(up) as front, front.client() as client:
+    async with road(opening=opening) as (up, _, client):
         head, body = await client.request("POST", asked)
         assert body == said and head.get("mcp-session-id") not in (None, "theirs")
         assert up.calls("initialize")[0].body == asked
@@ -79,7 +76,7 @@ async def test_initialize_keeps_its_bytes_both_ways(upstream: StartUpstream, ada
     ],
 )
 async def test_upstreams_own_status_and_body_are_passed_on(
-    upstream: StartUpstream, adapter: StartAdapter, status: int, body: bytes, kind: str
+    in_session: StartRoad, status: int, body: bytes, kind: str
 ) -> None:
     """What the upstream answers, it answers: no status, text or content type is replaced."""
 
@@ -90,16 +87,13 @@ async def test_upstreams_own_status_and_body_are_passed_on(
         else:
             await exchange.answer(status, body, *fields)
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         head, got = await client.call()
         assert (head.status, got, head.get("content-type") or "") == (status, body, kind)
         assert len(up.calls("tools/call")) == 1
 
 
-async def test_404_of_an_upstream_without_sessions_is_its_own_answer(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_404_of_an_upstream_without_sessions_is_its_own_answer(in_session: StartRoad) -> None:
     """Where no upstream session can have been lost, a 404 is passed on and nothing is replayed."""
 
     async def opening(exchange: Exchange) -> None:
@@ -108,17 +102,14 @@ async def test_404_of_an_upstream_without_sessions_is_its_own_answer(
     async def script(exchange: Exchange) -> None:
         await exchange.answer(404, b"no such thing", "Content-Type: text/plain")
 
-    async with upstream(script, opening=opening) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, opening=opening) as (up, _, client):
         head, body = await client.call()
         assert (head.status, body) == (404, b"no such thing")
         assert "mcp-session-id" not in dict(up.calls("tools/call")[0].head.fields)
         assert len(up.calls("initialize")) == 1
 
 
-async def test_refused_initialize_is_passed_on_and_mints_nothing(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_refused_initialize_is_passed_on_and_mints_nothing(road: StartRoad) -> None:
     """An initialize that the upstream refuses, by status or by error, leaves no session behind."""
     refusal = b'{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Unsupported","data":{"x":1.0}}}'
     statuses = iter([200, 400])
@@ -126,7 +117,7 @@ async def test_refused_initialize_is_passed_on_and_mints_nothing(
     async def opening(exchange: Exchange) -> None:
         await exchange.answer(next(statuses), refusal, "Content-Type: application/json")
 
-    async with upstream(opening=opening) as up, adapter(up) as front, front.client() as client:
+    async with road(opening=opening) as (_, _, client):
         for status in (200, 400):
             head, body = await client.request("POST", b'{"jsonrpc":"2.0","id":0,"method":"initialize"}')
             assert (head.status, body) == (status, refusal)
@@ -142,21 +133,16 @@ async def test_refused_initialize_is_passed_on_and_mints_nothing(
         b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}',
     ],
 )
-async def test_notifications_travel_as_they_are(
-    upstream: StartUpstream, adapter: StartAdapter, message: bytes
-) -> None:
+async def test_notifications_travel_as_they_are(in_session: StartRoad, message: bytes) -> None:
     """A client's notification reaches its own upstream session, and the upstream's 202 comes back."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         head, body = await client.request("POST", message)
         assert (head.status, body) == (202, b"")
         assert up.seen[-1].body == message
         assert up.seen[-1].head["mcp-session-id"] == "upstream-1"
 
 
-async def test_refused_notification_is_the_upstreams_own_answer(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_refused_notification_is_the_upstreams_own_answer(in_session: StartRoad) -> None:
     """What an upstream says to a notification that it does not take is not turned into a 202."""
 
     async def hearing(exchange: Exchange) -> None:
@@ -164,8 +150,7 @@ async def test_refused_notification_is_the_upstreams_own_answer(
             400, b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}', "Content-Type: text/x-odd"
         )
 
-    async with upstream(hearing=hearing) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(hearing=hearing) as (_, _, client):
         head, body = await client.request("POST", b'{"jsonrpc":"2.0","method":"notifications/odd"}')
         assert head.status == 400 and head["content-type"] == "text/x-odd"
         assert body == b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}'
@@ -178,16 +163,13 @@ async def test_refused_notification_is_the_upstreams_own_answer(
         b'{"error":{"code":-1,"message":"no","data":{"big":12345678901234567890123}},"id":7,"jsonrpc":"2.0"}',
     ],
 )
-async def test_client_responses_travel_as_they_are(
-    upstream: StartUpstream, adapter: StartAdapter, message: bytes
-) -> None:
+async def test_client_responses_travel_as_they_are(in_session: StartRoad, message: bytes) -> None:
     """A client's answer to a server's request is delivered byte for byte, error data too."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(202, b"")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         head, body = await client.request("POST", message)
         assert (head.status, body) == (202, b"")
         assert up.seen[-1].body == message
@@ -205,9 +187,7 @@ async def test_client_responses_travel_as_they_are(
         "vendor/own",
     ],
 )
-async def test_every_method_is_one_request_upstream(
-    upstream: StartUpstream, adapter: StartAdapter, method: str
-) -> None:
+async def test_every_method_is_one_request_upstream(in_session: StartRoad, method: str) -> None:
     """Known or not, a method is sent once and as it is; the adapter asks the upstream nothing of its own."""
     asked = b'{"jsonrpc":"2.0","id":"\\u0031","method":"%s","params":{"$defs":{"x":1.0}}}' % method.encode()
     said = b'{"jsonrpc":"2.0","id":"1","result":{"$defs":{"y":1.0},"tools":[{"name":"a","x":1.0}]}}'
@@ -215,31 +195,24 @@ async def test_every_method_is_one_request_upstream(
     async def script(exchange: Exchange) -> None:
         await exchange.json(said)
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         _, body = await client.request("POST", asked)
         assert body == said
         assert [each.body for each in up.seen[1:]] == [asked]
 
 
-async def test_keep_alive_connection_serves_many_requests(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_keep_alive_connection_serves_many_requests(in_session: StartRoad) -> None:
     """One client connection and one upstream connection carry one call after the other."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         for number in range(20):
             _, body = await client.call(number=number)
             assert body == result(number)
         assert len({id(each.writer) for each in up.seen}) == 1
 
 
-async def test_pipelined_requests_are_answered_in_order(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_pipelined_requests_are_answered_in_order(in_session: StartRoad) -> None:
     """Requests that a client sends without waiting come back in the order it sent them."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (_, _, client):
         for number in range(5):
             await client.send("POST", call_body(number=number))
         for number in range(5):
@@ -248,17 +221,14 @@ async def test_pipelined_requests_are_answered_in_order(
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 409, 500, 502])
-async def test_error_text_about_sessions_is_just_an_error(
-    upstream: StartUpstream, adapter: StartAdapter, status: int
-) -> None:
+async def test_error_text_about_sessions_is_just_an_error(in_session: StartRoad, status: int) -> None:
     """Whatever an error says and whatever its status but 404: the call runs once and the session stays."""
     said = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Invalid session: Session not found"}}'
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(status, said, "Content-Type: application/json")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         for _ in range(2):
             head, body = await client.call()
             assert (head.status, body) == (status, said)

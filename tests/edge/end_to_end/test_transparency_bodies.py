@@ -10,7 +10,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, call_body, event, read_body, result
 
 FIVE_MEBIBYTES = 5 << 20
@@ -18,7 +18,7 @@ FIVE_MEBIBYTES = 5 << 20
 
 @pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 async def test_compressed_request_reaches_the_upstream_as_it_was_sent(
-    upstream: StartUpstream, adapter: StartAdapter, coding: str, compress: Callable[[bytes], bytes]
+    in_session: StartRoad, coding: str, compress: Callable[[bytes], bytes]
 ) -> None:
     """A compressed body is looked into and forwarded still compressed, in the client's own bytes."""
     sent = compress(call_body())
@@ -26,15 +26,14 @@ async def test_compressed_request_reaches_the_upstream_as_it_was_sent(
     async def script(exchange: Exchange) -> None:
         await exchange.json(result(1))
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         head, body = await client.request("POST", sent, content_encoding=coding)
         assert (head.status, body) == (200, result(1))
         assert up.seen[-1].body == sent
         assert up.seen[-1].head["content-encoding"] == coding
 
 
-async def test_compressed_json_answer_keeps_its_bytes(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_compressed_json_answer_keeps_its_bytes(in_session: StartRoad) -> None:
     """The client's Accept-Encoding travels, and what the upstream compressed is not touched."""
     said = gzip.compress(result(1, "x" * 1000))
 
@@ -42,17 +41,15 @@ async def test_compressed_json_answer_keeps_its_bytes(upstream: StartUpstream, a
         assert exchange.head["accept-encoding"] == "gzip;q=1.0, br"
         await exchange.json(said, "Content-Encoding: gzip", "Vary: Accept-Encoding")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         head, body = await client.request("POST", call_body(), accept_encoding="gzip;q=1.0, br")
         assert body == said
         assert head["content-encoding"] == "gzip" and head["vary"] == "Accept-Encoding"
 
 
-async def test_nothing_is_compressed_that_was_not(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_nothing_is_compressed_that_was_not(in_session: StartRoad) -> None:
     """The adapter neither asks for compression on its own nor adds it, whatever the client would take."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         head, body = await client.call()
         assert up.calls("tools/call")[0].head.get("accept-encoding") is None
         head, body = await client.request("POST", call_body(), accept_encoding="gzip")
@@ -61,7 +58,7 @@ async def test_nothing_is_compressed_that_was_not(upstream: StartUpstream, adapt
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
 async def test_compressed_event_stream_keeps_its_bytes_and_its_pace(
-    upstream: StartUpstream, adapter: StartAdapter, method: str
+    in_session: StartRoad, method: str
 ) -> None:
     """Events that are flushed through a compressor one by one arrive one by one, still compressed."""
     has_first = asyncio.Event()
@@ -76,8 +73,7 @@ async def test_compressed_event_stream_keeps_its_bytes_and_its_pace(
         await exchange.chunk(rest)
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         await client.send(method, call_body() if method == "POST" else b"", accept_encoding="gzip")
         head = await client.head()
         assert head["content-encoding"] == "gzip"
@@ -88,7 +84,7 @@ async def test_compressed_event_stream_keeps_its_bytes_and_its_pace(
 
 
 async def test_compressed_event_stream_that_breaks_is_broken_for_its_client_too(
-    upstream: StartUpstream, adapter: StartAdapter
+    in_session: StartRoad,
 ) -> None:
     """Nothing can be added to a compressed stream, so its client sees it break off and not just end."""
 
@@ -99,8 +95,7 @@ async def test_compressed_event_stream_that_breaks_is_broken_for_its_client_too(
         exchange.break_off()
 
     has_first = asyncio.Event()
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         await client.send("POST", call_body(), accept_encoding="gzip")
         await client.head()
         await client.read_until(1)
@@ -109,15 +104,14 @@ async def test_compressed_event_stream_that_breaks_is_broken_for_its_client_too(
             await client.read_until(1 << 20)
 
 
-async def test_large_json_answer_with_its_length(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_large_json_answer_with_its_length(in_session: StartRoad) -> None:
     """5 MiB of JSON arrive unchanged, with the Content-Length that the upstream gave."""
     said = result(1, "é" * (FIVE_MEBIBYTES // 2))
 
     async def script(exchange: Exchange) -> None:
         await exchange.json(said)
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         head, body = await client.call()
         assert head["content-length"] == str(len(said))
         assert body == said
@@ -125,7 +119,7 @@ async def test_large_json_answer_with_its_length(upstream: StartUpstream, adapte
         assert body == said
 
 
-async def test_large_json_answer_in_chunks(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_large_json_answer_in_chunks(in_session: StartRoad) -> None:
     """5 MiB of JSON without a length arrive unchanged, without one, and on a connection that goes on."""
     said = result(1, "x" * FIVE_MEBIBYTES)
 
@@ -137,17 +131,14 @@ async def test_large_json_answer_in_chunks(upstream: StartUpstream, adapter: Sta
             await exchange.chunk(said[start : start + 100_000])
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         for _ in range(2):
             head, body = await client.call()
             assert head.get("content-length") is None
             assert body == said
 
 
-async def test_json_answer_in_slow_pieces_is_one_answer(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_json_answer_in_slow_pieces_is_one_answer(in_session: StartRoad) -> None:
     """A JSON body that comes byte by byte, with white space first as a sign of life, arrives as it came."""
     said = b" \n" * 20 + result(1)
 
@@ -158,19 +149,17 @@ async def test_json_answer_in_slow_pieces_is_one_answer(
             await exchange.chunk(said[place : place + 1])
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         _, body = await client.call()
         assert body == said
 
 
-async def test_large_request_and_chunked_request(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_large_request_and_chunked_request(in_session: StartRoad) -> None:
     """3 MiB of arguments with a length, and the same in chunks with extensions, reach the upstream whole."""
     sent = orjson.dumps(
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x" * (3 << 20)}}
     )
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         _, body = await client.request("POST", sent)
         assert body == result(1)
         await client.send("POST", content_length="", transfer_encoding="chunked")
@@ -182,12 +171,9 @@ async def test_large_request_and_chunked_request(upstream: StartUpstream, adapte
         assert [each.body for each in up.calls("tools/call")] == [sent, sent]
 
 
-async def test_request_that_waits_for_a_sign_to_continue(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_request_that_waits_for_a_sign_to_continue(in_session: StartRoad) -> None:
     """``Expect: 100-continue`` is met here, and is no header of the upstream's request."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         await client.send("POST", content_length=str(len(call_body())), expect="100-continue")
         assert (await client.head()).status == 100
         await client.send_more(call_body())

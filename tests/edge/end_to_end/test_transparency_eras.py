@@ -7,7 +7,7 @@ import asyncio
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, call_body, event, read_body, read_chunk, result
 
 VERSION = "2026-07-28"
@@ -27,9 +27,7 @@ MIRRORS = {
 }
 
 
-async def test_modern_call_is_forwarded_with_its_mirrors_and_mints_nothing(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_modern_call_is_forwarded_with_its_mirrors_and_mints_nothing(in_session: StartRoad) -> None:
     """Bytes and headers pass; a session id that the client sends anyway, even a good one, is left out."""
     said = (
         b'{"id":1,"jsonrpc":"2.0","result":{"resultType":"inputRequired","inputRequests":{"q":{"x":1.0}},'
@@ -39,8 +37,7 @@ async def test_modern_call_is_forwarded_with_its_mirrors_and_mints_nothing(
     async def script(exchange: Exchange) -> None:
         await exchange.json(said, "Mcp-Session-Id: of-the-upstream")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         head, body = await client.request("POST", MODERN_CALL, **MIRRORS)
         assert (head.status, body) == (200, said)
         assert head.get("mcp-session-id") is None
@@ -57,9 +54,7 @@ async def test_modern_call_is_forwarded_with_its_mirrors_and_mints_nothing(
 
 
 @pytest.mark.parametrize("method", ["server/discover", "tools/list", "vendor/own"])
-async def test_modern_methods_pass_without_a_session(
-    upstream: StartUpstream, adapter: StartAdapter, method: str
-) -> None:
+async def test_modern_methods_pass_without_a_session(road: StartRoad, method: str) -> None:
     """Discovery, lists with ttlMs and cacheScope, and methods nobody knows are the upstream's to answer."""
     asked = b'{"jsonrpc":"2.0","id":"a","method":"%s","params":{%s}}' % (method.encode(), META)
     said = (
@@ -69,15 +64,13 @@ async def test_modern_methods_pass_without_a_session(
     async def script(exchange: Exchange) -> None:
         await exchange.json(said)
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+    async with road(script) as (up, _, client):
         _, body = await client.request("POST", asked, mcp_protocol_version=VERSION, mcp_method=method)
         assert body == said
         assert [each.body for each in up.seen] == [asked]
 
 
-async def test_subscription_outlives_silence_and_closes_with_its_client(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_subscription_outlives_silence_and_closes_with_its_client(road: StartRoad) -> None:
     """``subscriptions/listen`` may be silent longer than any call; its events come at once, its end is told."""
     asked = b'{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{%s}}' % META
     told = event(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"x":1.0}}')
@@ -92,7 +85,7 @@ async def test_subscription_outlives_silence_and_closes_with_its_client(
         closed.set()
 
     impatient = {"upstream_request_timeout_seconds": 0.02}
-    async with upstream(script) as up, adapter(up, core=impatient) as front, front.client() as client:
+    async with road(script, core=impatient) as (_, _, client):
         await client.send("POST", asked, mcp_protocol_version=VERSION, mcp_method="subscriptions/listen")
         assert (await client.head()).status == 200
         assert await read_chunk(client.reader) == told
@@ -102,7 +95,7 @@ async def test_subscription_outlives_silence_and_closes_with_its_client(
             await closed.wait()
 
 
-async def test_modern_stream_passes_as_it_comes(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_modern_stream_passes_as_it_comes(road: StartRoad) -> None:
     """Progress and result of a modern call arrive as they are sent, and cancelling is closing."""
     read = asyncio.Event()
     progress = event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1.0}}')
@@ -114,7 +107,7 @@ async def test_modern_stream_passes_as_it_comes(upstream: StartUpstream, adapter
         await exchange.chunk(event(result(1)))
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+    async with road(script) as (_, _, client):
         await client.send("POST", MODERN_CALL, **MIRRORS)
         head = await client.head()
         assert await read_chunk(client.reader) == progress
@@ -136,10 +129,10 @@ async def test_modern_stream_passes_as_it_comes(upstream: StartUpstream, adapter
     ],
 )
 async def test_modern_headers_that_disagree_with_the_body_are_refused_here(
-    upstream: StartUpstream, adapter: StartAdapter, changed: dict[str, str], named: str
+    road: StartRoad, changed: dict[str, str], named: str
 ) -> None:
     """A mirror that is absent or wrong gets 400 with -32020 and the request's id; nothing goes upstream."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (up, _, client):
         head, body = await client.request("POST", MODERN_CALL, **(MIRRORS | changed))
         answer = orjson.loads(body)
         assert head.status == 400 and answer["id"] == 1
@@ -147,20 +140,20 @@ async def test_modern_headers_that_disagree_with_the_body_are_refused_here(
         assert up.seen == []
 
 
-async def test_modern_404_is_the_upstreams_answer(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_modern_404_is_the_upstreams_answer(road: StartRoad) -> None:
     """404 means "no such method" in the modern era: it passes, and no session is replayed for it."""
     said = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}'
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(404, said, "Content-Type: application/json")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+    async with road(script) as (up, _, client):
         head, body = await client.request("POST", MODERN_CALL, **MIRRORS)
         assert (head.status, body) == (404, said)
         assert len(up.seen) == 1
 
 
-async def test_batch_of_2025_03_26_is_piped(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_batch_of_2025_03_26_is_piped(in_session: StartRoad) -> None:
     """Requests and notifications in one array go out as one array; answers on a stream come as they are sent."""
     batch = b'[ %s,{"jsonrpc":"2.0","method":"notifications/x"} ,%s]' % (
         call_body(number=1),
@@ -176,12 +169,7 @@ async def test_batch_of_2025_03_26_is_piped(upstream: StartUpstream, adapter: St
             await exchange.chunk(each)
         await exchange.end_stream()
 
-    async with (
-        upstream(script, version="2025-03-26") as up,
-        adapter(up) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(script, version="2025-03-26") as (up, _, client):
         await client.send("POST", batch)
         await client.head()
         for each in answers:
@@ -192,9 +180,7 @@ async def test_batch_of_2025_03_26_is_piped(upstream: StartUpstream, adapter: St
         assert up.seen[-1].head["mcp-session-id"] == "upstream-1"
 
 
-async def test_batch_answered_as_json_and_batch_of_notifications(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_batch_answered_as_json_and_batch_of_notifications(in_session: StartRoad) -> None:
     """An array of answers is piped like one answer; an array that waits for none gets the upstream's 202."""
     said = b"[%s , %s]" % (result(2), result(1))
 
@@ -204,12 +190,7 @@ async def test_batch_answered_as_json_and_batch_of_notifications(
         else:
             await exchange.answer(202, b"")
 
-    async with (
-        upstream(script, version="2025-03-26") as up,
-        adapter(up) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(script, version="2025-03-26") as (up, _, client):
         head, body = await client.request("POST", b"[%s,%s]" % (call_body(number=1), call_body(number=2)))
         assert (head.status, body) == (200, said)
         notes = b'[{"jsonrpc":"2.0","method":"notifications/a"}, {"jsonrpc":"2.0","id":3,"result":{}}]'
@@ -218,10 +199,9 @@ async def test_batch_answered_as_json_and_batch_of_notifications(
         assert up.seen[-1].body == notes
 
 
-async def test_batch_where_the_version_has_none(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_batch_where_the_version_has_none(in_session: StartRoad) -> None:
     """In a later version a batch is no message: 400 with -32600, and the upstream does not see it."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session() as (up, _, client):
         head, body = await client.request("POST", b"[%s]" % call_body())
         assert head.status == 400 and orjson.loads(body)["error"]["code"] == -32600
         assert len(up.seen) == 1

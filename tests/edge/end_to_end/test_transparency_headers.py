@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, call_body, event, result
 
 NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
@@ -30,12 +30,10 @@ CLIENTS_OWN = {
 }
 
 
-async def test_upstream_gets_exactly_the_allowed_fields(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_upstream_gets_exactly_the_allowed_fields(road: StartRoad) -> None:
     """Token, cookies and whatever else a client sends stay here; only the allow-list crosses, and framing."""
     auth = {"enabled": True, "token": TOKEN}
-    async with upstream() as up, adapter(up, core={"auth": auth}) as front, front.client() as client:
+    async with road(core={"auth": auth}) as (up, _, client):
         own = CLIENTS_OWN | {"x_mcp_adapter_auth_token": TOKEN}
         await client.initialize(**own)
         await client.request("POST", call_body(), mcp_protocol_version="2025-11-25", **own)
@@ -55,17 +53,11 @@ async def test_upstream_gets_exactly_the_allowed_fields(
         }
 
 
-async def test_token_sent_as_bearer_stays_here_even_where_authorization_is_passed_on(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_token_sent_as_bearer_stays_here_even_where_authorization_is_passed_on(road: StartRoad) -> None:
     """The credential that opened the adapter is never shown to an upstream; another's is, where listed."""
     server = {"upstream": {"client_headers": {"passthrough": ["Authorization"]}}}
     core = {"auth": {"enabled": True, "token": TOKEN}}
-    async with (
-        upstream() as up,
-        adapter(up, server=server, core=core) as front,
-        front.client() as client,
-    ):
+    async with road(server=server, core=core) as (up, _, client):
         await client.initialize(authorization=f"Bearer {TOKEN}")
         assert TOKEN not in str(up.seen[-1].head)
         await client.request(
@@ -75,16 +67,14 @@ async def test_token_sent_as_bearer_stays_here_even_where_authorization_is_passe
         assert TOKEN not in str(up.seen[-1].head)
 
 
-async def test_listed_headers_pass_with_each_request_as_they_then_are(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_listed_headers_pass_with_each_request_as_they_then_are(road: StartRoad) -> None:
     """``client_headers.passthrough`` is read per request: nothing freezes when the session begins."""
     server = {"upstream": {"client_headers": {"passthrough": ["X-Tenant", "Cookie"]}}}
 
     async def script(exchange: Exchange) -> None:
         await exchange.json(result(1))
 
-    async with upstream(script) as up, adapter(up, server=server) as front, front.client() as client:
+    async with road(script, server=server) as (up, _, client):
         await client.initialize(x_tenant="one", cookie="a=1")
         await client.request("POST", call_body(), x_tenant="two; \t q=\xe9\xc3\xa9")
         await client.request("GET", x_tenant="three")
@@ -94,7 +84,7 @@ async def test_listed_headers_pass_with_each_request_as_they_then_are(
         assert [head.get("cookie") for head in seen] == ["a=1", None, None, None]
 
 
-async def test_static_headers_are_added_and_win(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_static_headers_are_added_and_win(road: StartRoad) -> None:
     """An operator's own header goes with every request, in place of a client's of that name."""
     server = {
         "upstream": {
@@ -102,7 +92,7 @@ async def test_static_headers_are_added_and_win(upstream: StartUpstream, adapter
             "client_headers": {"passthrough": ["X-Api-Key"]},
         }
     }
-    async with upstream() as up, adapter(up, server=server) as front, front.client() as client:
+    async with road(server=server) as (up, _, client):
         await client.initialize(x_api_key="clients")
         await client.request("POST", call_body(), x_api_key="clients")
         await client.request("DELETE")
@@ -112,7 +102,7 @@ async def test_static_headers_are_added_and_win(upstream: StartUpstream, adapter
             assert exchange.head["authorization"] == "Bearer up"
 
 
-async def test_repeated_fields_stay_repeated(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_repeated_fields_stay_repeated(in_session: StartRoad) -> None:
     """Fields of one name keep their number and order, both ways."""
 
     async def script(exchange: Exchange) -> None:
@@ -120,8 +110,7 @@ async def test_repeated_fields_stay_repeated(upstream: StartUpstream, adapter: S
             result(1), "Vary: Accept", "Vary: Origin", "WWW-Authenticate: A", "www-authenticate: B"
         )
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         await client.send("POST", call_body(), tracestate="a=1\r\ntracestate: b=2")
         head = await client.head()
         asked = up.calls("tools/call")[0].head
@@ -130,9 +119,7 @@ async def test_repeated_fields_stay_repeated(upstream: StartUpstream, adapter: S
         assert [value for name, value in head.fields if name == "www-authenticate"] == ["A", "B"]
 
 
-async def test_client_gets_all_that_acts_on_no_browser(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_client_gets_all_that_acts_on_no_browser(in_session: StartRoad) -> None:
     """No cookie, no redirect, no policy, no order to a proxy; everything else crosses unchanged, the date too."""
     passed = [
         "Content-Type: application/json; Charset=UTF-8",
@@ -169,8 +156,7 @@ async def test_client_gets_all_that_acts_on_no_browser(
         lines = ["HTTP/1.1 200 OK", f"Content-Length: {len(result(1))}", *passed, *held_back]
         await exchange.send("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + result(1))
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         head, body = await client.call()
         assert body == result(1)
         fields = [(name.lower(), value) for name, _, value in (line.partition(": ") for line in passed)]
@@ -178,7 +164,7 @@ async def test_client_gets_all_that_acts_on_no_browser(
         assert head.fields == fields + own
 
 
-async def test_the_settings_change_what_clients_get(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_the_settings_change_what_clients_get(in_session: StartRoad) -> None:
     """``server_headers`` keeps more here and lets listed fields pass, but never one of the connection."""
     headers = {"drop": ["server", "X-Powered-By"], "passthrough": ["Set-Cookie", "Keep-Alive"]}
     server = {"upstream": {"server_headers": headers}}
@@ -187,8 +173,7 @@ async def test_the_settings_change_what_clients_get(upstream: StartUpstream, ada
     async def script(exchange: Exchange) -> None:
         await exchange.json(result(1), *said)
 
-    async with upstream(script) as up, adapter(up, server=server) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script, server=server) as (_, _, client):
         head, _ = await client.call()
         assert head["set-cookie"] == "a=1" and head["server"] == "mcp-file-adapter"
         assert [head.get(name) for name in ("x-powered-by", "keep-alive", "link")] == [None, None, None]
@@ -197,16 +182,14 @@ async def test_the_settings_change_what_clients_get(upstream: StartUpstream, ada
 @pytest.mark.parametrize(
     "kind", ["application/json", "text/event-stream", "text/html", "image/svg+xml", None]
 )
-async def test_no_answer_of_a_mount_is_a_page(
-    upstream: StartUpstream, adapter: StartAdapter, kind: str | None
-) -> None:
+async def test_no_answer_of_a_mount_is_a_page(road: StartRoad, kind: str | None) -> None:
     """Each says nosniff, the adapter's own too; what is neither JSON nor a stream of events is sandboxed."""
     data = kind in ("application/json", "text/event-stream")
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(200, event(result(1)), *([f"Content-Type: {kind}"] if kind else []))
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
+    async with road(script) as (_, _, client):
         opened = await client.initialize()
         called, _ = await client.call()
         listening, _ = await client.request("GET")
@@ -225,14 +208,13 @@ async def test_no_answer_of_a_mount_is_a_page(
         )
 
 
-async def test_redirect_is_not_followed(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_redirect_is_not_followed(in_session: StartRoad) -> None:
     """Its status passes, its target is neither asked nor told: a client would take session id and token there."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(307, b"", "Location: http://127.0.0.1:9/elsewhere")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         head, _ = await client.call()
         assert head.status == 307 and head.get("location") is None
         assert len(up.calls("tools/call")) == 1

@@ -6,14 +6,12 @@ import asyncio
 
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, call_body, read_body, result
 
 
 @pytest.mark.parametrize("begun", [b"", b"application/json", b"text/event-stream"])
-async def test_client_that_leaves_ends_the_upstreams_exchange(
-    upstream: StartUpstream, adapter: StartAdapter, begun: bytes
-) -> None:
+async def test_client_that_leaves_ends_the_upstreams_exchange(in_session: StartRoad, begun: bytes) -> None:
     """A disconnect before or in the middle of an answer closes that call's connection, and no other."""
     asked, closed = asyncio.Event(), asyncio.Event()
 
@@ -29,8 +27,7 @@ async def test_client_that_leaves_ends_the_upstreams_exchange(
         await exchange.gone()
         closed.set()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as stays:
-        await stays.initialize()
+    async with in_session(script) as (up, front, stays):
         async with front.client() as leaves:
             leaves.session = stays.session
             await leaves.send("POST", call_body(number=1))
@@ -44,9 +41,7 @@ async def test_client_that_leaves_ends_the_upstreams_exchange(
         assert up.opened == 1
 
 
-async def test_cancelling_reaches_the_upstream_while_the_call_is_open(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_cancelling_reaches_the_upstream_while_the_call_is_open(in_session: StartRoad) -> None:
     """A ``notifications/cancelled`` overtakes the call it cancels; the upstream then ends the call itself."""
     cancelled = asyncio.Event()
     note = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
@@ -60,13 +55,7 @@ async def test_cancelling_reaches_the_upstream_while_the_call_is_open(
         cancelled.set()
         await exchange.answer(202, b"")
 
-    async with (
-        upstream(script, hearing=hearing) as up,
-        adapter(up) as front,
-        front.client() as client,
-        front.client() as other,
-    ):
-        await client.initialize()
+    async with in_session(script, hearing=hearing) as (_, front, client), front.client() as other:
         other.session = client.session
         await client.send("POST", call_body(number=1))
         head, _ = await other.request("POST", note)

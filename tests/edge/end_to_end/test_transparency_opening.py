@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import INITIALIZE, Exchange, accepted, event, initialize_result, result
 
 LOG = event(b'{"jsonrpc":"2.0", "method":"notifications/message","params":{"level":"info","data":1.0}}')
@@ -16,7 +16,7 @@ async def answered(exchange: Exchange) -> None:
     await exchange.json(result(1))
 
 
-async def test_opening_as_a_stream_keeps_its_bytes(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_opening_as_a_stream_keeps_its_bytes(road: StartRoad) -> None:
     """An event stream with comments and messages before the result leaves as it came, and mints a session."""
     said = b": hi\r\n\r\nretry: 5\r\n\r\n" + LOG + event(initialize_result(0), "0/1")
 
@@ -26,7 +26,7 @@ async def test_opening_as_a_stream_keeps_its_bytes(upstream: StartUpstream, adap
             await exchange.chunk(said[place : place + 1])
         await exchange.end_stream()
 
-    async with upstream(answered, opening=opening) as up, adapter(up) as front, front.client() as client:
+    async with road(answered, opening=opening) as (up, _, client):
         up.sessions.add("theirs")
         head, body = await client.request("POST", INITIALIZE)
         assert body == said and head["content-type"] == "text/event-stream"
@@ -37,9 +37,7 @@ async def test_opening_as_a_stream_keeps_its_bytes(upstream: StartUpstream, adap
 
 
 @pytest.mark.parametrize("broken", [False, True])
-async def test_opening_that_polls_is_followed_by_the_adapter(
-    upstream: StartUpstream, adapter: StartAdapter, broken: bool
-) -> None:
+async def test_opening_that_polls_is_followed_by_the_adapter(road: StartRoad, broken: bool) -> None:
     """The result comes on a later GET: the client, who has no session yet, gets it all as one answer.
 
     It makes no difference whether the upstream ended the stream or lost it.
@@ -64,7 +62,7 @@ async def test_opening_that_polls_is_followed_by_the_adapter(
         assert exchange.head["mcp-session-id"] == "theirs"
         await (piece(exchange) if exchange.head.method == "GET" else answered(exchange))
 
-    async with upstream(script, opening=piece) as up, adapter(up) as front, front.client() as client:
+    async with road(script, opening=piece) as (up, _, client):
         up.sessions.add("theirs")
         head, body = await client.request("POST", INITIALIZE)
         assert head.status == 200 and body == b"".join(streams)
@@ -75,12 +73,12 @@ async def test_opening_that_polls_is_followed_by_the_adapter(
 
 
 async def test_initialized_notification_is_sent_as_the_client_sent_it_also_when_replayed(
-    upstream: StartUpstream, adapter: StartAdapter
+    road: StartRoad,
 ) -> None:
     """A renewed session is opened with the client's own bytes, of initialize and of what followed it."""
     asked = b'{"id":"\\u0061","jsonrpc":"2.0","method":"initialize", "params":{"x":1.0,"capabilities":{}}}'
     note = b'{"jsonrpc":"2.0","method":"notifications/initialized","params":{"_meta":{"x":1.0}}}'
-    async with upstream(hearing=accepted) as up, adapter(up) as front, front.client() as client:
+    async with road(hearing=accepted) as (up, _, client):
         head, _ = await client.request("POST", asked)
         client.session = head["mcp-session-id"]
         await client.request("POST", note)

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, call_body, event, read_body, read_chunk, result
 
 ODD_STREAM = (
@@ -25,9 +25,7 @@ ODD_STREAM = (
 """Comments, CR, LF and CRLF, a byte order mark, ids, retry, unknown fields and types, data on several lines."""
 
 
-async def test_odd_stream_keeps_its_bytes_in_whatever_slices_it_comes(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_odd_stream_keeps_its_bytes_in_whatever_slices_it_comes(in_session: StartRoad) -> None:
     """Cut in two at every byte: the client has the first part before the second is sent, and then the whole."""
     has_first = asyncio.Event()
     cut = 0
@@ -39,8 +37,7 @@ async def test_odd_stream_keeps_its_bytes_in_whatever_slices_it_comes(
         await exchange.chunk(ODD_STREAM[cut:])
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         for cut in range(1, len(ODD_STREAM)):
             has_first.clear()
             await client.send("POST", call_body(number=1))
@@ -53,7 +50,7 @@ async def test_odd_stream_keeps_its_bytes_in_whatever_slices_it_comes(
         assert len(up.calls("tools/call")) == len(ODD_STREAM) - 1
 
 
-async def test_stream_of_single_bytes(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_stream_of_single_bytes(in_session: StartRoad) -> None:
     """Each byte in a chunk of its own gives the same stream."""
 
     async def script(exchange: Exchange) -> None:
@@ -62,15 +59,12 @@ async def test_stream_of_single_bytes(upstream: StartUpstream, adapter: StartAda
             await exchange.chunk(ODD_STREAM[place : place + 1])
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         _, body = await client.call()
         assert body == ODD_STREAM
 
 
-async def test_each_event_arrives_before_the_next_is_sent(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_each_event_arrives_before_the_next_is_sent(in_session: StartRoad) -> None:
     """Head, comment, progress and result: the client has event n before the upstream sends n + 1."""
     read = asyncio.Semaphore(0)
     events = [b": ping\n\n", *(event(b"{}", str(number)) for number in range(5)), event(result(1))]
@@ -83,8 +77,7 @@ async def test_each_event_arrives_before_the_next_is_sent(
         await read.acquire()
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         await client.send("POST", call_body())
         await client.head()
         for each in events:
@@ -94,9 +87,7 @@ async def test_each_event_arrives_before_the_next_is_sent(
         assert await read_chunk(client.reader) == b""
 
 
-async def test_stream_that_its_upstream_ends_by_closing(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_stream_that_its_upstream_ends_by_closing(in_session: StartRoad) -> None:
     """An upstream of HTTP/1.0 habits, without chunks or length, is relayed in the same bytes."""
 
     async def script(exchange: Exchange) -> None:
@@ -106,16 +97,13 @@ async def test_stream_that_its_upstream_ends_by_closing(
         await exchange.send(head + ODD_STREAM)
         exchange.writer.close()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         head, body = await client.call()
         assert body == ODD_STREAM
         assert head["content-type"] == "Text/Event-Stream; charset=UTF-8"
 
 
-async def test_server_asks_in_the_middle_of_a_call_and_is_answered(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_server_asks_in_the_middle_of_a_call_and_is_answered(in_session: StartRoad) -> None:
     """An elicitation crosses on the call's stream, its answer by another POST, and the call goes on."""
     question = b'{"jsonrpc":"2.0", "id":1.0,"method":"elicitation/create","params":{"message":"\\u00fc?"}}'
     reply = b'{"jsonrpc":"2.0","id":1.0,"result":{"action":"accept", "content":{"n":1.50}}}'
@@ -134,13 +122,7 @@ async def test_server_asks_in_the_middle_of_a_call_and_is_answered(
         await exchange.chunk(event(result(1)))
         await exchange.end_stream()
 
-    async with (
-        upstream(script) as up,
-        adapter(up) as front,
-        front.client() as client,
-        front.client() as other,
-    ):
-        await client.initialize()
+    async with in_session(script) as (_, front, client), front.client() as other:
         other.session = client.session
         await client.send("POST", call_body())
         head = await client.head()
@@ -150,9 +132,7 @@ async def test_server_asks_in_the_middle_of_a_call_and_is_answered(
         assert await read_body(client.reader, head) == event(result(1))
 
 
-async def test_get_stream_carries_everything_and_its_last_event_id(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_get_stream_carries_everything_and_its_last_event_id(in_session: StartRoad) -> None:
     """A GET reaches the upstream with Last-Event-ID, and its events come back as they are sent, at once."""
     has_first = asyncio.Event()
 
@@ -163,8 +143,7 @@ async def test_get_stream_carries_everything_and_its_last_event_id(
         await exchange.chunk(ODD_STREAM[10:])
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         await client.send("GET", last_event_id="0/opaque; =?", accept="text/event-stream")
         head = await client.head()
         first = await client.read_until(10)
@@ -178,7 +157,7 @@ async def test_get_stream_carries_everything_and_its_last_event_id(
 
 
 async def test_silent_get_stream_shows_its_head_at_once_and_closes_with_its_client(
-    upstream: StartUpstream, adapter: StartAdapter
+    in_session: StartRoad,
 ) -> None:
     """The head of a GET stream does not wait for an event; when the client goes, the upstream is told."""
     closed = asyncio.Event()
@@ -188,8 +167,7 @@ async def test_silent_get_stream_shows_its_head_at_once_and_closes_with_its_clie
         await exchange.gone()
         closed.set()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         await client.send("GET")
         head = await client.head()
         assert head.status == 200
@@ -199,21 +177,18 @@ async def test_silent_get_stream_shows_its_head_at_once_and_closes_with_its_clie
             await closed.wait()
 
 
-async def test_get_that_the_upstream_does_not_offer(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_get_that_the_upstream_does_not_offer(in_session: StartRoad) -> None:
     """405 of the upstream is what the client gets, with its Allow and its words."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(405, b"Method Not Allowed", "Allow: POST, DELETE", "Content-Type: text/plain")
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         head, body = await client.request("GET")
         assert (head.status, body, head["allow"]) == (405, b"Method Not Allowed", "POST, DELETE")
 
 
-async def test_stream_that_polls_is_passed_on_and_continued_by_the_client(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_stream_that_polls_is_passed_on_and_continued_by_the_client(in_session: StartRoad) -> None:
     """A clean end after an event id is the upstream's way to say "come back": nothing is added to it."""
     begun = b"id: 1/0\nretry: 10\ndata:\n\n"
 
@@ -222,8 +197,7 @@ async def test_stream_that_polls_is_passed_on_and_continued_by_the_client(
         await exchange.chunk(begun if exchange.head.method == "POST" else event(result(1), "1/1"))
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (up, _, client):
         _, body = await client.call()
         assert body == begun
         _, body = await client.request("GET", last_event_id="1/0")
@@ -231,7 +205,7 @@ async def test_stream_that_polls_is_passed_on_and_continued_by_the_client(
         assert [each.head.get("last-event-id") for each in up.calls("GET")] == ["1/0"]
 
 
-async def test_event_of_five_mebibytes(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_event_of_five_mebibytes(in_session: StartRoad) -> None:
     """No event is too large to be relayed, and what follows it on the stream comes too."""
     large = event(result(1, "x" * (5 << 20)), "big") + b": done\n\n"
 
@@ -241,16 +215,13 @@ async def test_event_of_five_mebibytes(upstream: StartUpstream, adapter: StartAd
             await exchange.chunk(large[start : start + (1 << 16)])
         await exchange.end_stream()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         _, body = await client.call()
         assert body == large
 
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
-async def test_client_that_does_not_read_slows_its_upstream(
-    upstream: StartUpstream, adapter: StartAdapter, method: str
-) -> None:
+async def test_client_that_does_not_read_slows_its_upstream(in_session: StartRoad, method: str) -> None:
     """The adapter holds little of a stream: with nobody reading, the upstream's own writing comes to a halt."""
     filler = b": " + b"x" * 65532 + b"\n\n"
     sent = 0
@@ -272,8 +243,7 @@ async def test_client_that_does_not_read_slows_its_upstream(
                     await progress.wait()
         return sent
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, _, client):
         await client.send(method, call_body() if method == "POST" else b"")
         await client.head()
         client.stop_reading()

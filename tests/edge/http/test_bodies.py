@@ -15,7 +15,7 @@ from adapter.edge.http.bodies import SMALL, Body, BodyLimits
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers
 from adapter.errors import BodyTooSlow, BuffersFull
 from adapter.rules.access.rate_limit import Floor
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.filing import FORM, file_part
 from tests.edge.raw import Exchange, RawClient, call_body, error_of, result
 
@@ -54,15 +54,10 @@ async def test_a_body_that_trickles_is_408(upstream: StartUpstream, adapter: Sta
         assert up.seen == []
 
 
-async def test_an_upload_that_trickles_is_408(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_an_upload_that_trickles_is_408(in_session: StartRoad) -> None:
     """Uploads have the same floor as other bodies, besides a silence of their own."""
     takes = {"type": "upload_consumer", "tools": ["tool"], "file_path_argument": "path"}
-    async with (
-        upstream() as up,
-        adapter(up, bodies=hurried(), server={"adapters": [takes]}) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(bodies=hurried(), server={"adapters": [takes]}) as (_, _, client):
         said = {"content_type": FORM, "content_length": "100000"}
         await client.send("POST", file_part(b"x" * 100)[:-2], "/upload/raw", **said)
         answer = asyncio.create_task(client.head())
@@ -74,25 +69,16 @@ async def test_an_upload_that_trickles_is_408(upstream: StartUpstream, adapter: 
         assert b"core.client_timeouts.min_body_bytes_per_second" in body
 
 
-async def test_a_body_that_stops_is_408(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_body_that_stops_is_408(road: StartRoad) -> None:
     """Silence in the middle of a body ends the wait for the rest."""
-    async with (
-        upstream() as up,
-        adapter(up, bodies=hurried()) as front,
-        front.client() as client,
-    ):
+    async with road(bodies=hurried()) as (_, _, client):
         head, body = await client.request("POST", b"{", content_length="100000")
         assert head.status == 408 and "0.3 s" in error_of(body)["message"]
 
 
-async def test_a_body_above_the_floor_may_take_long(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_body_above_the_floor_may_take_long(in_session: StartRoad) -> None:
     """Many windows of it, each with enough."""
-    async with (
-        upstream() as up,
-        adapter(up, bodies=hurried()) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(bodies=hurried()) as (_, _, client):
         body = call_body() + b" " * 40_000
         await client.send("POST", content_length=str(len(body)))
         for start in range(0, len(body), 1000):
@@ -259,9 +245,7 @@ async def test_decompressed_bodies_count(upstream: StartUpstream, adapter: Start
 
 
 @pytest.mark.parametrize("size", [100, SMALL * 2, MIB])
-async def test_a_body_counts_until_its_exchange_is_over(
-    upstream: StartUpstream, adapter: StartAdapter, size: int
-) -> None:
+async def test_a_body_counts_until_its_exchange_is_over(in_session: StartRoad, size: int) -> None:
     """While the upstream thinks it is held; a small one that comes whole costs no count."""
     thinking, go = asyncio.Event(), asyncio.Event()
 
@@ -270,8 +254,7 @@ async def test_a_body_counts_until_its_exchange_is_over(
         await go.wait()
         await exchange.json(result(1))
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, front, client):
         body = call_body() + b" " * size
         asked = asyncio.create_task(client.request("POST", body))
         await thinking.wait()
@@ -321,15 +304,14 @@ async def test_who_leaves_unread_is_noticed(upstream: StartUpstream, adapter: St
         await until(lambda: not front.app.bodies.buffers.used)
 
 
-async def test_nobody_keeps_a_body_that_is_not_read(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_nobody_keeps_a_body_that_is_not_read(in_session: StartRoad) -> None:
     """A GET that brings a megabyte costs none, however long its stream is open."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.begin_stream()
         await exchange.gone()
 
-    async with upstream(script) as up, adapter(up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(script) as (_, front, client):
         await client.send("GET", b" " * MIB, content_length=str(2 * MIB))
         assert (await client.head()).status == 200
         assert front.app.bodies.buffers.used == 0

@@ -19,7 +19,7 @@ from adapter.edge.http.connection import ClientConnection
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import RawClient, call_body, read_body, read_head
 
 HURRIED = Patience(idle=0.1, linger=0.1, half_closed=0.1)
@@ -596,9 +596,9 @@ async def test_nothing_is_left_of_many_connections(serve: Serve) -> None:
 # --- the whole adapter ------------------------------------------------------------------------------------------
 
 
-async def test_a_refusal_to_head_has_no_body(adapter: StartAdapter, upstream: StartUpstream) -> None:
+async def test_a_refusal_to_head_has_no_body(road: StartRoad) -> None:
     """A client of HEAD reads no body, so one would be taken for the next answer."""
-    async with upstream() as up, adapter(up) as front, front.client() as client:
+    async with road() as (_, _, client):
         await client.send("HEAD")
         assert (await client.head()).status == 405
         await client.send("HEAD", path="/healthz")
