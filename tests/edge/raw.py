@@ -102,6 +102,13 @@ class Exchange:
     async def end_stream(self) -> None:
         await self.send(b"0\r\n\r\n")
 
+    async def stream(self, *chunks: bytes) -> None:
+        """A whole event stream."""
+        await self.begin_stream()
+        for chunk in chunks:
+            await self.chunk(chunk)
+        await self.end_stream()
+
     def hang_up(self) -> None:
         """Close the connection in good order once everything that was sent has left, complete or not."""
         self.writer.close()
@@ -120,9 +127,36 @@ class Exchange:
 Script = Callable[[Exchange], Awaitable[None]]
 
 
-async def accepted(exchange: Exchange) -> None:
-    """What upstreams say to a notification."""
-    await exchange.answer(202, b"")
+def answering(status: int, body: bytes, *fields: str) -> Script:
+    """Gives every request this answer."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(status, body, *fields)
+
+    return script
+
+
+def in_json(body: bytes, *fields: str) -> Script:
+    """Gives every request this JSON."""
+    return answering(200, body, "Content-Type: application/json", *fields)
+
+
+def in_events(*chunks: bytes) -> Script:
+    """Answers every request with this stream."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.stream(*chunks)
+
+    return script
+
+
+async def silent(exchange: Exchange) -> None:
+    """Answers nothing."""
+    await exchange.gone()
+
+
+accepted = answering(202, b"")
+"""What upstreams say to a notification."""
 
 
 def initialize_result(number: object, version: str = "2025-11-25") -> bytes:

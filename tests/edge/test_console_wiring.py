@@ -39,11 +39,8 @@ async def test_every_served_route_is_described(road: StartRoad) -> None:
     producer = {"type": "artifact_producer", "tools": ["make"], "output_path_argument": "path"}
     taker = {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "path"}
     server = {"adapters": [producer, taker]}
-    async with road(server=server, console=CONSOLE, core={"allow_artifacts_download": True}) as (
-        _,
-        front,
-        client,
-    ):
+    core = {"allow_artifacts_download": True}
+    async with road(server=server, console=CONSOLE, core=core) as (_, front, client):
         head, body = await client.request("GET", path="/explorer/openapi.json")
         assert head.status == 200
         paths = orjson.loads(body)["paths"]

@@ -12,6 +12,7 @@ from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.hostile import StartScene, scene_of
 from tests.oauth.protected import answer
 from tests.oauth.token_serving import ProtectedUpstream, TokenServer, token_server
+from tests.telemetry.collectors import Collector, http_collector
 
 
 @pytest.fixture
@@ -39,3 +40,10 @@ async def tokens() -> AsyncIterator[TokenServer]:
     """The token endpoint."""
     async with token_server() as server:
         yield server
+
+
+@pytest.fixture
+async def collector() -> AsyncIterator[Collector]:
+    """A collector of OTLP over HTTP."""
+    async with http_collector() as found:
+        yield found

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import MODERN_VERSION, Exchange, Head, RawClient, RawUpstream, event
+from tests.edge.raw import MODERN_VERSION, Exchange, Head, RawClient, RawUpstream, answering, event
 
 ALICE, BOB, CAROL = (
     "alices-token-0123456789abcdef",
@@ -336,11 +336,9 @@ async def test_updates_of_hidden_resources_are_not_heard(
         if exchange.head.method != "GET":
             await office(exchange)
             return
-        await exchange.begin_stream()
-        await exchange.chunk(
+        await exchange.stream(
             b"".join(map(event, [*updates, replayed])) + event(b'{"jsonrpc":"2.0","method":"end"}')
         )
-        await exchange.end_stream()
 
     async with company(upstream, adapter, script=script) as (_, enter, _):
         bob = await enter(BOB)
@@ -366,9 +364,7 @@ async def test_a_stream_without_a_session_is_judged_too(
         if exchange.head.method != "GET":
             await office(exchange)
             return
-        await exchange.begin_stream()
-        await exchange.chunk(b"".join(map(event, [*updates, *lists])))
-        await exchange.end_stream()
+        await exchange.stream(b"".join(map(event, [*updates, *lists])))
 
     async with company(upstream, adapter, modern=True, script=script) as (_, enter, _):
         bob = await enter(BOB)
@@ -393,9 +389,7 @@ async def test_updates_beside_an_answer_are_judged(
         if exchange.message["method"] != "tools/call":
             await office(exchange)
             return
-        await exchange.begin_stream()
-        await exchange.chunk(b"".join(map(event, [updates[0], updates[1], answer])))
-        await exchange.end_stream()
+        await exchange.stream(b"".join(map(event, [updates[0], updates[1], answer])))
 
     async with company(upstream, adapter, script=script, server=server) as (_, enter, _):
         bob = await enter(BOB)
@@ -622,10 +616,7 @@ async def test_a_list_that_cannot_be_had_tells_no_names(
 ) -> None:
     """While the upstream lists nothing, calls of hidden, missing and visible tools fail alike."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(500, b"no")
-
-    async with company(upstream, adapter, script=script) as (_, enter, _):
+    async with company(upstream, adapter, script=answering(500, b"no")) as (_, enter, _):
         bob = await enter(BOB)
         answers = [(await bob.call(name))["error"] for name in ("write_file", "nowhere", "read_file")]
         assert answers[0] == answers[1] == answers[2]

@@ -18,7 +18,7 @@ from adapter.settings.section import SettingsError
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.end_to_end.test_access_rules import ALICE, AUTH, BOB, RULES, company, office
 from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
-from tests.edge.raw import Exchange, call_body, event, result
+from tests.edge.raw import Exchange, call_body, event, in_json, result
 
 
 def audit(place: Path, **more: Any) -> dict[str, Any]:
@@ -82,10 +82,10 @@ async def test_a_line_is_written_before_the_answer_leaves(in_session: StartRoad,
         if exchange.message.get("params", {}).get("name") != "streamed":  # type: ignore[attr-defined]  # an object
             await exchange.json(result(1))
             return
-        await exchange.begin_stream()
-        await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'))
-        await exchange.chunk(event(b'{"jsonrpc":"2.0","id":1,"result":{"isError":true}}'))
-        await exchange.end_stream()
+        await exchange.stream(
+            event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'),
+            event(b'{"jsonrpc":"2.0","id":1,"result":{"isError":true}}'),
+        )
 
     async with in_session(script, core=audit(place)) as (_, _, client):
         assert (await client.call())[1] == result(1)
@@ -101,9 +101,7 @@ async def test_a_long_answer_and_a_deferred_one(in_session: StartRoad, place: Pa
 
     async def script(exchange: Exchange) -> None:
         if exchange.message["method"] == "prompts/get":
-            await exchange.begin_stream()
-            await exchange.chunk(b"id: 1\nretry: 10\ndata:\n\n")
-            await exchange.end_stream()
+            await exchange.stream(b"id: 1\nretry: 10\ndata:\n\n")
         else:
             params: Any = exchange.message["params"]
             await exchange.json(result(1, "x" * int(params["name"])))
@@ -212,10 +210,7 @@ async def test_a_file_that_cannot_be_written_is_no_start(
 async def test_a_batch_has_a_line_for_each_call(in_session: StartRoad, place: Path) -> None:
     """Batches of MCP 2025-03-26 are forwarded as before."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(
-            b"[" + result(2) + b',{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}]'
-        )
+    script = in_json(b"[" + result(2) + b',{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}]')
 
     async with in_session(script, version="2025-03-26", core=audit(place)) as (_, _, client):
         body = b"[" + call_body("a", 1) + b"," + call_body("b", 2) + b"]"
@@ -226,11 +221,9 @@ async def test_a_batch_has_a_line_for_each_call(in_session: StartRoad, place: Pa
 
 async def test_files_are_on_record(in_session: StartRoad, place: Path) -> None:
     """Before the sender of one is answered, and before the first byte of another leaves, with its session."""
-    async with in_session(playing(writing(b"made")), server=TOOLS, core=audit(place) | DOWNLOADS) as (
-        _,
-        _,
-        client,
-    ):
+    script = playing(writing(b"made"))
+    core = audit(place) | DOWNLOADS
+    async with in_session(script, server=TOOLS, core=core) as (_, _, client):
         head, _ = await client.request("POST", form(b"content", "a\tb.txt"), "/upload/raw", content_type=FORM)
         assert head.status == 200
         made = await call(client, "write", {"filename": "out.txt"})
@@ -260,9 +253,8 @@ async def test_a_files_line_is_that_of_its_session(in_session: StartRoad, place:
 
 async def test_code_mode_names_the_tool_that_was_meant(road: StartRoad, place: Path) -> None:
     """And the one through which it was called."""
-    async with road(
-        office, server={"access": RULES, "code_mode_enabled": True}, core=AUTH | audit(place)
-    ) as (_, _, client):
+    server = {"access": RULES, "code_mode_enabled": True}
+    async with road(office, server=server, core=AUTH | audit(place)) as (_, _, client):
         fields = {"authorization": f"Bearer {BOB}"}
         await client.initialize(**fields)
         params = {"name": "raw_call_tool", "arguments": {"name": "read_file", "arguments": {}}}

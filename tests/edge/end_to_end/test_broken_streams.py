@@ -15,6 +15,7 @@ from tests.edge.raw import (
     call_body,
     error_of,
     event,
+    in_events,
     modern_body,
     modern_fields,
     read_chunk,
@@ -113,9 +114,7 @@ async def test_broken_stream_with_event_ids_is_resumed_once(in_session: StartRoa
         if exchange.head.method == "POST":
             await begin(exchange)
             return
-        await exchange.begin_stream()
-        await exchange.chunk(event(result(1), "8"))
-        await exchange.end_stream()
+        await exchange.stream(event(result(1), "8"))
 
     async with in_session(script) as (up, _, client):
         await client.send("POST", call_body())
@@ -185,12 +184,7 @@ async def test_modern_stream_is_not_resumed(road: StartRoad) -> None:
 def ending(body: bytes) -> Script:
     """Answers with a stream of ``body`` that ends in good order."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(body)
-        await exchange.end_stream()
-
-    return script
+    return in_events(body)
 
 
 async def test_clean_end_after_an_event_id_is_passed_on_as_it_is(in_session: StartRoad) -> None:

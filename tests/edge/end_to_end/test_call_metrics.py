@@ -182,10 +182,7 @@ async def test_a_flood_of_tiny_events_is_not_read(in_session: StartRoad) -> None
         failed = event(answer(number, result={"content": [], "isError": True}))
         if params_of(exchange)["name"] == "whole":
             return await exchange.answer(200, flood + failed, "Content-Type: text/event-stream")
-        await exchange.begin_stream()
-        await exchange.chunk(flood)
-        await exchange.chunk(failed)
-        return await exchange.end_stream()
+        return await exchange.stream(flood, failed)
 
     async with in_session(flooding, telemetry=ON) as (_, _, client):
         for name in ("whole", "streamed"):

@@ -18,9 +18,11 @@ from tests.edge.raw import (
     call_body,
     error_of,
     event,
+    in_events,
     modern_body,
     modern_fields,
     result,
+    silent,
 )
 
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
@@ -130,10 +132,6 @@ async def test_open_breaker_is_32012_with_the_shape_that_scripts_read(
 
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}'
 BRIEF = {"defaults": {"tool_call_timeout_seconds": 0.2}}
-
-
-async def silent(exchange: Exchange) -> None:
-    await exchange.gone()
 
 
 async def silent_after_the_head(exchange: Exchange) -> None:
@@ -253,13 +251,8 @@ async def test_a_call_ends_at_its_total_limit(
 async def test_an_answer_in_time_passes_the_total_limit(in_session: StartRoad) -> None:
     """What a stream brings before its end comes as it is."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(event(PROGRESS))
-        await exchange.chunk(event(result(1)))
-        await exchange.end_stream()
-
     defaults = {"tool_call_total_seconds": 60}
+    script = in_events(event(PROGRESS), event(result(1)))
     async with in_session(script, server={"tool_defaults": defaults}) as (_, _, client):
         _, body = await client.call()
         assert body == event(PROGRESS) + event(result(1))

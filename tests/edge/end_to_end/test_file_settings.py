@@ -66,9 +66,8 @@ async def test_a_tool_takes_a_file_and_gives_another(
     """Its definition says both, and is the same whichever entry stands first; no path of the store is shown."""
     definitions = []
     for adapters in ([TAKES, GIVES], [GIVES, TAKES]):
-        async with in_session(
-            turning, server={"adapters": adapters}, core={"tool_definition_pinning": {"mode": guard}}
-        ) as (_, _, client):
+        core = {"tool_definition_pinning": {"mode": guard}}
+        async with in_session(turning, server={"adapters": adapters}, core=core) as (_, _, client):
             (_, listed) = (await rpc(client, "tools/list", {}))["tools"]
             definitions.append(listed)
             handle = (await upload(client, b"hello"))[1]["upload_handle"]
@@ -120,9 +119,8 @@ async def test_persist_false_leaves_call_and_result_alone(in_session: StartRoad,
 
 async def test_expose_as_resource_false_lists_nothing(in_session: StartRoad) -> None:
     """The artifact is kept and can be downloaded; its URI is not read."""
-    async with in_session(
-        playing(writing(PNG)), server=producer(expose_as_resource=False), core=DOWNLOADS
-    ) as (_, _, client):
+    server = producer(expose_as_resource=False)
+    async with in_session(playing(writing(PNG)), server=server, core=DOWNLOADS) as (_, _, client):
         told = (await call(client, "write", {}))["_meta"]["artifact"]
         assert told["expose_as_resource"] is False and told["filename"] == "write.png"
         assert "code" in await rpc(client, "resources/list", {})
@@ -136,11 +134,9 @@ async def test_expose_as_resource_false_lists_nothing(in_session: StartRoad) -> 
 async def test_allow_raw_output_embeds_the_bytes(in_session: StartRoad) -> None:
     """Behind the link, as a resource; what is text as text."""
     for content, key in ((PNG, "blob"), (b"words", "text")):
-        async with in_session(playing(writing(content)), server=producer(allow_raw_output=True)) as (
-            _,
-            _,
-            client,
-        ):
+        server = producer(allow_raw_output=True)
+        script = playing(writing(content))
+        async with in_session(script, server=server) as (_, _, client):
             blocks = (await call(client, "write", {}))["content"]
             assert [block["type"] for block in blocks] == ["text", "resource_link", "resource"]
             held = blocks[-1]["resource"][key]
@@ -149,19 +145,17 @@ async def test_allow_raw_output_embeds_the_bytes(in_session: StartRoad) -> None:
 
 async def test_artifacts_off_pipes_the_tool(in_session: StartRoad) -> None:
     """``artifacts.enabled: false`` is as if there were no entry."""
-    async with in_session(
-        playing(lambda arguments: str(arguments)), server=producer(), artifacts={"enabled": False}
-    ) as (_, _, client):
+    script = playing(lambda arguments: str(arguments))
+    async with in_session(script, server=producer(), artifacts={"enabled": False}) as (_, _, client):
         assert await call(client, "write", {}) == {"content": [{"type": "text", "text": "{}"}]}
 
 
 async def test_file_above_the_cap_is_named_with_its_setting(in_session: StartRoad, tmp_path: Path) -> None:
     """``artifacts.max_file_bytes``; nothing is evicted for it, and its bytes go at once."""
-    async with in_session(
-        playing(lambda arguments: writing(b"x" * arguments["size"])(arguments)),
-        server=producer(),
-        artifacts={"max_file_bytes": 1000},
-    ) as (_, _, client):
+    script = playing(lambda arguments: writing(b"x" * arguments["size"])(arguments))
+    artifacts = {"max_file_bytes": 1000}
+    server = producer()
+    async with in_session(script, server=server, artifacts=artifacts) as (_, _, client):
         assert "artifact" in (await call(client, "write", {"size": 1000}))["_meta"]
         sentence = (await call(client, "write", {"size": 1001}))["_meta"]["artifact_error"]
         assert "1000 bytes that artifacts.max_file_bytes allows" in sentence
@@ -232,12 +226,8 @@ async def test_time_to_live_counts_from_the_last_use(in_session: StartRoad) -> N
     """A read, a download and a call keep a file; a look at the list does not."""
     ttl = {"ttl_seconds": 1.0}
     both = {"adapters": [*producer()["adapters"], *consumer()["adapters"]]}
-    async with in_session(
-        playing(lambda arguments: writing(b"made")(arguments) if "filename" in arguments else ""),
-        server=both,
-        artifacts=ttl,
-        uploads=ttl,
-    ) as (_, _, client):
+    script = playing(lambda arguments: writing(b"made")(arguments) if "filename" in arguments else "")
+    async with in_session(script, server=both, artifacts=ttl, uploads=ttl) as (_, _, client):
         used = (await call(client, "write", {"filename": "used.txt"}))["_meta"]["artifact"]["artifact_uri"]
         await call(client, "write", {"filename": "looked-at.txt"})
         _, told = await upload(client, b"hello")

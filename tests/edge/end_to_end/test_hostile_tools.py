@@ -20,7 +20,7 @@ import pytest
 
 from tests.edge.hostile import QUOTA, Scene, StartScene, Victim, arguments_of
 from tests.edge.hostile_forms import NAMES
-from tests.edge.raw import Exchange, modern_body, modern_fields, result
+from tests.edge.raw import Exchange, in_json, modern_body, modern_fields, result
 
 Plant = Callable[[Path, Path], None]
 
@@ -367,10 +367,7 @@ async def test_what_a_result_names(hostilities: StartScene) -> None:
             left.unlink()
         (own / "new.txt").write_text("honest")
 
-        async def name_honestly(exchange: Exchange) -> None:
-            await exchange.json(result(1, f"Saved to {own / 'new.txt'}"))
-
-        scene.play = name_honestly
+        scene.play = in_json(result(1, f"Saved to {own / 'new.txt'}"))
         assert await scene.captured(client, await scene.call(client, "name", {})) == b"honest"
         (own / "new.txt").unlink()
         assert handle.startswith("upload://")

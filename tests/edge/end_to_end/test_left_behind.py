@@ -8,7 +8,7 @@ import time
 
 from adapter.relay.sessions.session_map import TABLE
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import INITIALIZE, Exchange, call_body, event, initialize_result, result
+from tests.edge.raw import INITIALIZE, Exchange, call_body, event, initialize_result, result, silent
 
 
 async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
@@ -21,10 +21,7 @@ async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
         await exchange.chunk(event(b"", "1"))
         await exchange.end_stream()
 
-    async def quiet(exchange: Exchange) -> None:
-        await exchange.gone()
-
-    async with upstream(quiet, opening=opening, sessions={"upstream-early"}) as up, adapter(up) as front:
+    async with upstream(silent, opening=opening, sessions={"upstream-early"}) as up, adapter(up) as front:
         async with front.client() as client:
             await client.send("POST", INITIALIZE)
             await up.arrived("GET")

@@ -22,7 +22,7 @@ from tests.edge.file_tools import FORM, TOOLS, form, link_of, text_of
 from tests.edge.raw import Exchange, RawClient, RawUpstream, result
 from tests.rules.metrics.test_catalogue import LABELS
 from tests.state.shared import ReplicaStore, SharedMemory
-from tests.telemetry.collectors import Collector, http_collector, values
+from tests.telemetry.collectors import Collector, values
 
 REFERENCE = {
     *("adapter_http_requests_total", "adapter_http_request_duration_seconds"),
@@ -220,7 +220,7 @@ async def use_everything(
 
 
 async def test_everything_is_counted(
-    tmp_path: Path, upstream: StartUpstream, monkeypatch: pytest.MonkeyPatch
+    collector: Collector, tmp_path: Path, upstream: StartUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each metric of the reference has numbers that fit what was done, in a scrape and at a collector."""
     monkeypatch.chdir(tmp_path)
@@ -228,7 +228,6 @@ async def test_everything_is_counted(
     tools, store, files = Tools(), SharedMemory().replica(), tmp_path / "files"
     async with (
         upstream(tools) as up,
-        http_collector() as collector,
         served(files, up, collector, store) as port,
     ):
         found, scrapes = await use_everything(port, up, tools, store)

@@ -40,8 +40,7 @@ class Closing:
                 orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": TOOLS}})
             )
         elif method == "GET":
-            await exchange.begin_stream()
-            await exchange.end_stream()
+            await exchange.stream()
         elif not message:
             await exchange.json(b"[" + result(1) + b"," + result(2) + b"]")
         else:

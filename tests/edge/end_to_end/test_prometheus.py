@@ -13,7 +13,7 @@ from tests.metric_queries import METRICS, RULES, chosen, dashboard_queries, rule
 from tests.prometheus import PATIENCE, Prometheus, program, scraping
 from tests.promql import needs
 from tests.state.shared import SharedMemory
-from tests.telemetry.collectors import Collector, http_collector
+from tests.telemetry.collectors import Collector
 
 pytestmark = pytest.mark.deep
 
@@ -72,7 +72,7 @@ async def assert_exemplars(prometheus: Prometheus, collector: Collector) -> None
 
 
 async def test_every_query_is_answered(
-    tmp_path: Path, upstream: StartUpstream, monkeypatch: pytest.MonkeyPatch
+    collector: Collector, tmp_path: Path, upstream: StartUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls of every kind, then each query of the dashboards and rules, and traces at the durations of calls."""
     program("prometheus")
@@ -81,7 +81,6 @@ async def test_every_query_is_answered(
     tools, store = Tools(), SharedMemory().replica()
     async with (
         upstream(tools) as up,
-        http_collector() as collector,
         served(tmp_path / "files", up, collector, store) as port,
         scraping(tmp_path, port, RULES, SECRETS[0]) as prometheus,
     ):

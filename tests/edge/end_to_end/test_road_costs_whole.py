@@ -84,9 +84,7 @@ async def answering(exchange: Exchange) -> None:
         if output := message["params"]["arguments"].get("output"):
             await asyncio.to_thread(Path(output).write_bytes, b"x" * 4096)
     told = event(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": found}))
-    await exchange.begin_stream()
-    await exchange.chunk(told)
-    return await exchange.end_stream()
+    return await exchange.stream(told)
 
 
 class CountedAdapter:

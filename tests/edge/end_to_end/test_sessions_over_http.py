@@ -7,7 +7,7 @@ import asyncio
 import orjson
 
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import Exchange, call_body, read_body, result
+from tests.edge.raw import Exchange, call_body, in_json, read_body, result
 
 
 async def test_session_id_is_minted_here_and_mapped(road: StartRoad) -> None:
@@ -40,8 +40,7 @@ async def test_ten_concurrent_calls_renew_a_forgotten_session_once(in_session: S
 async def test_text_of_a_result_renews_nothing(in_session: StartRoad) -> None:
     """A result that speaks of an invalid session is just a result: one call, no new session."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(result(1, "Error: invalid session, session not found (404)"))
+    script = in_json(result(1, "Error: invalid session, session not found (404)"))
 
     async with in_session(script) as (up, _, client):
         await client.call()

@@ -9,7 +9,15 @@ import pytest
 
 from adapter.relay.sessions.renewal import MOST
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
-from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, error_of, initialize_result, result
+from tests.edge.raw import (
+    INITIALIZE,
+    Exchange,
+    RawUpstream,
+    error_of,
+    initialize_result,
+    result,
+    silent,
+)
 from tests.relay.sessions.test_health_probe import PING, health_when, is_ok, serving, started
 
 
@@ -130,10 +138,7 @@ async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
 async def test_stop_does_not_wait_for_late_answers(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """The adapter ends in time, whatever is still to come."""
 
-    async def never(exchange: Exchange) -> None:
-        await exchange.gone()
-
-    async with upstream(done, opening=never) as up, asyncio.timeout(3), adapter(up) as front:
+    async with upstream(done, opening=silent) as up, asyncio.timeout(3), adapter(up) as front:
         async with front.client() as client:
             await client.send("POST", INITIALIZE)
             await up.arrived("initialize")

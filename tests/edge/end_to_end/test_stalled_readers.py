@@ -17,7 +17,15 @@ from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.http.test_bodies import KIB, MIB, until
-from tests.edge.raw import Exchange, call_body, modern_body, modern_fields, read_chunk, result
+from tests.edge.raw import (
+    Exchange,
+    call_body,
+    in_json,
+    modern_body,
+    modern_fields,
+    read_chunk,
+    result,
+)
 
 ASKED = b"GET /mcp HTTP/1.1\r\nHost: here\r\n\r\n"
 STALL = 0.3
@@ -135,10 +143,7 @@ async def test_an_answer_that_is_not_taken_holds_nothing_of_its_request(
 ) -> None:
     """However large it is, and for however long its client looks away."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(result(1, "z" * size))
-
-    async with in_session(script) as (up, front, client):
+    async with in_session(in_json(result(1, "z" * size))) as (up, front, client):
         client.stop_reading()
         await client.send("POST", LARGE)
         await up.arrived("tools/call")

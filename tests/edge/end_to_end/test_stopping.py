@@ -25,6 +25,7 @@ from tests.edge.raw import (
     call_body,
     error_of,
     event,
+    in_json,
     modern_body,
     modern_fields,
     read_body,
@@ -200,11 +201,8 @@ async def test_call_that_ends_within_the_grace(tmp_path: Path, upstream: StartUp
 async def test_client_in_the_middle_of_its_work_is_told(tmp_path: Path, upstream: StartUpstream) -> None:
     """Its next request is answered, and the answer says that the connection ends; the port is closed by then."""
 
-    async def answer(exchange: Exchange) -> None:
-        await exchange.json(result(7))
-
     async with (
-        upstream(answer) as up,
+        upstream(in_json(result(7))) as up,
         serving(tmp_path, up, grace=60) as (port, stop),
         RawClient(port) as client,
     ):

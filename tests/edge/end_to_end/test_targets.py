@@ -7,7 +7,16 @@ import asyncio
 import pytest
 
 from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import INITIALIZE, Exchange, call_body, error_of, read_body, read_head, result
+from tests.edge.raw import (
+    INITIALIZE,
+    Exchange,
+    call_body,
+    error_of,
+    in_json,
+    read_body,
+    read_head,
+    result,
+)
 
 
 async def test_the_query_reaches_the_upstream_behind_its_own(
@@ -15,10 +24,7 @@ async def test_the_query_reaches_the_upstream_behind_its_own(
 ) -> None:
     """With every request of a session, whatever its method; one that brings none sends none."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(result(1))
-
-    async with upstream(script) as up:
+    async with upstream(in_json(result(1))) as up:
         server = {"upstream": {"url": up.url + "?key=k"}}
         async with adapter(up, server=server) as front, front.client() as client:
             head, _ = await client.request("POST", INITIALIZE, "/mcp?team=a&x=%20")

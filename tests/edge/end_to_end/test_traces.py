@@ -16,7 +16,7 @@ from adapter.wire.trace_context import TraceParent, read_traceparent
 from tests.e2e.processes import START_TIMEOUT, start
 from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import Exchange, RawUpstream, call_body, event, result
-from tests.telemetry.collectors import Collector, http_collector, values
+from tests.telemetry.collectors import Collector, values
 
 TRACE, OTHER_TRACE = "0af7651916cd43dd8448eb211c80319c", "1bf7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -69,20 +69,21 @@ def sent(up: RawUpstream, method: str = "tools/call") -> tuple[TraceParent | Non
     return header, read_traceparent(params.get("_meta", {}).get("traceparent"))
 
 
-async def test_one_trace_joins_client_adapter_and_upstream(adapter: StartAdapter, tmp_path: Path) -> None:
+async def test_one_trace_joins_client_adapter_and_upstream(
+    collector: Collector, adapter: StartAdapter, tmp_path: Path
+) -> None:
     """Each span is the child of the one before it, from the SDK's client by way of the adapter to the SDK's server."""
-    async with http_collector() as collector:
-        program = [sys.executable, "-m", "tests.edge.end_to_end.traced_peers", collector.url]
-        peers = await start(program, tmp_path / "peers.log")
-        try:
-            url = await peers.line(START_TIMEOUT)
-            entry = {"upstream": {"url": url}}
-            async with adapter(Unlisted(url), server=entry, **traced(collector)) as front:
-                await peers.say(f"http://127.0.0.1:{front.port}/mcp")
-                assert await peers.line(START_TIMEOUT) == "called"
-                spans = await exported(front, collector)
-        finally:
-            await peers.stop()
+    program = [sys.executable, "-m", "tests.edge.end_to_end.traced_peers", collector.url]
+    peers = await start(program, tmp_path / "peers.log")
+    try:
+        url = await peers.line(START_TIMEOUT)
+        entry = {"upstream": {"url": url}}
+        async with adapter(Unlisted(url), server=entry, **traced(collector)) as front:
+            await peers.say(f"http://127.0.0.1:{front.port}/mcp")
+            assert await peers.line(START_TIMEOUT) == "called"
+            spans = await exported(front, collector)
+    finally:
+        await peers.stop()
     (agent,) = [span for span in spans if span.name == "agent"]
     (asked,) = [span for span in spans if span.name == "MCP send tools/call greet"]
     named = {span.span_id: span for span in spans if span.name == "tools/call greet"}
@@ -103,12 +104,14 @@ class Unlisted:
         self.url = url
 
 
-async def test_a_trace_goes_on_from_the_header_and_from_meta(in_session: StartRoad) -> None:
+async def test_a_trace_goes_on_from_the_header_and_from_meta(
+    collector: Collector, in_session: StartRoad
+) -> None:
     """The parent in ``_meta`` counts before the header's, which becomes a link; what goes on names the adapter's span.
 
     ``tracestate`` and ``baggage`` go on as they came.
     """
-    async with http_collector() as collector, in_session(**traced(collector)) as (up, front, client):
+    async with in_session(**traced(collector)) as (up, front, client):
         for body, fields in (
             (call_body(), {"traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2"}),
             (with_meta(progressToken=1, traceparent=PARENT, tracestate="a=1"), {}),
@@ -137,13 +140,13 @@ async def test_a_trace_goes_on_from_the_header_and_from_meta(in_session: StartRo
 
 @pytest.mark.parametrize("sampler", [None, "always_off"])
 async def test_what_is_not_sampled_is_sent_on_as_it_came(
-    road: StartRoad, sampler: str | None, monkeypatch: pytest.MonkeyPatch
+    collector: Collector, road: StartRoad, sampler: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flag of the parent decides, or the operator's sampler; bytes and fields then stay as they are."""
     if sampler is not None:
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
     body = with_meta(traceparent=UNSAMPLED).replace(b":", b" : ")
-    async with http_collector() as collector, road(**traced(collector)) as (up, front, client):
+    async with road(**traced(collector)) as (up, front, client):
         await client.initialize(traceparent=UNSAMPLED)
         await client.request("POST", body, traceparent=UNSAMPLED)
         await client.request("POST", call_body(), traceparent=UNSAMPLED)
@@ -154,7 +157,7 @@ async def test_what_is_not_sampled_is_sent_on_as_it_came(
     assert spans == []
 
 
-async def test_spans_tell_how_a_request_ended(in_session: StartRoad) -> None:
+async def test_spans_tell_how_a_request_ended(collector: Collector, in_session: StartRoad) -> None:
     """By the code of an error, a tool's own error, a status of HTTP or the adapter's failure, whole and in a stream."""
     answers = iter(
         (
@@ -168,16 +171,16 @@ async def test_spans_tell_how_a_request_ended(in_session: StartRoad) -> None:
         if (body := next(answers, None)) is not None:
             await exchange.json(body)
         elif len(up.calls("tools/call")) == 4:
-            await exchange.begin_stream()
-            await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'))
-            await exchange.chunk(event(result(1).replace(b'"content"', b'"isError":true,"content"')))
-            await exchange.end_stream()
+            await exchange.stream(
+                event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'),
+                event(result(1).replace(b'"content"', b'"isError":true,"content"')),
+            )
         elif len(up.calls("tools/call")) == 5:
             await exchange.answer(500, b"broken", "Content-Type: text/plain")
         else:
             exchange.hang_up()
 
-    async with http_collector() as collector, in_session(script, **traced(collector)) as (up, front, client):
+    async with in_session(script, **traced(collector)) as (up, front, client):
         for _ in range(6):
             await client.request("POST", call_body())
         spans = await exported(front, collector)
@@ -194,7 +197,7 @@ async def test_spans_tell_how_a_request_ended(in_session: StartRoad) -> None:
     assert b"SECRET-7" not in b"".join(span.SerializeToString() for span in spans)
 
 
-async def test_a_renewed_session_stays_in_its_trace(in_session: StartRoad) -> None:
+async def test_a_renewed_session_stays_in_its_trace(collector: Collector, in_session: StartRoad) -> None:
     """After a 404 the adapter opens the upstream's session again; all of that belongs to the call."""
     forgotten = True
 
@@ -205,7 +208,7 @@ async def test_a_renewed_session_stays_in_its_trace(in_session: StartRoad) -> No
             return await exchange.answer(404, b"")
         return await exchange.json(result(1))
 
-    async with http_collector() as collector, in_session(script, **traced(collector)) as (up, front, client):
+    async with in_session(script, **traced(collector)) as (up, front, client):
         head, _ = await client.request("POST", call_body(), traceparent=PARENT)
         assert head.status == 200
         spans = await exported(front, collector)
@@ -218,10 +221,10 @@ async def test_a_renewed_session_stays_in_its_trace(in_session: StartRoad) -> No
 
 
 async def test_a_collector_that_never_answers_costs_dropped_spans_alone(
-    upstream: StartUpstream, adapter: StartAdapter, caplog: pytest.LogCaptureFixture
+    collector: Collector, upstream: StartUpstream, adapter: StartAdapter, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Calls are answered also when no more spans may wait, and the adapter stops in time."""
-    async with http_collector() as collector, upstream() as up:
+    async with upstream() as up:
         collector.patient.clear()
         settings = traced(collector, shutdown_drain_timeout_seconds=0.2)
         async with adapter(up, **settings) as front, front.client() as client:

@@ -27,9 +27,9 @@ from tests.edge.end_to_end.test_traces import (
     traced,
 )
 from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
-from tests.edge.raw import Exchange, call_body, result
+from tests.edge.raw import Exchange, call_body, in_json, result
 from tests.edge.replicating import site, tool
-from tests.telemetry.collectors import http_collector, values
+from tests.telemetry.collectors import Collector, values
 
 ECHOES = """
 import json, sys
@@ -45,15 +45,14 @@ for message in map(json.loads, sys.stdin):
 """
 
 
-async def test_a_process_gets_the_trace_in_the_message(in_session: StartRoad, tmp_path: Path) -> None:
+async def test_a_process_gets_the_trace_in_the_message(
+    collector: Collector, in_session: StartRoad, tmp_path: Path
+) -> None:
     """There is no header over stdio, so that ``_meta`` alone carries it."""
     (tmp_path / "echoes.py").write_text(ECHOES)
     process = {"transport": "stdio", "command": sys.executable, "args": ["echoes.py"], "cwd": str(tmp_path)}
     settings = {"servers": [{"id": "raw", "mount_path": "/mcp", "upstream": process}]}
-    async with (
-        http_collector() as collector,
-        in_session(**settings, **traced(collector)) as (_, front, client),
-    ):
+    async with in_session(**settings, **traced(collector)) as (_, front, client):
         _, body = await client.request("POST", call_body(), traceparent=PARENT)
         (told,) = orjson.loads(body)["result"]["content"]
         spans = await exported(front, collector)
@@ -63,9 +62,9 @@ async def test_a_process_gets_the_trace_in_the_message(in_session: StartRoad, tm
     assert orjson.loads(told["text"]) == {"traceparent": f"00-{TRACE}-{outgoing.span_id.hex()}-01"}
 
 
-async def test_a_call_through_another_replica_is_one_trace(tmp_path: Path) -> None:
+async def test_a_call_through_another_replica_is_one_trace(collector: Collector, tmp_path: Path) -> None:
     """The replica that the client speaks to records it, and the server gets that one's span."""
-    async with http_collector() as collector, playing_sse() as player:
+    async with playing_sse() as player:
         server = {"upstream": {"transport": "sse", "url": player.site.url}}
         async with site(tmp_path, server, **traced(collector)) as found:
             a, b = await found.start("a"), await found.start("b")
@@ -84,16 +83,10 @@ async def test_a_call_through_another_replica_is_one_trace(tmp_path: Path) -> No
     assert left.parent_span_id == entered.span_id
 
 
-async def test_files_and_wrapped_tools_have_spans(in_session: StartRoad) -> None:
+async def test_files_and_wrapped_tools_have_spans(collector: Collector, in_session: StartRoad) -> None:
     """Uploads and downloads by their routes, without a name of a file; a wrapped tool has both spans."""
-    async with (
-        http_collector() as collector,
-        in_session(playing(writing(b"made")), server=TOOLS, core=DOWNLOADS, **traced(collector)) as (
-            _,
-            front,
-            client,
-        ),
-    ):
+    settings = {"server": TOOLS, "core": DOWNLOADS, **traced(collector)}
+    async with in_session(playing(writing(b"made")), **settings) as (_, front, client):
         body = form(b"content", "SECRET-7.txt")
         head, _ = await client.request("POST", body, "/upload/raw", content_type=FORM, traceparent=PARENT)
         assert head.status == 200
@@ -114,7 +107,7 @@ async def test_files_and_wrapped_tools_have_spans(in_session: StartRoad) -> None
     assert b"SECRET" not in b"".join(span.SerializeToString() for span in spans)
 
 
-async def test_a_call_over_the_http_api_is_a_trace(road: StartRoad) -> None:
+async def test_a_call_over_the_http_api_is_a_trace(collector: Collector, road: StartRoad) -> None:
     """All that the adapter asks the upstream for it belongs to it."""
 
     async def script(exchange: Exchange) -> None:
@@ -125,14 +118,8 @@ async def test_a_call_over_the_http_api_is_a_trace(road: StartRoad) -> None:
         else:
             await exchange.json(result(number))
 
-    async with (
-        http_collector() as collector,
-        road(script, console={"enabled": True, "allow_execute": True}, **traced(collector)) as (
-            _,
-            front,
-            client,
-        ),
-    ):
+    console = {"enabled": True, "allow_execute": True}
+    async with road(script, console=console, **traced(collector)) as (_, front, client):
         path = "/explorer/raw/tools/{}/call"
         head, _ = await client.request("POST", b"{}", path.format("tool"), traceparent=PARENT)
         assert head.status == 200
@@ -149,11 +136,10 @@ async def test_a_call_over_the_http_api_is_a_trace(road: StartRoad) -> None:
     assert values(refused.attributes)["error.type"] == str(head.status)
 
 
-async def test_a_batch_has_the_spans_of_its_first_request(in_session: StartRoad) -> None:
+async def test_a_batch_has_the_spans_of_its_first_request(
+    collector: Collector, in_session: StartRoad
+) -> None:
     """Its bytes stay as they are; the header tells the trace."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(b"[" + result(1) + b"," + result(2) + b"]")
 
     body = (
         b'[{"jsonrpc":"2.0","method":"notifications/x"},'
@@ -162,10 +148,8 @@ async def test_a_batch_has_the_spans_of_its_first_request(in_session: StartRoad)
         + call_body("b", 2)
         + b"]"
     )
-    async with (
-        http_collector() as collector,
-        in_session(script, version="2025-03-26", **traced(collector)) as (up, front, client),
-    ):
+    script = in_json(b"[" + result(1) + b"," + result(2) + b"]")
+    async with in_session(script, version="2025-03-26", **traced(collector)) as (up, front, client):
         head, _ = await client.request("POST", body, traceparent=PARENT)
         assert head.status == 200
         spans = await exported(front, collector)
@@ -179,7 +163,7 @@ async def test_a_batch_has_the_spans_of_its_first_request(in_session: StartRoad)
 
 @pytest.mark.parametrize("kind", [SERVER, CLIENT])
 async def test_a_call_that_its_client_gives_up_was_cut(
-    upstream: StartUpstream, adapter: StartAdapter, kind: Span.SpanKind.ValueType
+    collector: Collector, upstream: StartUpstream, adapter: StartAdapter, kind: Span.SpanKind.ValueType
 ) -> None:
     """Both spans say so."""
 
@@ -190,7 +174,6 @@ async def test_a_call_that_its_client_gives_up_was_cut(
         gone.set()
 
     async with (
-        http_collector() as collector,
         upstream(script) as up,
         adapter(up, **traced(collector)) as front,
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, call_body, read_body, result
+from tests.edge.raw import Exchange, answering, call_body, in_json, read_body, result
 
 ODD_REQUEST = (
     b'\r\n{ "params" : {"x-more":[1.0,1e5,1E+05,-0,0.10], "arguments":{"n":123456789012345678901234567890,'
@@ -26,10 +26,7 @@ ODD_ANSWER = (
 async def test_odd_request_and_odd_answer_keep_their_bytes(in_session: StartRoad) -> None:
     """Big integers, ``1.0``, odd spaces, escapes, key order and unknown members survive both ways."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(ODD_ANSWER)
-
-    async with in_session(script) as (up, _, client):
+    async with in_session(in_json(ODD_ANSWER)) as (up, _, client):
         head, body = await client.request("POST", ODD_REQUEST)
         assert head.status == 200 and body == ODD_ANSWER
         assert up.calls("tools/call")[0].body == ODD_REQUEST
@@ -46,10 +43,7 @@ async def test_initialize_keeps_its_bytes_both_ways(road: StartRoad) -> None:
         b'"instructions":"\\u00e9","protocolVersion":"2025-11-25","mine":123456789012345678901}}'
     )
 
-    async def opening(exchange: Exchange) -> None:
-        await exchange.json(said, "Mcp-Session-Id: theirs")
-
-    async with road(opening=opening) as (up, _, client):
+    async with road(opening=in_json(said, "Mcp-Session-Id: theirs")) as (up, _, client):
         head, body = await client.request("POST", asked)
         assert body == said and head.get("mcp-session-id") not in (None, "theirs")
         assert up.calls("initialize")[0].body == asked
@@ -96,12 +90,9 @@ async def test_upstreams_own_status_and_body_are_passed_on(
 async def test_404_of_an_upstream_without_sessions_is_its_own_answer(in_session: StartRoad) -> None:
     """Where no upstream session can have been lost, a 404 is passed on and nothing is replayed."""
 
-    async def opening(exchange: Exchange) -> None:
-        await exchange.json(b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}')
+    opening = in_json(b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}')
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(404, b"no such thing", "Content-Type: text/plain")
-
+    script = answering(404, b"no such thing", "Content-Type: text/plain")
     async with in_session(script, opening=opening) as (up, _, client):
         head, body = await client.call()
         assert (head.status, body) == (404, b"no such thing")
@@ -145,10 +136,7 @@ async def test_notifications_travel_as_they_are(in_session: StartRoad, message: 
 async def test_refused_notification_is_the_upstreams_own_answer(in_session: StartRoad) -> None:
     """What an upstream says to a notification that it does not take is not turned into a 202."""
 
-    async def hearing(exchange: Exchange) -> None:
-        await exchange.answer(
-            400, b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}', "Content-Type: text/x-odd"
-        )
+    hearing = answering(400, b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}', "Content-Type: text/x-odd")
 
     async with in_session(hearing=hearing) as (_, _, client):
         head, body = await client.request("POST", b'{"jsonrpc":"2.0","method":"notifications/odd"}')
@@ -166,10 +154,7 @@ async def test_refused_notification_is_the_upstreams_own_answer(in_session: Star
 async def test_client_responses_travel_as_they_are(in_session: StartRoad, message: bytes) -> None:
     """A client's answer to a server's request is delivered byte for byte, error data too."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(202, b"")
-
-    async with in_session(script) as (up, _, client):
+    async with in_session(answering(202, b"")) as (up, _, client):
         head, body = await client.request("POST", message)
         assert (head.status, body) == (202, b"")
         assert up.seen[-1].body == message
@@ -192,10 +177,7 @@ async def test_every_method_is_one_request_upstream(in_session: StartRoad, metho
     asked = b'{"jsonrpc":"2.0","id":"\\u0031","method":"%s","params":{"$defs":{"x":1.0}}}' % method.encode()
     said = b'{"jsonrpc":"2.0","id":"1","result":{"$defs":{"y":1.0},"tools":[{"name":"a","x":1.0}]}}'
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(said)
-
-    async with in_session(script) as (up, _, client):
+    async with in_session(in_json(said)) as (up, _, client):
         _, body = await client.request("POST", asked)
         assert body == said
         assert [each.body for each in up.seen[1:]] == [asked]
@@ -225,10 +207,7 @@ async def test_error_text_about_sessions_is_just_an_error(in_session: StartRoad,
     """Whatever an error says and whatever its status but 404: the call runs once and the session stays."""
     said = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Invalid session: Session not found"}}'
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(status, said, "Content-Type: application/json")
-
-    async with in_session(script) as (up, _, client):
+    async with in_session(answering(status, said, "Content-Type: application/json")) as (up, _, client):
         for _ in range(2):
             head, body = await client.call()
             assert (head.status, body) == (status, said)

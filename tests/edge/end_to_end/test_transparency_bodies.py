@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, call_body, event, read_body, result
+from tests.edge.raw import Exchange, call_body, event, in_json, read_body, result
 
 FIVE_MEBIBYTES = 5 << 20
 
@@ -23,10 +23,7 @@ async def test_compressed_request_reaches_the_upstream_as_it_was_sent(
     """A compressed body is looked into and forwarded still compressed, in the client's own bytes."""
     sent = compress(call_body())
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(result(1))
-
-    async with in_session(script) as (up, _, client):
+    async with in_session(in_json(result(1))) as (up, _, client):
         head, body = await client.request("POST", sent, content_encoding=coding)
         assert (head.status, body) == (200, result(1))
         assert up.seen[-1].body == sent
@@ -108,10 +105,7 @@ async def test_large_json_answer_with_its_length(in_session: StartRoad) -> None:
     """5 MiB of JSON arrive unchanged, with the Content-Length that the upstream gave."""
     said = result(1, "é" * (FIVE_MEBIBYTES // 2))
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(said)
-
-    async with in_session(script) as (_, _, client):
+    async with in_session(in_json(said)) as (_, _, client):
         head, body = await client.call()
         assert head["content-length"] == str(len(said))
         assert body == said

@@ -8,7 +8,16 @@ import orjson
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, call_body, event, read_body, read_chunk, result
+from tests.edge.raw import (
+    Exchange,
+    answering,
+    call_body,
+    event,
+    in_json,
+    read_body,
+    read_chunk,
+    result,
+)
 
 VERSION = "2026-07-28"
 META = (
@@ -34,10 +43,7 @@ async def test_modern_call_is_forwarded_with_its_mirrors_and_mints_nothing(in_se
         b'"requestState":"\\u0061","ttlMs":1e3,"cacheScope":"public"}}'
     )
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(said, "Mcp-Session-Id: of-the-upstream")
-
-    async with in_session(script) as (up, _, client):
+    async with in_session(in_json(said, "Mcp-Session-Id: of-the-upstream")) as (up, _, client):
         head, body = await client.request("POST", MODERN_CALL, **MIRRORS)
         assert (head.status, body) == (200, said)
         assert head.get("mcp-session-id") is None
@@ -61,10 +67,7 @@ async def test_modern_methods_pass_without_a_session(road: StartRoad, method: st
         b'{"jsonrpc":"2.0","id":"a","result":{"supportedVersions":["x"],"ttlMs":1.0,"tools":[{"z":1,"a":2}]}}'
     )
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(said)
-
-    async with road(script) as (up, _, client):
+    async with road(in_json(said)) as (up, _, client):
         _, body = await client.request("POST", asked, mcp_protocol_version=VERSION, mcp_method=method)
         assert body == said
         assert [each.body for each in up.seen] == [asked]
@@ -144,10 +147,7 @@ async def test_modern_404_is_the_upstreams_answer(road: StartRoad) -> None:
     """404 means "no such method" in the modern era: it passes, and no session is replayed for it."""
     said = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}'
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(404, said, "Content-Type: application/json")
-
-    async with road(script) as (up, _, client):
+    async with road(answering(404, said, "Content-Type: application/json")) as (up, _, client):
         head, body = await client.request("POST", MODERN_CALL, **MIRRORS)
         assert (head.status, body) == (404, said)
         assert len(up.seen) == 1

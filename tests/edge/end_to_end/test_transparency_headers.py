@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, call_body, event, result
+from tests.edge.raw import Exchange, answering, call_body, event, in_json, result
 
 NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
@@ -71,10 +71,7 @@ async def test_listed_headers_pass_with_each_request_as_they_then_are(road: Star
     """``client_headers.passthrough`` is read per request: nothing freezes when the session begins."""
     server = {"upstream": {"client_headers": {"passthrough": ["X-Tenant", "Cookie"]}}}
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(result(1))
-
-    async with road(script, server=server) as (up, _, client):
+    async with road(in_json(result(1)), server=server) as (up, _, client):
         await client.initialize(x_tenant="one", cookie="a=1")
         await client.request("POST", call_body(), x_tenant="two; \t q=\xe9\xc3\xa9")
         await client.request("GET", x_tenant="three")
@@ -105,10 +102,7 @@ async def test_static_headers_are_added_and_win(road: StartRoad) -> None:
 async def test_repeated_fields_stay_repeated(in_session: StartRoad) -> None:
     """Fields of one name keep their number and order, both ways."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(
-            result(1), "Vary: Accept", "Vary: Origin", "WWW-Authenticate: A", "www-authenticate: B"
-        )
+    script = in_json(result(1), "Vary: Accept", "Vary: Origin", "WWW-Authenticate: A", "www-authenticate: B")
 
     async with in_session(script) as (up, _, client):
         await client.send("POST", call_body(), tracestate="a=1\r\ntracestate: b=2")
@@ -170,10 +164,7 @@ async def test_the_settings_change_what_clients_get(in_session: StartRoad) -> No
     server = {"upstream": {"server_headers": headers}}
     said = ["Server: up/1", "X-Powered-By: up", "Set-Cookie: a=1", "Keep-Alive: timeout=5", "Link: <a>"]
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(result(1), *said)
-
-    async with in_session(script, server=server) as (_, _, client):
+    async with in_session(in_json(result(1), *said), server=server) as (_, _, client):
         head, _ = await client.call()
         assert head["set-cookie"] == "a=1" and head["server"] == "mcp-file-adapter"
         assert [head.get(name) for name in ("x-powered-by", "keep-alive", "link")] == [None, None, None]
@@ -186,8 +177,7 @@ async def test_no_answer_of_a_mount_is_a_page(road: StartRoad, kind: str | None)
     """Each says nosniff, the adapter's own too; what is neither JSON nor a stream of events is sandboxed."""
     data = kind in ("application/json", "text/event-stream")
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(200, event(result(1)), *([f"Content-Type: {kind}"] if kind else []))
+    script = answering(200, event(result(1)), *([f"Content-Type: {kind}"] if kind else []))
 
     async with road(script) as (_, _, client):
         opened = await client.initialize()
@@ -211,10 +201,7 @@ async def test_no_answer_of_a_mount_is_a_page(road: StartRoad, kind: str | None)
 async def test_redirect_is_not_followed(in_session: StartRoad) -> None:
     """Its status passes, its target is neither asked nor told: a client would take session id and token there."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(307, b"", "Location: http://127.0.0.1:9/elsewhere")
-
-    async with in_session(script) as (up, _, client):
+    async with in_session(answering(307, b"", "Location: http://127.0.0.1:9/elsewhere")) as (up, _, client):
         head, _ = await client.call()
         assert head.status == 307 and head.get("location") is None
         assert len(up.calls("tools/call")) == 1

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, call_body, event, read_body, read_chunk, result
+from tests.edge.raw import Exchange, answering, call_body, event, read_body, read_chunk, result
 
 ODD_STREAM = (
     b"\xef\xbb\xbf: hello\r\n\r\n"
@@ -180,8 +180,7 @@ async def test_silent_get_stream_shows_its_head_at_once_and_closes_with_its_clie
 async def test_get_that_the_upstream_does_not_offer(in_session: StartRoad) -> None:
     """405 of the upstream is what the client gets, with its Allow and its words."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.answer(405, b"Method Not Allowed", "Allow: POST, DELETE", "Content-Type: text/plain")
+    script = answering(405, b"Method Not Allowed", "Allow: POST, DELETE", "Content-Type: text/plain")
 
     async with in_session(script) as (_, _, client):
         head, body = await client.request("GET")

@@ -13,7 +13,15 @@ import pytest
 from adapter.app import build, running
 from adapter.settings.root import Settings
 from tests.edge.conftest import Adapter
-from tests.edge.raw import Exchange, RawUpstream, call_body, initialize_result, result
+from tests.edge.raw import (
+    Exchange,
+    RawUpstream,
+    answering,
+    call_body,
+    initialize_result,
+    result,
+    silent,
+)
 from tests.relay.sessions.test_health_probe import PING, ask, health_when, is_ok, started
 
 
@@ -95,8 +103,7 @@ async def test_a_server_that_begins_anew_is_looked_at_again(tmp_path: Path) -> N
 async def test_a_server_that_lists_nothing_to_strangers_is_unknown(tmp_path: Path) -> None:
     """Its credentials are the clients' to bring, so nothing is wrong as far as anybody knows."""
 
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.answer(401, b"who are you?")
+    refuse = answering(401, b"who are you?")
 
     async with started(RawUpstream(refuse)) as up, serving(tmp_path, up) as front:
         status, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("tools/list")) > 1)
@@ -123,10 +130,7 @@ async def test_a_server_without_any_tools_lacks_the_configured_one(tmp_path: Pat
 async def test_a_list_that_never_comes_leaves_the_server_healthy(tmp_path: Path) -> None:
     """Pings go on, so the breaker stays closed; that the tools have not been seen yet is told."""
 
-    async def hang(exchange: Exchange) -> None:
-        await exchange.gone()
-
-    async with started(RawUpstream(hang)) as up, serving(tmp_path, up) as front:
+    async with started(RawUpstream(silent)) as up, serving(tmp_path, up) as front:
         await up.arrived("tools/list")
         pings = len(up.calls("ping"))
         _, body = await health_when(front, lambda _: len(up.calls("ping")) > pings + 3)
@@ -214,8 +218,7 @@ async def test_a_session_that_was_renewed_has_the_tools_looked_at_where_pings_ar
 async def test_an_upstream_that_refuses_the_adapter_is_told_apart(tmp_path: Path) -> None:
     """It is reachable, so clients with credentials of their own are served; its words are for operators."""
 
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.answer(403, b"bring\x1b[31m a key: " + b"k" * 10_000, "Content-Type: text/plain")
+    refuse = answering(403, b"bring\x1b[31m a key: " + b"k" * 10_000, "Content-Type: text/plain")
 
     auth = {"enabled": True, "token": "secret"}
     upstream = RawUpstream(refuse, opening=refuse)

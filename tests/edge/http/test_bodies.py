@@ -17,7 +17,7 @@ from adapter.errors import BodyTooSlow, BuffersFull
 from adapter.rules.access.rate_limit import Floor
 from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.filing import FORM, file_part
-from tests.edge.raw import Exchange, RawClient, call_body, error_of, result
+from tests.edge.raw import Exchange, RawClient, call_body, error_of, result, silent
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -291,10 +291,7 @@ async def test_whatever_ends_a_request_gives_its_memory_back(
 async def test_who_leaves_unread_is_noticed(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """A client from which nothing is read is looked for, as no read would tell that it has gone."""
 
-    async def script(exchange: Exchange) -> None:
-        await exchange.gone()
-
-    async with upstream(script) as up, adapter(up) as front:
+    async with upstream(silent) as up, adapter(up) as front:
         async with front.client() as client:
             await client.initialize()
             await client.send("POST", call_body())
