@@ -110,8 +110,8 @@ class ClientRequest:
             sent()
 
 
-def _nothing() -> None:
-    return None
+def nothing(*_: object) -> None:
+    """Do nothing: for what calls whoever wants to know."""
 
 
 class Flow(AsyncGenerator[bytes, None]):
@@ -162,7 +162,7 @@ class ClientResponse:
     headers: Headers
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
-    release: Callable[[], None] = field(default=_nothing)
+    release: Callable[[], None] = field(default=nothing)
     last_words: Callable[[AdapterError], Awaitable[bytes]] | None = None
     wait_at_least: Callable[[float], None] | None = None
     outcome: RequestOutcome | None = None
@@ -170,7 +170,7 @@ class ClientResponse:
     @property
     def holds(self) -> bool:
         """True where ``close`` has something to let go of."""
-        return self.release is not _nothing or not isinstance(self.body, bytes)
+        return self.release is not nothing or not isinstance(self.body, bytes)
 
     async def close(self) -> None:
         try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
-from adapter.errors import AdapterError, UpstreamBroken
-from adapter.relay.exchange import Flow
+from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
+from adapter.relay.background import slices
+from adapter.relay.exchange import Flow, nothing
+from adapter.relay.replies import edited_events, kept_fields, too_large
 from adapter.upstream.port import Sink, UpstreamReply, WatchedSink, pour
+from adapter.wire.sse import SseReader
 
 RETRY = b"retry: 3000\n\n"
 """Milliseconds after which the client of a stream that a stopping adapter ends is to come back."""
@@ -70,6 +73,68 @@ async def _pour_piped(reply: UpstreamReply, read_timeout: float | None, first: b
         reply.abort()
 
 
+class EditedStream:
+    """An UpstreamReply that is an event stream, each message of which passes through ``edit``.
+
+    ``edit`` returns the data of an event as the client may have it; None: it is for somebody else. What the stream ends
+    with that is no whole event stays behind, as clients pass over it. ``done`` is called once, when the stream has
+    ended or was dropped. ``limit``: bytes of one event. ``observe`` sees what comes.
+    """
+
+    whole: bytes | None = None
+
+    def __init__(
+        self,
+        reply: UpstreamReply,
+        edit: Callable[[bytes], Awaitable[bytes | None]],
+        limit: int,
+        done: Callable[[], None] = nothing,
+        observe: Callable[[bytes], None] = nothing,
+    ) -> None:
+        self.status = reply.status
+        self.headers = kept_fields(reply.headers)
+        self._reply = reply
+        self._edit = edit
+        self._reader = SseReader(limit)
+        self._done = done
+        self._observe = observe
+        self._parts: Iterator[bytes] = iter(())
+
+    @property
+    def needs_request(self) -> bool:
+        """See UpstreamReply."""
+        return self._reply.needs_request
+
+    async def read(self, read_timeout: float | None) -> bytes:
+        """See UpstreamReply. Raises AnswerTooLarge for an event above the limit, behind all that came before it."""
+        try:
+            while True:
+                for part in self._parts:
+                    if piece := await edited_events(self._reader, part, self._edit):
+                        return piece
+                chunk = await self._reply.read(read_timeout)
+                self._observe(chunk)
+                if not chunk:
+                    self._finish()
+                    return b""
+                self._parts = iter(slices(chunk))
+        except MessageTooLong:
+            self.abort()
+            raise too_large(self._reader.limit) from None
+        except BaseException:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """See UpstreamReply."""
+        self._reply.abort()
+        self._finish()
+
+    def _finish(self) -> None:
+        done, self._done = self._done, nothing
+        done()
+
+
 class GetStream:
     """A GET stream. It may be silent for ever and just ends when the upstream's does, as clients expect.
 
@@ -99,7 +164,7 @@ class GetStream:
             while chunk := await self._reply.read(None):
                 self._look(chunk)
                 yield chunk
-        except UpstreamBroken:
+        except (UpstreamBroken, AnswerTooLarge):
             return
         finally:
             self._reply.abort()
@@ -107,7 +172,7 @@ class GetStream:
     async def _pour(self, sink: Sink) -> None:
         try:
             await pour(self._reply, WatchedSink(sink, self._look), None)
-        except UpstreamBroken:
+        except (UpstreamBroken, AnswerTooLarge):
             return
         finally:
             self._reply.abort()

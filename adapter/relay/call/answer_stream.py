@@ -61,6 +61,15 @@ class StreamEdits(NamedTuple):
     answer: Rewrite
     aside: Callable[[bytes], bytes] | None = None
 
+    @classmethod
+    def alike(cls, edit: Callable[[bytes], bytes]) -> StreamEdits:
+        """The same change of each message."""
+
+        async def answer(data: bytes) -> bytes:
+            return edit(data)
+
+        return cls(answer, edit)
+
 
 class AnswerStream:
     """The stream of one POST. ``wanted`` are the requests it has to answer; ``edits`` make it a read one.
@@ -282,7 +291,7 @@ class AnswerStream:
 
     async def _is_answer(self, event: SseEvent) -> bool:
         """As ``_strike_off`` of a stream that is read; a long answer is looked through in turns."""
-        if event.data is None or len(event.data) <= LARGE:
+        if event.data is None or len(event.data) <= LARGE or len(self._wanted) > 1:
             return self._strike_off(event)
         if not self._wanted or not await is_response(event.data, self._asked.id):
             return False

@@ -7,21 +7,20 @@ GET streams tell what an upstream says outside of calls, and answers that come l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapter.errors import AdapterError, BadJson, MessageTooLong, SessionUnknown, UpstreamBroken
-from adapter.relay.background import slices
+from adapter.errors import BadJson, SessionUnknown
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.passthrough import piped_answer
-from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both
-from adapter.relay.flow import RETRY, GetStream
+from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both, nothing
+from adapter.relay.flow import EditedStream, GetStream
 from adapter.relay.notifications import Inbox, Notifications
-from adapter.relay.replies import edited_events, media_type, require_plain
+from adapter.relay.replies import media_type, require_plain
 from adapter.relay.sessions.session import without_lists
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.stages import Call, Stage, StageTable
@@ -30,35 +29,11 @@ from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import parse
 from adapter.wire.spans import Insert, edit
-from adapter.wire.sse import SseReader, encode
+from adapter.wire.sse import encode
 
 if TYPE_CHECKING:
     # Only an adapter with files has any.
     from adapter.rules.files.redaction import Redaction
-
-
-async def listening(
-    reply: UpstreamReply,
-    rewrite: Callable[[bytes], Awaitable[bytes]],
-    limit: int,
-    observe: Callable[[bytes], None] | None = None,
-) -> AsyncGenerator[bytes, None]:
-    """A GET stream that leaves event by event, each event's data passing through ``rewrite``.
-
-    It may be silent for ever and just ends when the upstream's does, as clients expect. ``observe`` sees what comes.
-    """
-    reader = SseReader(limit)
-    try:
-        while chunk := await reply.read(None):
-            if observe is not None:
-                observe(chunk)
-            for part in slices(chunk):
-                if leaving := await edited_events(reader, part, rewrite):
-                    yield leaving
-    except (UpstreamBroken, MessageTooLong):
-        return
-    finally:
-        reply.abort()
 
 
 async def noticing(stream: AsyncGenerator[bytes, None], inbox: Inbox) -> AsyncGenerator[bytes, None]:
@@ -120,33 +95,33 @@ class GetStreams:
             reply.abort()
             raise SessionUnknown()
         headers = ask.server.rules.answer_headers.to_client(reply.headers)
-        stream = media_type(reply.headers) == "text/event-stream"
+        streams = media_type(reply.headers) == "text/event-stream"
         rewrite = None
-        if stream and needed:
+        if streams and needed:
             require_plain(reply)
             rewrite = partial(self._heard, session, stages, ask.sender.caller)
         if reply.whole is not None and rewrite is None:
             if observe is not None:
                 observe(reply.whole)
             return ClientResponse(reply.status, headers, reply.whole)
-        if not stream:
+        if not streams:
             return await piped_answer(reply, headers, read_timeout)
         ask.server.counters.streams += 1
         release = _held(session, reply)
-        if rewrite is None:
-            piped = GetStream(reply, observe)
-            return ClientResponse(
-                reply.status, headers, piped.body(), release=release, last_words=piped.last_words
-            )
-        pieces = listening(reply, rewrite, ask.server.rules.answer_limit, observe)
-        if session is None:
-            return ClientResponse(reply.status, headers, pieces, release=release, last_words=_between_events)
+        if rewrite is not None:
+            reply = EditedStream(reply, rewrite, ask.server.rules.answer_limit, observe=observe or nothing)
+            observe = None
+        stream = GetStream(reply, observe)
+        answer = ClientResponse(
+            reply.status, headers, stream.body(), release=release, last_words=stream.last_words
+        )
+        if rewrite is None or session is None:
+            return answer
         scope = self.call_gate.scope_of(session, ask.sender.party or ask.sender.principal)
         inbox = self.notifications.open(scope, session.key, resumed=ask.sender.last_event_id is not None)
-        release = both(release, partial(self.notifications.close, scope, session.key, inbox))
-        return ClientResponse(
-            reply.status, headers, noticing(pieces, inbox), release=release, last_words=_between_events
-        )
+        answer.release = both(release, partial(self.notifications.close, scope, session.key, inbox))
+        answer.body = noticing(stream.body(), inbox)
+        return answer
 
     async def _heard(self, session: Session | None, stages: StageTable, caller: Caller, data: bytes) -> bytes:
         """The data of an event as it may leave."""
@@ -158,11 +133,6 @@ class GetStreams:
         if stages.planned and session is not None:
             data = session.guarded.withheld(data)
         return without_lists(data) if stages.refuses else data
-
-
-async def _between_events(_: AdapterError) -> bytes:
-    """Tell the client to come back in a while; only whole events have left."""
-    return RETRY
 
 
 def _held(session: Session | None, reply: UpstreamReply) -> Callable[[], None]:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from adapter.errors import MessageTooLong, UpstreamSilent
-from adapter.relay.background import slices
-from adapter.relay.call.answer_stream import AnswerStream, StreamPolicy
+from adapter.errors import UpstreamSilent
+from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamPolicy
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, silence_of
 from adapter.relay.flow import piped
-from adapter.relay.replies import edited_events, is_encoded, media_type, require_plain, too_large
+from adapter.relay.replies import is_encoded, media_type, require_plain
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.rules.access.headers import of_changed_body
 from adapter.upstream.port import Headers, UpstreamReply, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import Era
-from adapter.wire.sse import SseReader
 
 HELD_JSON = 64 << 10
 """Bytes of a JSON answer that are held until it is whole, so that one which breaks off can still be replaced."""
@@ -58,12 +55,12 @@ class PassThrough:
                     )
                 recovery = self._recovery(ask, session, requests)
                 terms = StreamPolicy(read_timeout, ask.sender.era is Era.LEGACY, ask.server.listener())
-                stream = AnswerStream(reply, list(requests), recovery, terms)
                 if access is not None:
-                    aside = partial(access.aside, ask.sender.caller)
-                    answer = stream.answer(reply.status, of_changed_body(headers), reply.abort)
-                    answer.body = reduced(stream.pieces(), aside, ask.server.rules.answer_limit)
-                    return answer
+                    terms = terms._replace(limit=ask.server.rules.answer_limit)
+                    edits = StreamEdits.alike(partial(access.aside, ask.sender.caller))
+                    stream = AnswerStream(reply, list(requests), recovery, terms, edits)
+                    return stream.answer(reply.status, of_changed_body(headers), reply.abort)
+                stream = AnswerStream(reply, list(requests), recovery, terms)
                 if reply.whole is not None and stream.settled_by(reply.whole):
                     return ClientResponse(reply.status, headers, reply.whole)
                 return stream.answer(reply.status, headers, reply.abort)
@@ -78,30 +75,6 @@ class PassThrough:
         self, ask: ClientRequest, session: Session | None, requests: list[Envelope]
     ) -> ExchangeRecovery:
         return ExchangeRecovery(ask, session, requests, self.deferred)
-
-
-async def reduced(
-    pieces: AsyncGenerator[bytes, None], aside: Callable[[bytes], bytes], limit: int
-) -> AsyncGenerator[bytes, None]:
-    """An event stream, each event's data passing through ``aside``. Raises AnswerTooLarge for an event above ``limit``
-    bytes.
-    """
-    reader = SseReader(limit)
-
-    async def reduce(data: bytes) -> bytes:
-        return aside(data)
-
-    try:
-        async for piece in pieces:
-            for part in slices(piece):
-                if leaving := await edited_events(reader, part, reduce):
-                    yield leaving
-        if reader.rest:
-            yield reader.rest
-    except MessageTooLong:
-        raise too_large(limit) from None
-    finally:
-        await pieces.aclose()
 
 
 async def piped_answer(reply: UpstreamReply, headers: Headers, read_timeout: float | None) -> ClientResponse:

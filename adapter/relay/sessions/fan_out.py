@@ -8,9 +8,9 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from adapter.errors import AdapterError, LimitReached, MessageTooLong
+from adapter.errors import AdapterError, LimitReached
 from adapter.relay.background import slices
-from adapter.relay.replies import edited_events, kept_fields, media_type, require_plain, too_large
+from adapter.relay.replies import media_type, require_plain
 from adapter.rules.access.shared_sessions import MANY, EventHistory, SentEvent
 from adapter.upstream.port import Headers, UpstreamReply, silent
 from adapter.wire.shared_ids import Addressed
@@ -37,66 +37,6 @@ _MARKED = re.compile(r"[0-9a-f]{8}\*")
 
 ReadEvent = Callable[[bytes, int], Awaitable[list[Addressed]]]
 """The messages in the data of an event that so many streams are going to get."""
-
-
-class EditedStream:
-    """An UpstreamReply that is an event stream, each message of which passes through ``edit``.
-
-    ``edit`` returns the data of an event as the client may have it; None: it is for somebody else. ``done`` is called
-    once, when the stream has ended or was dropped. ``limit``: bytes of one event.
-    """
-
-    whole: bytes | None = None
-
-    def __init__(
-        self,
-        reply: UpstreamReply,
-        edit: Callable[[bytes], Awaitable[bytes | None]],
-        limit: int,
-        done: Callable[[], None],
-    ) -> None:
-        self.status = reply.status
-        self.headers = kept_fields(reply.headers)
-        self._reply = reply
-        self._edit = edit
-        self._reader = SseReader(limit)
-        self._done: Callable[[], None] | None = done
-
-    @property
-    def needs_request(self) -> bool:
-        """See UpstreamReply."""
-        return self._reply.needs_request
-
-    async def read(self, read_timeout: float | None) -> bytes:
-        """See UpstreamReply. Raises AnswerTooLarge for an event above the limit."""
-        while True:
-            chunk = await self._reply.read(read_timeout)
-            if not chunk:
-                rest = self._reader.rest if self._done is not None else b""
-                self._finish()
-                return rest
-            if piece := await self._edited(chunk):
-                return piece
-
-    async def _edited(self, chunk: bytes) -> bytes:
-        try:
-            parts = [await edited_events(self._reader, part, self._edit) for part in slices(chunk)]
-        except BaseException as error:
-            self.abort()
-            if isinstance(error, MessageTooLong):
-                raise too_large(self._reader.limit) from None
-            raise
-        return b"".join(parts)
-
-    def abort(self) -> None:
-        """See UpstreamReply."""
-        self._reply.abort()
-        self._finish()
-
-    def _finish(self) -> None:
-        done, self._done = self._done, None
-        if done is not None:
-            done()
 
 
 class ListenerReply:

@@ -12,6 +12,7 @@ from typing import Any
 from adapter.errors import BadJson, UpstreamBroken
 from adapter.relay.background import apart
 from adapter.relay.exchange import asking_plain
+from adapter.relay.flow import EditedStream
 from adapter.relay.replies import (
     decoded,
     kept_fields,
@@ -19,7 +20,7 @@ from adapter.relay.replies import (
     read_body,
     require_plain,
 )
-from adapter.relay.sessions.fan_out import EditedStream, FanOut
+from adapter.relay.sessions.fan_out import FanOut
 from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
 from adapter.settings.core import UpstreamConnections
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, WholeReply, header
@@ -283,9 +284,7 @@ class SharedSession:
         if reply.status != 200 or media_type(reply.headers) != "text/event-stream":
             return reply
         require_plain(reply)
-        return EditedStream(
-            reply, partial(self._read_answer, member), self._limits.max_answer_bytes, _nothing
-        )
+        return EditedStream(reply, partial(self._read_answer, member), self._limits.max_answer_bytes)
 
     async def _open(
         self, request: UpstreamRequest, last_event_id: str | None, read_timeout: float | None
@@ -308,10 +307,6 @@ def _withdrawn(number: str) -> bytes:
     """The notification that another client has answered a request."""
     params = {"requestId": number, "reason": "Another client has answered."}
     return dump({"jsonrpc": "2.0", "method": CANCELLED, "params": params})
-
-
-def _nothing() -> None:
-    return None
 
 
 def _refuses(response: bytes) -> bool:
