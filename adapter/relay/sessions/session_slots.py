@@ -22,17 +22,13 @@ TABLE = "session_slots"
 
 GROUP = "open"
 
-OPENING = 180.0
-"""Seconds for which a slot stands without a session: longer than a session takes to open, or its slot is renewed."""
-
 CHECKED = 600.0
-"""Seconds after which the cleanup looks again if a slot's session is still there."""
+"""Seconds after which the cleanup looks if a slot has a session: far longer than one takes to open, or its slot is
+renewed, so that the clocks of two machines may differ by minutes.
+"""
 
 BATCH = 100
 """Slots that are looked at together."""
-
-MOST_LEFT_OVER = 10_000
-"""Slots without a session that the cleanup remembers; it begins anew with more."""
 
 
 class SessionSlot(NamedTuple):
@@ -58,8 +54,6 @@ class SessionSlots:
         self._limit = limit
         self._clock = clock
         self._now = now
-        # Slots without a session as the cleanup first saw them.
-        self._left_over: dict[str, SessionSlot] = {}
 
     def __repr__(self) -> str:
         return f"<SessionSlots: at most {self._limit}>"
@@ -74,7 +68,7 @@ class SessionSlots:
         Raises LimitReached, StoreUnavailable.
         """
         taken = self._now()
-        due = self._clock() + OPENING
+        due = self._clock() + CHECKED
         while True:
             with contextlib.suppress(Conflict):
                 return SessionSlot(await self._create(key, due), taken)
@@ -95,7 +89,7 @@ class SessionSlots:
 
     async def keep(self, key: str, slot: SessionSlot) -> SessionSlot:
         """The slot for a session that is about to be written, renewed if it took long. Raises as ``take``."""
-        return slot if self._now() < slot.taken + OPENING / 2 else await self.take(key)
+        return slot if self._now() < slot.taken + CHECKED / 2 else await self.take(key)
 
     @contextlib.asynccontextmanager
     async def while_waking(self, key: str) -> AsyncIterator[None]:
@@ -134,18 +128,14 @@ class SessionSlots:
         """Give back slots whose sessions are gone. Raises StoreUnavailable."""
         while rows := await self._store.overdue(TABLE, self._clock(), limit=BATCH):
             there = await asyncio.gather(*map(self._has_session, rows))
-            now = self._clock()
-            dues: dict[str, float] = {}
+            due = self._clock() + CHECKED
+            await self._store.touch(
+                TABLE, {row.key: due for row, is_there in zip(rows, there, strict=True) if is_there}
+            )
             for row, is_there in zip(rows, there, strict=True):
-                if is_there:
-                    self._left_over.pop(row.key, None)
-                    dues[row.key] = now + CHECKED
-                elif await self._is_left_over(row):
+                if not is_there:
                     with contextlib.suppress(Conflict):
                         await self._store.delete(TABLE, row.key, expected=row.version)
-                else:
-                    dues[row.key] = now + OPENING
-            await self._store.touch(TABLE, dues)
 
     async def _has_session(self, slot: Row) -> bool:
         return await self._is_open(slot.key.removeprefix(f"{GROUP}/"))
@@ -158,22 +148,6 @@ class SessionSlots:
             return decode(row.value).state is SessionState.OPEN
         except ValueError:
             return True  # another version wrote it, so another version may serve it
-
-    async def _is_left_over(self, row: Row) -> bool:
-        """Tell whether a slot without a session was seen so before, long enough ago: its session is not just opening.
-
-        Clocks of machines differ, so what was written about its time proves nothing.
-        """
-        seen = self._left_over.get(row.key)
-        if seen is not None and seen.version == row.version:
-            over = self._now() >= seen.taken + OPENING
-            if over:
-                del self._left_over[row.key]
-            return over
-        if len(self._left_over) >= MOST_LEFT_OVER:
-            self._left_over.clear()
-        self._left_over[row.key] = SessionSlot(row.version, self._now())
-        return False
 
     def _refusal(self) -> LimitReached:
         return LimitReached(
