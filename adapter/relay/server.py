@@ -22,7 +22,7 @@ REFUSED = (401, 403)
 """Statuses of an upstream that refuses whoever asks."""
 
 READ = 4096
-"""Bytes of a refusal that are read."""
+"""Bytes of a refusal that is read. A longer one is a page for people, and a secret may be cut in it."""
 
 SHOWN = 300
 """Characters of it that are kept."""
@@ -62,36 +62,25 @@ class CallerRefusal(NamedTuple):
 def caller_refusal(
     at: float, status: int, answer: Fields, body: object, request: Fields, secrets: Iterable[str | None] = ()
 ) -> CallerRefusal:
-    """Read a refusal with these header fields and this body; one that streams has no text.
+    """Read a refusal with these header fields and this body; one that streams, or is long, has no text.
 
     Values of the ``request``'s own fields, and ``secrets``, are hidden in it: servers repeat what they refuse.
     """
-    if not isinstance(body, bytes) or header([*answer], "content-encoding") not in (None, "identity"):
+    is_plain = header([*answer], "content-encoding") in (None, "identity")
+    if not isinstance(body, bytes) or len(body) > READ or not is_plain:
         return CallerRefusal(at, status, "")
     values = [value for name, value in request if name.lower() not in _HARMLESS]
     words = {word for value in (*values, *filter(None, secrets)) for word in _words(value)}
     ordered = sorted((word for word in words if len(word) >= _SHORTEST), key=len, reverse=True)
-    text = body[:READ].decode("utf-8", "replace").strip()
+    text = body.decode("utf-8", "replace").strip()
     for word in ordered:
         text = text.replace(word, HIDDEN)
-    if len(body) > READ:
-        text = _without_begun(text, ordered)
     return CallerRefusal(at, status, shown(_redacted(text), SHOWN))
 
 
 def _words(value: str) -> set[str]:
     """A value and its parts: a server repeats a cookie without its name, and a token without its scheme."""
     return {value, *value.split(), *_BETWEEN.split(value)}
-
-
-def _without_begun(text: str, words: list[str]) -> str:
-    """A text that was cut, without the begin of a word at its end."""
-    for word in words:
-        for length in range(min(len(word), len(text)), 0, -1):
-            if text.endswith(word[:length]):
-                text = text[:-length] + HIDDEN
-                break
-    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,16 +27,15 @@ def test_parts_of_what_a_caller_sent_are_hidden() -> None:
     assert told.text == "no session [hidden], [hidden]"
 
 
-@pytest.mark.parametrize("before", ["", "bad token: ", "k3y-of-ann! " * 300])
-def test_a_secret_that_is_cut_is_hidden(before: str) -> None:
+def test_a_text_in_which_a_secret_may_be_cut_is_not_told() -> None:
     """A token may be longer than what is read of the text."""
     token = "0a1b2c3d" * 700
-    sent = [("X-Token", token), ("X-Key", "k3y-of-ann!")]
-    text = caller_refusal(1.0, 401, [], (before + token).encode(), sent).text
-    assert "0a1b" not in text and "k3y" not in text
+    assert caller_refusal(1.0, 401, [], f"bad token: {token}".encode(), [("X-Token", token)]).text == ""
+    sent = [("X-Token", token[:4000])]
+    assert caller_refusal(1.0, 401, [], token[:4000].encode(), sent).text == "[hidden]"
 
 
-@pytest.mark.parametrize("body", [b"\xff\x00<script>alert(1)</script>" * 999, "a\u202eb".encode() * 999])
+@pytest.mark.parametrize("body", [b"\xff\x00<script>alert(1)</script>" * 99, "a\u202eb".encode() * 800])
 def test_text_is_one_bounded_line(body: bytes) -> None:
     """Whatever bytes come."""
     text = caller_refusal(1.0, 401, [], body, []).text
