@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from adapter.app.base import Base
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.server import Server, Timeouts, TransferRules
-from adapter.relay.sessions.health_probe import HealthMonitor
-from adapter.relay.sessions.wiring import WiringWatch
+from adapter.relay.sessions.health_probe import HealthMonitor, WiringWatch
 from adapter.relay.stages import StageTable
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from adapter.app.base import Base
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.notifications import Notifications, SharedNotifications
-from adapter.relay.sessions.last_seen import LastSeen
+from adapter.relay.sessions.idle_sessions import LastSeen
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 

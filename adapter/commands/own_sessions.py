@@ -12,7 +12,7 @@ from adapter.app.servers import Upstreams
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import Decorate, policies_of, shape_of
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.sessions.own_session import OwnSession
+from adapter.relay.sessions.inner_client import OwnSession
 from adapter.relay.stages import StageTable
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists

@@ -20,8 +20,7 @@ from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import IdleSessions
-from adapter.relay.sessions.last_seen import LastSeen
+from adapter.relay.sessions.idle_sessions import IdleSessions, LastSeen
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Stage, StageEntry, StageTable

@@ -24,7 +24,7 @@ from adapter.commands.settings_flags import failed
 from adapter.commands.wrap.report import FoundServer, FoundTools, address_of, report
 from adapter.commands.wrap.wrapped_settings import WrappedServer, named_arguments, with_all
 from adapter.errors import AdapterError
-from adapter.relay.sessions.own_session import OwnSession
+from adapter.relay.sessions.inner_client import OwnSession
 from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.rules.text.unicode import shown
 from adapter.settings.cautions import cautions

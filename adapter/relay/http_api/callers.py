@@ -11,8 +11,7 @@ from adapter.relay.background import in_turns
 from adapter.relay.exchange import POST_FIELDS, ClientRequest, ClientResponse, Sender, forwardable
 from adapter.relay.replies import LARGE, too_large
 from adapter.relay.server import Server
-from adapter.relay.sessions.inner_client import ACCEPT
-from adapter.relay.sessions.own_session import MODERN_VERSION
+from adapter.relay.sessions.inner_client import ACCEPT, MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
 from adapter.rules.access.principals import ANONYMOUS, Caller, party_of
 from adapter.rules.tools.lists import long_response

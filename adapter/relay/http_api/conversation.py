@@ -53,9 +53,9 @@ from adapter.relay.http_api.callers import (
 from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
 from adapter.relay.replies import EVENT_STREAM, RESUMPTIONS, has_coding, media_type, too_large
 from adapter.relay.server import Server
-from adapter.relay.sessions.inner_client import LONGEST_RETRY
-from adapter.relay.sessions.own_session import (
+from adapter.relay.sessions.inner_client import (
     INITIALIZE_PARAMS,
+    LONGEST_RETRY,
     NO_CAPABILITIES,
     modern_meta,
     rpc_request,
