@@ -17,7 +17,7 @@ from adapter import log
 from adapter.errors import AdapterError
 from adapter.files.shelf import Shelf
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.incoming_files import NewFile
+from adapter.relay.files.file_transactions import NewFile
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, Place

@@ -23,7 +23,7 @@ from adapter.edge.router import Front
 from adapter.files.shelf import Shelf
 from adapter.log import get_logger
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.incoming_files import NewFile
+from adapter.relay.files.file_transactions import NewFile
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import FileLimits

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from adapter.errors import AdapterError, BadJson, StorageFailed
 from adapter.files.port import CaptureLimit, FileStore, Measure, StagedFile
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.incoming_files import NewFile
+from adapter.relay.files.file_transactions import NewFile
 from adapter.relay.files.round_index import COPIES, EDITED
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.stages import Call

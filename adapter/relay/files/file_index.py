@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from adapter.errors import FileGone
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
-from adapter.rules.files.quota import Entry, Ledger
+from adapter.rules.files.quota import HeldFiles, Limits
 from adapter.state.port import ABSENT
 
 STALE = -1
@@ -17,8 +17,8 @@ STALE = -1
 
 
 @dataclass(slots=True, eq=False)
-class ScopeFiles:
-    """The files of one scope, in the order they came.
+class ScopeFiles(HeldFiles):
+    """The files of one scope.
 
     ``version`` is that of the scope's head when it was last read or written, ``epoch`` the index's own when it was last
     confirmed. ``holders`` are the keys that other replicas use, ``announced`` those that this one is known to use, and
@@ -28,7 +28,6 @@ class ScopeFiles:
     """
 
     id: str
-    records: dict[str, FileRecord] = field(default_factory=dict, init=False)
     dues: list[tuple[float, str]] = field(default_factory=list, init=False)
     held: Counter[str] = field(default_factory=Counter, init=False)
     version: int = field(default=ABSENT, init=False)
@@ -42,21 +41,26 @@ class ScopeFiles:
 
 
 class FileIndex:
-    """Records in memory over a ledger. Only FileTransactions and ScopeCache add and remove; using and finding is
+    """All that is known here of files. Only FileTransactions and ScopeCache add and remove; using and finding is
     everybody's, for a scope that the cache has read.
 
     ``ttls`` are seconds since the last access, None: as long as the scope. ``clock`` gives Unix time. ``is_dead`` tells
     of another replica that it has ended.
+
+    ``spare`` is what may still come to all scopes together, in bytes, None for any amount; of that ``staged`` are on
+    their way. Only some scopes need to be known here: what is loaded or closed changes nothing about it.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        limits: Limits,
         ttls: Mapping[FileKind, float | None],
         clock: Callable[[], float],
         is_dead: Callable[[str], bool],
     ) -> None:
-        self.ledger = ledger
+        self.limits = limits
+        self.spare = limits.total_bytes
+        self.staged = 0
         self.epoch = 0
         self._ttls = ttls
         self._clock = clock
@@ -66,7 +70,18 @@ class FileIndex:
 
     def __repr__(self) -> str:
         held = sum(len(scope.held) for scope in self.scopes.values())
-        return f"<FileIndex: {len(self.scopes)} scopes, {held} files held, {self.ledger!r}>"
+        counts = f"{self.files} files, {self.total} bytes, {self.staged} more staged"
+        return f"<FileIndex: {len(self.scopes)} scopes, {held} files held, {counts}>"
+
+    @property
+    def files(self) -> int:
+        """The number of files that are known here."""
+        return sum(len(scope.records) for scope in self.scopes.values())
+
+    @property
+    def total(self) -> int:
+        """Bytes of the files that are known here."""
+        return sum(scope.size for scope in self.scopes.values())
 
     # --- scopes -----------------------------------------------------------------------------------------------
 
@@ -86,42 +101,46 @@ class FileIndex:
         """The scope, which is known from now on."""
         return self.scopes.setdefault(scope_id, ScopeFiles(scope_id))
 
-    def close_scope(self, scope: ScopeFiles) -> None:
-        """Know no longer of a scope in which nothing is held."""
-        for key in scope.records:
-            self.ledger.forget(key)
-        self.scopes.pop(scope.id, None)
-
     # --- coming and going -------------------------------------------------------------------------------------
 
-    def add(self, record: FileRecord) -> None:
-        """Let a file that comes now take its room, and be found."""
-        self.ledger.add(self._entry(record, self._clock()))
-        self.show(record)
+    def lacking(self, size: int, staged: int = 0) -> int:
+        """Bytes that all files together leave too few for ``size`` more, ``staged`` of which are staged already; 0 or
+        less if there is room."""
+        return 0 if self.spare is None else self.staged - staged + size - self.spare
+
+    def charge(self, size: int) -> None:
+        """Count bytes that have come, or have gone if there are less than none."""
+        if self.spare is not None:
+            self.spare -= size
+
+    def add(self, record: FileRecord, came: float) -> None:
+        """Let a file take its room, and be found."""
+        self.charge(record.content.size)
+        self.show(record, came)
 
     def load(self, record: FileRecord, due: float | None, *, charged: bool) -> None:
         """Know of a file that has a row with that due time. Its room is taken already, unless it is ``charged``."""
-        entry = self._entry(record, self.last_access(record, due))
-        known = self.ledger.entry(record.key)
-        if known is not None:
-            self.ledger.touch(record.key, entry.last_access)
+        scope, last_access = self.scopes[record.scope], self.last_access(record, due)
+        if record.key in scope.records:
+            scope.touch(record.key, last_access)
+            self._expect_end(record)
+        elif charged:
+            self.add(record, last_access)
         else:
-            (self.ledger.add if charged else self.ledger.load)(entry)
-        self.show(record)
+            self.show(record, last_access)
 
-    def _entry(self, record: FileRecord, last_access: float) -> Entry:
-        return Entry(record.key, record.scope, record.kind, record.content.size, last_access)
-
-    def show(self, record: FileRecord) -> None:
-        """Let a file that is counted be found."""
-        self.scopes[record.scope].records[record.key] = record
+    def show(self, record: FileRecord, last_access: float) -> None:
+        """Let a file be found whose room is taken."""
+        self.scopes[record.scope].put(record, last_access)
         self._expect_end(record)
 
-    def hide(self, record: FileRecord) -> None:
-        """Let a file be found no more, though it takes its room still."""
-        scope = self.scopes.get(record.scope)
-        if scope is not None and scope.records.pop(record.key, None) is not None and not scope.records:
+    def hide(self, record: FileRecord) -> float:
+        """Let a file be found no more, though its bytes take their room until they are gone; when it was used last."""
+        scope = self.scopes[record.scope]
+        last_access = scope.take(record)
+        if not scope.records:
             scope.dues.clear()
+        return last_access
 
     # --- finding ----------------------------------------------------------------------------------------------
 
@@ -176,15 +195,18 @@ class FileIndex:
 
     def touch(self, record: FileRecord) -> None:
         """The file is used now: its time begins anew."""
-        self.ledger.touch(record.key, self._clock())
-        self._used[record.key] = record
+        self._use(record, self._clock())
 
     def keep(self, record: FileRecord, seconds: float) -> None:
         """Let the file's time end so many seconds from now, if that is later than it would."""
         ttl = self._ttls[record.kind]
         if ttl is not None:
-            self.ledger.touch(record.key, self._clock() + seconds - ttl)
-            self._used[record.key] = record
+            self._use(record, self._clock() + seconds - ttl)
+
+    def _use(self, record: FileRecord, at: float) -> None:
+        if (scope := self.scopes.get(record.scope)) is not None:
+            scope.touch(record.key, at)
+        self._used[record.key] = record
 
     def hold(self, record: FileRecord) -> Callable[[], None]:
         """Keep a file from eviction and expiry here until the function returned is called. Raises FileGone."""
@@ -234,8 +256,9 @@ class FileIndex:
         ttl = self._ttls[record.kind]
         if ttl is None:
             return None
-        entry = self.ledger.entry(record.key)
-        return (self._clock() if entry is None else entry.last_access) + ttl
+        scope = self.scopes.get(record.scope)
+        used = None if scope is None else scope.last_access.get(record.key)
+        return (self._clock() if used is None else used) + ttl
 
     def last_access(self, record: FileRecord, due: float | None) -> float:
         """When a file was last used, out of its row's due time."""
@@ -246,16 +269,11 @@ class FileIndex:
     def take_used(self) -> dict[str, FileRecord]:
         """The files used since the last call, and those in use, that are still there, by key."""
         used, self._used = self._used, {}
-        for record in self._held():
-            self.ledger.touch(record.key, self._clock())
-            used[record.key] = record
-        return {key: record for key, record in used.items() if self.get(key) is not None}
-
-    def _held(self) -> Iterator[FileRecord]:
         for scope in self.scopes.values():
-            for key in scope.held:
-                if (record := scope.records.get(key)) is not None:
-                    yield record
+            for key in scope.held.keys() & scope.records.keys():
+                scope.touch(key, self._clock())
+                used[key] = scope.records[key]
+        return {key: record for key, record in used.items() if self.get(key) is not None}
 
     def give_used(self, used: Mapping[str, FileRecord]) -> None:
         """They were taken in vain."""
@@ -267,3 +285,24 @@ class FileIndex:
         if due is None or due > self._clock():
             return False
         return record.key not in self.spared(record.scope)
+
+
+class StagedBytes:
+    """Bytes of one newcomer that are on disk before it is found. ``size`` of them are counted."""
+
+    def __init__(self, index: FileIndex, scope_id: str) -> None:
+        self._index = index
+        self.scope_id = scope_id
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        """Raises StorageFull, counting nothing."""
+        if size and self._index.lacking(size) > 0:
+            raise self._index.limits.storage_full
+        self._index.staged += size
+        self.size += size
+
+    def shrink(self, size: int) -> None:
+        """These bytes are gone, or counted as those of a file."""
+        self._index.staged -= size
+        self.size -= size

@@ -20,16 +20,14 @@ from adapter.errors import AdapterError, FileChanged, FileGone, StorageFailed, S
 from adapter.files.port import FileStore, Measure, OpenFile, StagedFile
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_cleanup import FileCleanup
-from adapter.relay.files.file_index import FileIndex
-from adapter.relay.files.file_transactions import FileTransactions, Release
-from adapter.relay.files.incoming_files import IncomingFile, NewFile, Staged
+from adapter.relay.files.file_index import FileIndex, StagedBytes
+from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, NewFile, Release
 from adapter.relay.files.scope_cache import TABLE, ScopeCache
-from adapter.relay.files.storage_total import RENEWAL, StorageTotal
+from adapter.relay.files.storage_total import RENEWAL, ReplicaLeases, StorageTotal
 from adapter.relay.files.upload_batch import FileLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.filenames import stored_name
-from adapter.rules.files.quota import Ledger
 from adapter.state.port import Store
 
 Records: TypeAlias = list[FileRecord]
@@ -60,11 +58,11 @@ class FileRegistry:
         self._store = store
         self._files = files
         self._limits = limits
-        self._ledger = Ledger(limits.quota)
         replica = secrets.token_hex(8)
-        self._total = StorageTotal(store, self._ledger, replica, now)
+        leases = ReplicaLeases(store, replica, now)
         ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
-        self._index = index = FileIndex(self._ledger, ttls, clock, self._total.leases.is_dead)
+        self._index = index = FileIndex(limits.quota, ttls, clock, leases.is_dead)
+        self._total = StorageTotal(store, index, leases, now)
         self.changed: set[str] = set()
         """The keys of files of which it was found that something else has changed them."""
         self.on_gone: list[Callable[[FileRecord], None]] = []
@@ -89,16 +87,17 @@ class FileRegistry:
     @property
     def files(self) -> int:
         """The number of files that are known here."""
-        return self._ledger.files
+        return self._index.files
 
     @property
     def total(self) -> int:
         """Bytes of all files that are known here."""
-        return self._ledger.total
+        return self._index.total
 
     def used(self, scope_id: str) -> int:
         """Bytes of the files that the scope holds, as they are known here: ``list`` and ``find`` come first."""
-        return self._ledger.used(scope_id)
+        scope = self._index.scope(scope_id)
+        return 0 if scope is None else scope.size
 
     async def scopes(self, most: int) -> list[Scope]:
         """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
@@ -309,7 +308,7 @@ class FileRegistry:
         batch = UploadBatch(
             self._transactions,
             self._files,
-            Staged(self._ledger, scope.id),
+            StagedBytes(self._index, scope.id),
             self._limits,
             bound=bound,
             record=record,
@@ -327,7 +326,7 @@ class FileRegistry:
         that its row stays. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
         """
         record = file.record(scope, place, self._clock())
-        staged = Staged(self._ledger, scope.id)
+        staged = StagedBytes(self._index, scope.id)
         try:
             try:
                 staged.grow(file.measure.size)
@@ -344,7 +343,7 @@ class FileRegistry:
                 await run_to_completion(self._transactions.remove_bytes(place))
             raise
         finally:
-            staged.release()
+            staged.shrink(staged.size)
         return record
 
     def _tell_gone(self, record: FileRecord) -> None:

@@ -22,13 +22,14 @@ from typing import NamedTuple, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import FileGone, StorageFailed, StoreUnavailable
-from adapter.files.port import FileStore
+from adapter.files.port import FileStore, Measure, StagedFile
 from adapter.relay.background import run_to_completion
-from adapter.relay.files.file_index import FileIndex, ScopeFiles
-from adapter.relay.files.incoming_files import IncomingFile, Spend, Staged
+from adapter.relay.files.file_index import FileIndex, ScopeFiles, StagedBytes
 from adapter.relay.files.scope_cache import ScopeCache
 from adapter.relay.files.storage_total import StorageTotal
-from adapter.rules.files.file_records import FileKind, FileRecord, Place
+from adapter.rules.access.principals import Scope
+from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place
+from adapter.rules.files.media_types import media_type
 from adapter.state.port import Conflict
 
 T = TypeVar("T")
@@ -49,6 +50,43 @@ Other threads are left to those who move files meanwhile.
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.2
 """Seconds of a pause before a change is tried again, at most."""
+
+
+Spend = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
+"""Burns what may be used once, and returns what takes that back; raises when somebody else was first."""
+
+
+class NewFile(NamedTuple):
+    """A file that a scope is to hold: the server it came to or from, and the name and type that its sender gave it.
+
+    ``exposed``: it is listed as a resource.
+    """
+
+    server: str
+    filename: str
+    measure: Measure
+    declared_type: str | None = None
+    exposed: bool = True
+
+    def record(self, scope: Scope, place: Place, created: float) -> FileRecord:
+        """The record of the file at that place; ``created`` in Unix seconds."""
+        measure = self.measure
+        content = FileContent(
+            media_type(self.filename, measure.head, self.declared_type),
+            measure.size,
+            measure.sha256,
+            measure.modified,
+        )
+        return FileRecord(place, scope.owner, self.server, self.filename, content, created, self.exposed)
+
+
+class IncomingFile(NamedTuple):
+    """A file that is to be held. ``staging`` None: its bytes lie at the record's place already, where whoever brings
+    it expects it.
+    """
+
+    record: FileRecord
+    staging: StagedFile | None
 
 
 class _Taken(NamedTuple):
@@ -91,7 +129,7 @@ class FileTransactions:
     async def take_in(
         self,
         arrivals: Sequence[IncomingFile],
-        staged: Staged,
+        staged: StagedBytes,
         spend: Spend | None = None,
         check: Callable[[], None] | None = None,
     ) -> None:
@@ -106,7 +144,9 @@ class FileTransactions:
                 check()
             await run_to_completion(self._take_in(arrivals, staged, spend), self._give_back)
 
-    async def _take_in(self, arrivals: Sequence[IncomingFile], staged: Staged, spend: Spend | None) -> _Taken:
+    async def _take_in(
+        self, arrivals: Sequence[IncomingFile], staged: StagedBytes, spend: Spend | None
+    ) -> _Taken:
         scope_id = arrivals[0].record.scope
         await self._put_out_over(scope_id)
         moving = [(record.place, staging) for record, staging in arrivals if staging is not None]
@@ -125,7 +165,9 @@ class FileTransactions:
             raise
         return _Taken(arrivals, unspend)
 
-    async def _write_down(self, arrivals: Sequence[IncomingFile], staged: Staged, scope: ScopeFiles) -> None:
+    async def _write_down(
+        self, arrivals: Sequence[IncomingFile], staged: StagedBytes, scope: ScopeFiles
+    ) -> None:
         # Asked again: in the meantime somebody may have begun to use one of them.
         victims = await self._victims(arrivals, staged)
         await self._exchange(scope, victims, [arrival.record for arrival in arrivals], staged)
@@ -152,24 +194,21 @@ class FileTransactions:
         scope: ScopeFiles,
         going: Sequence[FileRecord],
         coming: Sequence[FileRecord] = (),
-        staged: Staged | None = None,
+        staged: StagedBytes | None = None,
     ) -> None:
-        """Hold some files no longer and others from now on. What goes counts until its bytes are gone: for newcomers as
-        staged, so that the scope never has too much."""
-        for record in going:
-            self._index.hide(record)
+        """Hold some files no longer and others from now on. What goes takes its room until its bytes are gone."""
+        came = self._index.now  # as the rows have it
+        hidden = [(record, self._index.hide(record)) for record in going]
         try:
             await self._scopes.commit(scope, coming, going)
         except BaseException:
-            for record in going:
-                self._index.show(record)
+            for record, last_access in hidden:
+                self._index.show(record, last_access)
             raise
         for record in coming:
-            self._index.add(record)
+            self._index.add(record, came)
         if staged is not None:
-            for record in going:
-                self._index.ledger.remove(record.key)
-            staged.swap(sum(each.content.size for each in coming), sum(each.content.size for each in going))
+            staged.shrink(sum(record.content.size for record in coming))
         if going:
             # Some at a time: each change of threads costs more than the removal of a file, and the loop is others' too.
             parts = (going[at : at + REMOVED_AT_ONCE] for at in range(0, len(going), REMOVED_AT_ONCE))
@@ -180,8 +219,7 @@ class FileTransactions:
             for record in some:
                 self._gone(record)
             await self.remove_bytes(*(record.place for record in some))
-            for record in some:
-                self._index.ledger.remove(record.key)
+            self._index.charge(-sum(record.content.size for record in some))
 
     async def remove_bytes(self, *places: Place) -> None:
         """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""
@@ -191,7 +229,7 @@ class FileTransactions:
         except StorageFailed as error:
             self._log.warning("a file could not be removed; the sweep will try again", why=str(error))
 
-    async def _victims(self, arrivals: Sequence[IncomingFile], staged: Staged) -> list[FileRecord]:
+    async def _victims(self, arrivals: Sequence[IncomingFile], staged: StagedBytes) -> list[FileRecord]:
         first = arrivals[0].record
         new = [arrival.record.content.size for arrival in arrivals]
         return await self._room_for(first.scope, first.kind, new, staged.size)
@@ -200,16 +238,18 @@ class FileTransactions:
         self, scope_id: str, kind: FileKind, new: Sequence[int], staged: int
     ) -> list[FileRecord]:
         """The files that go for new ones of these sizes. The caller has the lock of the scope."""
-        if self._index.ledger.lacking(sum(new), staged) > 0:
+        index = self._index
+        if index.lacking(sum(new), staged) > 0:
             await self._total.refresh()
-        find = partial(self._index.ledger.room_for, scope_id, kind, new, staged)
-        await self._scopes.confirm(scope_id)
-        keys = find(self._index.spared(scope_id))
-        if keys and self._scopes.is_shared:
+        scope = await self._scopes.confirm(scope_id)
+        lacking = index.lacking(sum(new), staged)
+        found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
+        if found and self._scopes.is_shared:
             # Others may have used them since, or have begun to.
-            await self._scopes.read(scope_id)
-            keys = find(self._index.spared(scope_id))
-        return [record for key in keys if (record := self._index.get(key)) is not None]
+            scope = await self._scopes.read(scope_id)
+            lacking = index.lacking(sum(new), staged)
+            found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
+        return found
 
     async def _give_back(self, taken: _Taken) -> None:
         """Whoever brought these files went away before being told that they are held."""
@@ -235,7 +275,7 @@ class FileTransactions:
         """Learn what other replicas have left. True if there is room for so many bytes now. Raises
         StoreUnavailable."""
         await self._total.refresh()
-        return self._index.ledger.lacking(size, 0) <= 0
+        return self._index.lacking(size) <= 0
 
     # --- out --------------------------------------------------------------------------------------------------
 
@@ -299,7 +339,7 @@ class FileTransactions:
             await self._put_out(scope_id, choose)
             scope = self._index.scope(scope_id)
             if scope is not None and self._index.is_idle(scope):
-                self._index.close_scope(scope)
+                self._index.scopes.pop(scope_id)
         try:
             await self._files.remove_scope(scope_id)
         except StorageFailed as error:

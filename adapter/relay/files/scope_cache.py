@@ -179,10 +179,11 @@ class ScopeCache(StoreListener):
             self._make_room()
         scope = self._index.open_scope(scope_id)
         # What is in doubt may be another replica's doing, which then counts twice until all files are counted.
-        ledger, ours, scope.doubts = self._index.ledger, scope.doubts, set()
+        ours, scope.doubts = scope.doubts, set()
         for record in [record for key, record in scope.records.items() if key not in found]:
             self._index.hide(record)
-            (ledger.remove if record.key in ours else ledger.forget)(record.key)
+            if record.key in ours:
+                self._index.charge(-record.content.size)
             self._on_gone(record)
         for key, (record, due) in found.items():
             self._index.load(scope.records.get(key, record), due, charged=key in ours)
@@ -235,7 +236,7 @@ class ScopeCache(StoreListener):
         self._log.warning("files of earlier records are gone", files=len(records))
         for record in records:
             self._index.hide(record)
-            self._index.ledger.remove(record.key)
+            self._index.charge(-record.content.size)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -301,7 +302,7 @@ class ScopeCache(StoreListener):
 
     def _close_scope(self, scope: ScopeFiles) -> None:
         self._all_known = self._all_known and not scope.records
-        self._index.close_scope(scope)
+        self._index.scopes.pop(scope.id, None)
 
     def _is_idle(self, scope: ScopeFiles) -> bool:
         return not self.is_changing(scope.id) and self._index.is_idle(scope)

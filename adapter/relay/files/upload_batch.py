@@ -15,8 +15,8 @@ from typing import NamedTuple
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
 from adapter.files.port import ContentSource, FileStore, Measure, StagedFile
 from adapter.relay.background import run_to_completion
-from adapter.relay.files.file_transactions import FileTransactions
-from adapter.relay.files.incoming_files import IncomingFile, Spend, Staged
+from adapter.relay.files.file_index import StagedBytes
+from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.quota import Limits
 
@@ -145,7 +145,7 @@ class UploadBatch:
         self,
         transactions: FileTransactions,
         files: FileStore,
-        staged: Staged,
+        staged: StagedBytes,
         limits: FileLimits,
         *,
         bound: int | None,
@@ -327,5 +327,5 @@ class UploadBatch:
     def _end(self) -> None:
         if not self._over:
             self._over = True
-            self._staged.release()
+            self._staged.shrink(self._staged.size)
             self._leave()

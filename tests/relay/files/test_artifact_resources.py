@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from adapter.relay.files.artifact_resources import CURSOR, PAGE
-from adapter.relay.files.incoming_files import NewFile
+from adapter.relay.files.file_transactions import NewFile
 from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.upstream.port import UpstreamRequest

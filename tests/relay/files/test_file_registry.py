@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
-from adapter.relay.files.file_transactions import REMOVED_AT_ONCE
-from adapter.relay.files.incoming_files import NewFile
+from adapter.relay.files.file_transactions import REMOVED_AT_ONCE, NewFile
 from adapter.relay.files.scope_cache import TABLE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode

@@ -6,14 +6,12 @@ import asyncio
 import contextlib
 import random
 
-import orjson
 import pytest
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.scope_cache import TABLE
-from adapter.relay.files.storage_total import COUNT_EVERY, GROUP, RENEWAL
-from adapter.relay.files.storage_total import TABLE as TOTALS
-from adapter.rules.access.principals import Scope
+from adapter.relay.files.storage_total import COUNT_EVERY, RENEWAL
+from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, decode
 from tests.relay.filing import ALICE, BOB, Filing, all_open, replicas, view
 
@@ -201,7 +199,9 @@ async def test_invariants_hold_whatever_replicas_do(seed: int) -> None:
             for each in some:
                 each.now.now += RENEWAL / 3
                 await each.registry.tend()
-        held = await some[0].held(ALICE) + await some[0].held(BOB)
-        total = sum(record.content.size for record in held)
-        row = await some[0].store.get(TOTALS, GROUP)
-        assert row is not None and orjson.loads(row.value)[0] == total
+        records = [*await some[0].held(ALICE), *await some[0].held(BOB)]
+        free = TOTAL - sum(record.content.size for record in records)
+        for letter, size in ("c", min(free, QUOTA)), ("d", max(0, free - QUOTA)):
+            await some[0].begin(b"x" * size, scope=session_scope(b"secret", letter * 64))
+        with pytest.raises(StorageFull):
+            await some[0].begin(b"x", scope=session_scope(b"secret", "e" * 64))

@@ -1,33 +1,25 @@
-"""``storage.max_size`` over several replicas: one sum, and what a replica did not tell is found again."""
+"""``storage.max_size`` over several replicas: each counts all files again and again."""
 
 from __future__ import annotations
 
-from functools import partial
-
-import orjson
 import pytest
 from structlog import get_logger
 
 from adapter.errors import StorageFull, StoreUnavailable
+from adapter.relay.files.file_index import FileIndex, StagedBytes
 from adapter.relay.files.scope_cache import TABLE as FILES
-from adapter.relay.files.storage_total import COUNT_EVERY, GROUP, LEASES, RENEWAL, TABLE, StorageTotal
+from adapter.relay.files.storage_total import COUNT_EVERY, LEASES, RENEWAL, ReplicaLeases, StorageTotal
 from adapter.rules.access.principals import session_scope
 from adapter.rules.files.file_records import size_in
-from adapter.rules.files.quota import Ledger, Limits
+from adapter.rules.files.quota import Limits
 from adapter.state.fallback import FallbackStore
+from adapter.state.port import Store
 from tests.relay.filing import ALICE, BOB, Filing, replicas, view
 from tests.relay.relaying import Clock
 from tests.state.shared import SharedMemory
 
 TOTAL = 6400
-
-
-async def counted(filing: Filing) -> int:
-    """What the row of the sum says."""
-    row = await filing.store.get(TABLE, GROUP)
-    assert row is not None
-    number: int = orjson.loads(row.value)[0]
-    return number
+CAROL = session_scope(b"secret", "c" * 64)
 
 
 async def bytes_held(filing: Filing) -> int:
@@ -37,42 +29,55 @@ async def bytes_held(filing: Filing) -> int:
 async def count_again(*some: Filing) -> None:
     """Let it be time to count all files."""
     some[0].now.now += COUNT_EVERY
-    for _ in range(8):
-        for each in some:
-            each.now.now += RENEWAL / len(some)
-            await each.registry.tend()
+    for each in some:
+        await each.registry.tend()
 
 
 async def test_all_replicas_together_have_one_limit() -> None:
-    """What one has filled, another one has not, when it was told."""
+    """What one has filled, another one has not, also before it was time to count: it counts before it refuses."""
     async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
         await one.upload(b"x" * (TOTAL - 200))
-        for each in (one, two):
-            await each.registry.tend()
+        await count_again(one, two)
         with pytest.raises(StorageFull):
             await two.upload(b"y" * 201, scope=BOB)
-        await two.upload(b"y" * 200, scope=BOB)
-        await two.registry.tend()
-        assert await bytes_held(one) == await counted(one) == TOTAL
+        [record] = await two.upload(b"y" * 200, scope=BOB)
+        assert await bytes_held(one) == TOTAL
+        await two.registry.drop(record)
+        one.now.now += COUNT_EVERY
+        await one.upload(b"z" * 200, scope=CAROL)
 
 
-async def test_limit_may_be_passed_by_what_was_not_told_yet() -> None:
-    """Each replica goes by what it was told last, and refuses the next file."""
+async def test_limit_may_be_passed_by_what_was_not_counted_yet() -> None:
+    """Each replica goes by what it counted last, and refuses the next file."""
     async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
-        await count_again(one, two)
         await one.upload(b"x" * TOTAL)
         await two.upload(b"y" * 100, scope=BOB)
+        assert await bytes_held(one) == TOTAL + 100
+        await count_again(one, two)
         for each in (one, two):
-            await each.registry.tend()
-        assert await counted(one) == await bytes_held(one) == TOTAL + 100
-        for each in (one, two):
-            await each.registry.tend()
             with pytest.raises(StorageFull):
-                await each.upload(b"z", scope=session_scope(b"secret", "c" * 64))
+                await each.upload(b"z", scope=CAROL)
 
 
-async def test_a_write_that_seemed_to_fail_counts_nothing_of_others() -> None:
-    """What another replica removes and brings meanwhile is counted by that one alone."""
+async def test_files_cost_no_request_of_their_own() -> None:
+    """They are counted from time to time, and not again and again where each is refused."""
+    async with replicas(1, scope_bytes=None, total_bytes=TOTAL) as (one,):
+        await one.upload(b"x" * 900)
+        await one.held(BOB)
+        before = view(one).calls["scan"]
+        for number in range(10):
+            await one.upload(b"%010d" % number)
+        for _ in range(3):
+            await one.registry.tend()
+            with pytest.raises(StorageFull):
+                await one.begin(*[b"x" * 900] * 7, scope=BOB)
+        assert view(one).calls["scan"] - before == 3  # for the lease
+        await count_again(one)
+        assert view(one).calls["scan"] - before == 5
+
+
+async def test_sum_is_right_after_writes_that_only_seemed_to_fail() -> None:
+    """What nobody knows of is found by a count, to the byte; what others bring and remove meanwhile counts once."""
     limits = {"scope_bytes": None, "max_file_bytes": TOTAL, "total_bytes": TOTAL, "max_files": 2}
     async with replicas(2, **limits) as (one, two):
         await one.upload(b"b" * 5000, scope=BOB)
@@ -85,120 +90,32 @@ async def test_a_write_that_seemed_to_fail_counts_nothing_of_others() -> None:
         await one.registry.drop(goes)
         await one.upload(b"d" * 500)
         await two.held()
-        for each in (one, two, one):
-            await each.registry.tend()
-        assert await counted(one) == await bytes_held(one) == 5500
+        await count_again(one, two)
+        assert await bytes_held(one) == 5500
         with pytest.raises(StorageFull):
-            await two.upload(b"e" * (TOTAL - 5500 + 1), scope=session_scope(b"secret", "c" * 64))
+            await two.upload(b"e" * (TOTAL - 5500 + 1), scope=CAROL)
+        await two.upload(b"e" * (TOTAL - 5500), scope=CAROL)
 
 
-async def test_files_cost_no_request_of_their_own() -> None:
-    """The sum is told from time to time, for all files together."""
-    async with replicas(1, total_bytes=TOTAL) as (one,):
-        row = await one.store.get(TABLE, GROUP)
-        assert row is not None and row.version == 1
-        for number in range(10):
-            await one.upload(b"%010d" % number)
-        await one.registry.tend()
-        row = await one.store.get(TABLE, GROUP)
-        assert row is not None and row.version == 2
-        assert await counted(one) == 100
-
-
-async def test_bytes_of_a_file_that_goes_are_others_to_use() -> None:
-    """Also before anybody told of it: a replica asks before it refuses."""
-    async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
-        [record] = await one.upload(b"x" * TOTAL)
-        for each in (one, two):
-            await each.registry.tend()
-        await one.registry.drop(record)
-        with pytest.raises(StorageFull):
-            await two.upload(b"y", scope=BOB)
-        await one.registry.tend()
-        await two.upload(b"y" * TOTAL, scope=BOB)
-
-
-async def test_what_a_killed_replica_did_not_tell_is_found() -> None:
-    """When the files are counted again; the limit can be filled to the byte then."""
-    async with replicas(3, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two, three):
-        [record] = await one.upload(b"x" * 3000)
-        for each in (one, two):
-            await each.registry.tend()
-        await one.registry.drop(record)
-        view(one).down = True  # it is killed
-        with pytest.raises(StorageFull):
-            await two.upload(b"y" * (TOTAL - 1), scope=BOB)
-        await count_again(two, three)
-        assert await counted(two) == 0
-        await two.upload(b"y" * TOTAL, scope=BOB)
-
-
-async def test_nothing_is_counted_again_while_nothing_changes() -> None:
-    """A replica that sees no change for hours leaves the rows of all files alone."""
-    async with replicas(1, total_bytes=TOTAL) as (one,):
-        await one.upload(b"x" * 300)
-        await count_again(one)
-        # Behind the back of the adapter: only a count would see it.
-        [row] = await one.store.scan(FILES)
-        await one.store.delete(FILES, row.key)
-        await count_again(one)
-        assert await counted(one) == 300
-
-
-async def test_what_is_told_while_files_are_counted_counts_once() -> None:
-    """It may be in the sum twice for a while, but not for ever, also where nothing changes afterwards."""
-    async with replicas(2, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one, two):
-        told: list[Filing] = []
-
-        async def tell(other: Filing, table: str, key: str) -> None:
-            if (table, key) == (FILES, "") and not told:
-                told.append(other)
-                await other.upload(b"x" * 4000, scope=BOB)
-                await other.registry.tend()
-
-        for each, other in ((one, two), (two, one)):
-            await each.upload(b"y")
-            view(each).before = partial(tell, other)
-        for _ in range(3):
-            await count_again(one, two)
-        assert told
-        assert await counted(one) == await bytes_held(one) == 4002
-
-
-async def test_sum_told_twice_is_right_after_a_minute() -> None:
-    """A tell whose answer was lost is told again; no upload is refused for long for the sake of that."""
+async def test_what_comes_while_files_are_counted_counts() -> None:
+    """Once it is in the store it may count twice, until the next time."""
     async with replicas(1, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one,):
+        came = False
+
+        async def come(table: str, key: str) -> None:
+            nonlocal came
+            if (table, key) == (FILES, "") and not came:
+                came = True
+                await one.upload(b"x" * 4000, scope=BOB)
+
+        await one.upload(b"y")
+        view(one).before = come
         await count_again(one)
-        await one.upload(b"x" * 4000)
-
-        async def lose(table: str, _: str) -> None:
-            if table == TABLE and view(one).calls["put"] > puts:
-                view(one).swallows = 1
-
-        puts = view(one).calls["put"] + 1  # behind the lease
-        view(one).before = lose
-        with pytest.raises(StoreUnavailable):
-            await one.registry.tend()
-        view(one).before = None
-        await one.registry.tend()
-        assert await counted(one) == 8000
-        one.now.now += 60
-        await one.registry.tend()
-        assert await counted(one) == 4000
-        await one.upload(b"y" * (TOTAL - 4000), scope=BOB)
-
-
-async def test_sum_is_right_after_writes_that_only_seemed_to_fail() -> None:
-    """What nobody knows of is found by a count."""
-    async with replicas(2, scope_bytes=None, total_bytes=TOTAL) as (one, two):
-        view(one).swallows = 1
-        with pytest.raises(StoreUnavailable):
-            await one.upload(b"x" * 300)
-        await one.upload(b"x" * 300)
-        await count_again(one, two)
-        await count_again(one, two)
-        assert await counted(one) == await bytes_held(one)
-        assert await bytes_held(one) == 300
+        assert came
+        with pytest.raises(StorageFull):
+            await one.upload(b"z" * 2400)
+        await count_again(one)
+        await one.upload(b"z" * 2399)
 
 
 async def test_files_of_an_earlier_process_count() -> None:
@@ -212,7 +129,6 @@ async def test_files_of_an_earlier_process_count() -> None:
     async with replicas(1, total_bytes=1000, scope_bytes=None) as (one,):
         [record] = await one.upload(b"x" * 600, scope=ALICE)
         await one.registry.close()
-        await one.store.delete(TABLE, GROUP)
         following = Filing(
             shared=one.shared,
             disk=one.files,
@@ -233,9 +149,11 @@ async def test_replica_that_goes_on_in_memory_takes_nobody_for_ended() -> None:
     shared, now = SharedMemory(), Clock()
     inner = shared.replica()
     store = FallbackStore(inner, get_logger(), retry=3600.0)
-    ledger = Ledger(Limits())
+    stores: list[Store] = [store, shared.replica()]
+    leases = [ReplicaLeases(each, name, now) for each, name in zip(stores, ("one", "other"), strict=True)]
     one, other = (
-        StorageTotal(each, ledger, name, now) for each, name in ((store, "one"), (shared.replica(), "other"))
+        StorageTotal(each, FileIndex(Limits(), {}, now, lease.is_dead), lease, now)
+        for each, lease in zip(stores, leases, strict=True)
     )
     await other.open()
     await one.open()
@@ -248,3 +166,21 @@ async def test_replica_that_goes_on_in_memory_takes_nobody_for_ended() -> None:
     inner.down = False
     await store.close()
     assert await shared.rows.count(LEASES) == 2
+
+
+def test_staged_bytes_share_the_limit_with_all_files() -> None:
+    """What was refused is not counted; without a limit nothing is refused."""
+    now = Clock()
+    index = FileIndex(Limits(total_bytes=100), {}, now, lambda _: False)
+    index.charge(50)
+    one, two = StagedBytes(index, ALICE.id), StagedBytes(index, BOB.id)
+    one.grow(30)
+    with pytest.raises(StorageFull, match=r"storage\.max_size is 100 bytes"):
+        two.grow(21)
+    assert (two.size, index.staged, index.lacking(21), index.lacking(51, one.size)) == (0, 30, 1, 1)
+    two.grow(20)
+    one.shrink(30)
+    index.charge(-10)
+    two.grow(40)
+    assert (index.staged, index.spare, index.lacking(1)) == (60, 60, 1)
+    StagedBytes(FileIndex(Limits(), {}, now, lambda _: False), ALICE.id).grow(1 << 60)

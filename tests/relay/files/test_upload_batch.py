@@ -18,7 +18,7 @@ from adapter.errors import (
     StoreUnavailable,
     UploadRefused,
 )
-from adapter.relay.files.incoming_files import Spend
+from adapter.relay.files.file_transactions import Spend
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadQueue
 from adapter.rules.files.file_records import FileKind
