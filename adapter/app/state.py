@@ -1,4 +1,4 @@
-"""The state store as ``state_persistence`` describes it: its snapshots, its start, and what it does while it fails."""
+"""The state store as ``state_persistence`` describes it: its start, and what it does while it fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.log import get_logger
 from adapter.relay.files.scopes import TABLE as SCOPES
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.files.file_records import AREAS
@@ -26,23 +25,19 @@ if TYPE_CHECKING:
 
 def build_store(settings: Settings) -> Store:
     """Build the store that ``state_persistence`` describes. Raises SettingsError."""
-    if settings.state_persistence.type == "memory":
-        # Late: most adapters keep their state on disk.
-        from adapter.state.memory import MemoryStore
-
-        if (path := settings.snapshot_path) is None:
-            return MemoryStore()
-        from adapter.state.snapshots import SnapshotStore
-
-        every = settings.state_persistence.snapshot_interval_seconds
-        return SnapshotStore(_file(settings, path), every, get_logger("adapter"))
     if settings.state_persistence.type == "redis":
         # Late: its driver is an extra of the package.
         from adapter.app.redis_state import build_redis_store
 
         return build_redis_store(settings)
-    wal = settings.state_persistence.disk.wal.enabled
-    return SqliteStore(settings.state_path, wal=wal, shared=settings.has_other_workers)
+    if (path := settings.state_file) is None:
+        # Late: most adapters keep their state on disk.
+        from adapter.state.memory import MemoryStore
+
+        return MemoryStore()
+    return SqliteStore(
+        path, wal=settings.state_persistence.disk.wal.enabled, shared=settings.has_other_workers
+    )
 
 
 @contextlib.asynccontextmanager
@@ -67,7 +62,9 @@ async def kept_store(settings: Settings, *, making: bool = False) -> AsyncIterat
 def with_fallback(settings: Settings, store: Store, log: FilteringBoundLogger) -> FallbackStore | None:
     """Return ``store`` as one that goes on in memory while it fails; None where that is not wanted."""
     state = settings.state_persistence
-    if state.unavailable_policy != "fallback_memory" or state.type == "memory":
+    if state.unavailable_policy != "fallback_memory" or (
+        state.type == "memory" and settings.state_file is None
+    ):
         return None
     from adapter.state.fallback import FallbackStore
 
@@ -97,9 +94,12 @@ async def refresh(settings: Settings) -> None:
     path = settings.state_file
     if not settings.state_persistence.refresh_on_startup or path is None or not path.exists():
         return
-    from adapter.state.snapshots import emptied
-
-    await emptied(_file(settings, path))
+    file = SqliteStore(path, wal=settings.state_persistence.disk.wal.enabled)
+    await file.open()
+    try:
+        await file.clear()
+    finally:
+        await file.close()
 
 
 async def warn_of_unowned(settings: Settings, store: Store, log: FilteringBoundLogger) -> None:
@@ -131,7 +131,3 @@ def _directories(root: Path) -> int:
             # It is not there yet, or its owner learns elsewhere that it cannot be read.
             continue
     return found
-
-
-def _file(settings: Settings, path: Path) -> SqliteStore:
-    return SqliteStore(path, wal=settings.state_persistence.disk.wal.enabled)

@@ -143,8 +143,8 @@ def _state_cautions(settings: Settings) -> Iterator[Problem]:
         yield Problem("state_persistence.cache_seconds", sentence)
     if state.type != "memory" and _is_set(state, "snapshot_interval_seconds"):
         sentence = (
-            f"has no effect with state_persistence.type {state.type}, which stores each change at once: "
-            "only memory has snapshots; remove it"
+            f"has no effect with state_persistence.type {state.type}, which keeps each change anyway; "
+            "remove it"
         )
         yield Problem("state_persistence.snapshot_interval_seconds", sentence)
 

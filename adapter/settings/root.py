@@ -116,7 +116,7 @@ class Settings(BaseModel):
 
     @property
     def snapshot_path(self) -> Path | None:
-        """The SQLite file of the snapshots of ``state_persistence.type: memory``; None where nobody asks for them."""
+        """The SQLite file that keeps ``state_persistence.type: memory``; None where nobody asks for one."""
         state = self.state_persistence
         if state.type != "memory" or not (state.disk.local_path or "snapshot_interval_seconds" in state.said):
             return None

@@ -154,8 +154,8 @@ class StatePersistence(Section):
 
     type: Literal["memory", "disk", "redis"] = Field(
         default="disk",
-        description="`memory` loses everything at stop unless there are snapshots, `disk` is SQLite, `redis` is "
-        "shared by several replicas.",
+        description="`memory` loses everything at stop unless a file keeps it, `disk` is SQLite, `redis` is shared by "
+        "several replicas.",
     )
     unavailable_policy: Literal["fail_closed", "exit", "fallback_memory"] = Field(
         default="fail_closed",
@@ -167,8 +167,8 @@ class StatePersistence(Section):
     )
     snapshot_interval_seconds: Seconds = Field(
         default=30,
-        description="Time between two snapshots of `memory`, which are read at start. There are none unless this or "
-        "`disk.local_path` is set.",
+        description="Time of changes to `memory` that may be lost at most. If this or `disk.local_path` is set, a file "
+        "of SQLite keeps each change at once; else nothing is kept.",
     )
     cache_seconds: Annotated[Seconds, Field(le=60)] = Field(
         default=1,

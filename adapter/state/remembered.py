@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from adapter.state import sql
 from adapter.state.memory import MemoryStore
 from adapter.state.port import ABSENT, Change, Conflict, Delete, Put, Row, group_of
 
@@ -95,7 +97,7 @@ class RememberedRows(MemoryStore):
         self.forget(place)
         if place in self.bases or len(row.value) > self._most_bytes:
             return
-        self._put_back(Delete(table, row.key), row)
+        self._keep(table, row)
         self._lengths[place] = len(row.value)
         self._bytes += len(row.value)
         while len(self._lengths) > self._most or self._bytes > self._most_bytes:
@@ -105,7 +107,7 @@ class RememberedRows(MemoryStore):
         """Know nothing of a row: it is gone, or another process has changed it. What was written here stays."""
         self._bytes -= self._lengths.pop(place, 0)
         if place not in self.bases:
-            self._put_back(Delete(*place), None)
+            sql.delete(*place, None, sys.maxsize, self._rows)
 
     def row(self, place: RowId) -> Row | None:
         """The row as it is known here."""
@@ -153,6 +155,13 @@ class RememberedRows(MemoryStore):
         before = self._row(change.table, change.key)
         super()._delete(change)
         self._note(_place(change), ABSENT if before is None else before.version)
+
+    def _keep(self, table: str, row: Row) -> None:
+        """Have a row at just this version."""
+        self._rows.execute(
+            "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)",
+            (table, row.key, row.value, row.version, row.due),
+        )
 
     def _note(self, place: RowId, version: int) -> None:
         if self.is_away:
@@ -206,7 +215,7 @@ class RememberedRows(MemoryStore):
         self.together.clear()
         self._lengths.clear()
         self._bytes = 0
-        self._clear()
+        sql.clear(self._rows)
         return lost
 
 

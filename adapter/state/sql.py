@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import sys
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from adapter.errors import StoreUnavailable
-from adapter.state.port import ABSENT, Change, Conflict, Delete, Row, TableFull, group_of
+from adapter.state.port import ABSENT, Change, Conflict, Delete, Put, Row, TableFull, group_of
 
 SCHEMA_VERSION = 1
 """Kept in the file as PRAGMA user_version; 0 is what SQLite gives a file that nobody has written yet."""
@@ -42,7 +43,7 @@ def prepare(connection: sqlite3.Connection, *, wal: bool, patience: float) -> No
     connection.execute(f"PRAGMA cache_size = -{PAGES_KIB}")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _make_schema(connection)
+        _check_schema(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -64,7 +65,7 @@ def _set_journal(connection: sqlite3.Connection, mode: str, patience: float) -> 
             time.sleep(0.01)
 
 
-def _make_schema(connection: sqlite3.Connection) -> None:
+def _check_schema(connection: sqlite3.Connection) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found == SCHEMA_VERSION:
         return
@@ -75,6 +76,11 @@ def _make_schema(connection: sqlite3.Connection) -> None:
         )
     if connection.execute("SELECT 1 FROM sqlite_master").fetchall():
         raise StoreUnavailable("The state file is a database of another program: configure another file.")
+    make_schema(connection)
+
+
+def make_schema(connection: sqlite3.Connection) -> None:
+    """Make the table of an empty database."""
     for statement in _SCHEMA:
         connection.execute(statement)
 
@@ -132,11 +138,12 @@ def put(
     return Row(key, value, expected + 1, due)
 
 
-def commit(changes: Sequence[Change], connection: sqlite3.Connection) -> list[Row]:
-    # Others share the transaction: what fails here is undone alone.
+@contextlib.contextmanager
+def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    """Undo what the block has written if it raises, and nothing else: others share the transaction."""
     connection.execute("SAVEPOINT changes")
     try:
-        return [row for change in changes if (row := _changed(change, connection)) is not None]
+        yield
     except BaseException:
         if connection.in_transaction:  # SQLite may have undone all of it by itself
             connection.execute("ROLLBACK TO changes")
@@ -146,12 +153,19 @@ def commit(changes: Sequence[Change], connection: sqlite3.Connection) -> list[Ro
             connection.execute("RELEASE changes")
 
 
-def _changed(change: Change, connection: sqlite3.Connection) -> Row | None:
-    if isinstance(change, Delete):
-        gone = delete(change.table, change.key, change.expected, sys.maxsize, connection)
-        if change.expected is not None and not gone:
-            raise Conflict("the row is not there")
-        return None
+def commit(changes: Sequence[Change], connection: sqlite3.Connection) -> list[Row]:
+    rows = []
+    with savepoint(connection):
+        for change in changes:
+            if isinstance(change, Put):
+                rows.append(put_one(change, connection))
+            else:
+                delete_one(change, connection)
+    return rows
+
+
+def put_one(change: Put, connection: sqlite3.Connection) -> Row:
+    """Write a row. Raises Conflict, TableFull."""
     if (
         change.most is not None
         and get(change.table, change.key, sys.maxsize, connection) is None
@@ -159,6 +173,13 @@ def _changed(change: Change, connection: sqlite3.Connection) -> Row | None:
     ):
         raise TableFull(f"{change.table} may have {change.most} rows of a group")
     return put(change.table, change.key, change.value, change.expected, change.due, sys.maxsize, connection)
+
+
+def delete_one(change: Delete, connection: sqlite3.Connection) -> None:
+    """Delete a row, which must be there if it is expected at a version. Raises Conflict."""
+    gone = delete(change.table, change.key, change.expected, sys.maxsize, connection)
+    if change.expected is not None and not gone:
+        raise Conflict("the row is not there")
 
 
 def delete(table: str, key: str, expected: int | None, longest: int, connection: sqlite3.Connection) -> bool:
@@ -198,6 +219,8 @@ def _bounds(group: str | None) -> tuple[str, str, str, str]:
     """
     if group is None:
         return "", _LAST, "", ""
+    if "/" in group:
+        return "", "", "", ""  # no row's group has one
     return group, f"{group}0", group, f"{group}/"
 
 
@@ -270,16 +293,6 @@ def spend(
         (table, key, array("d", [*counted, now]).tobytes(), now + window),
     )
     return 0.0
-
-
-def tables(connection: sqlite3.Connection) -> list[str]:
-    found, name = [], ""
-    # One step in the index for each table, however many rows they have.
-    while (
-        name := connection.execute("SELECT min(tbl) FROM rows WHERE tbl > ?", (name,)).fetchone()[0]
-    ) is not None:
-        found.append(name)
-    return found
 
 
 def clear(connection: sqlite3.Connection) -> None:

@@ -169,11 +169,6 @@ class SqliteStore:
         wait: float = await self._submit(run, run, log=ROW + most * sql.MOMENT)
         return wait
 
-    async def tables(self) -> list[str]:
-        """The names of the tables that have rows."""
-        tables: list[str] = await self._submit(sql.tables)
-        return tables
-
     async def clear(self) -> None:
         """Delete every row of every table."""
         await self._submit(sql.clear, log=MERGED)

@@ -244,7 +244,7 @@ def test_a_state_file_in_use(tmp_path: Path, end: str) -> None:
 
 @pytest.mark.parametrize("kind", ["disk", "memory"])
 def test_a_locked_state_file_is_told_at_once(tmp_path: Path, kind: str) -> None:
-    """The start waits for the other adapter to end; also where the file has snapshots of memory."""
+    """The start waits for the other adapter to end; also where the file keeps memory."""
     state = {"type": kind, "disk": {"local_path": str(tmp_path / "own" / "state.sqlite3")}}
     settings = configured(tmp_path, files=False, state_persistence=state)
     assert settings.state_file is not None

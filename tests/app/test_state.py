@@ -1,4 +1,4 @@
-"""The state store that settings ask for: snapshots, a fresh start, memory in place of a store that fails."""
+"""The state store that settings ask for: a file that keeps memory, a fresh start, memory while a store fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from adapter.errors import StoreUnavailable
 from adapter.settings.file.load import SettingsError, load
 from adapter.settings.root import Settings
 from adapter.state.memory import MemoryStore
-from adapter.state.snapshots import SnapshotStore
 from adapter.state.sqlite import SqliteStore
 
 SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
@@ -35,7 +34,7 @@ def settings(root: Path, **state: Any) -> Settings:
     ],
     ids=["plain", "interval", "path"],
 )
-def test_memory_has_snapshots_where_they_are_asked_for(
+def test_memory_is_kept_where_that_is_asked_for(
     tmp_path: Path, state: dict[str, Any], name: str | None
 ) -> None:
     """Either of the two settings asks; a memory store without them keeps nothing."""
@@ -43,10 +42,10 @@ def test_memory_has_snapshots_where_they_are_asked_for(
         state = {"disk": {"local_path": str(tmp_path / "x.db")}}
     found = settings(tmp_path, type="memory", **state)
     assert found.snapshot_path == (None if name is None else tmp_path / name)
-    assert isinstance(build_store(found), MemoryStore if name is None else SnapshotStore)
+    assert isinstance(build_store(found), MemoryStore if name is None else SqliteStore)
 
 
-async def test_memory_survives_a_restart_with_snapshots(tmp_path: Path) -> None:
+async def test_memory_that_is_kept_survives_a_restart(tmp_path: Path) -> None:
     """What one process wrote the next one has."""
     found = settings(tmp_path, type="memory", snapshot_interval_seconds=3600)
     first = build(found)

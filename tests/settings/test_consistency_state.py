@@ -112,8 +112,8 @@ def test_time_of_a_cache_that_nobody_has_is_told_of(kind: str) -> None:
 
 
 @pytest.mark.parametrize("state", [{"type": "disk"}, REDIS], ids=["disk", "redis"])
-def test_snapshots_of_a_lasting_state_are_told_of(state: dict[str, Any]) -> None:
-    """A store that keeps each change has none; the default does no harm where it stands in a file."""
+def test_interval_of_a_lasting_state_is_told_of(state: dict[str, Any]) -> None:
+    """A store that keeps each change needs none; the default does no harm where it stands in a file."""
     (path,) = told({}, **state, snapshot_interval_seconds=60)
     assert path == "state_persistence.snapshot_interval_seconds"
     assert told({}, **state, snapshot_interval_seconds=30) == {}

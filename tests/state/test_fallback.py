@@ -347,9 +347,9 @@ async def test_work_that_needs_all_rows_gets_none_of_an_outage() -> None:
 
         await asyncio.create_task(clean())
         assert await process.store.get("t", "a") is not None
-        assert await process.store.spend("t", "a", 1, 60.0) == 0.0
+        assert await process.store.spend("uses", "a", 1, 60.0) == 0.0
         await process.back()
-        assert await process.store.spend("t", "a", 1, 60.0) == 0.0
+        assert await process.store.spend("uses", "a", 1, 60.0) == 0.0
 
 
 async def test_watched_store_tells_of_the_outage() -> None:

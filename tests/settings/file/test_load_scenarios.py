@@ -50,11 +50,11 @@ def test_scenario_loads(tmp_path: Path, name: str) -> None:
 
 
 async def test_local_development_starts(tmp_path: Path) -> None:
-    """With snapshots of its memory, as the interval asks for them, and nothing to fall back from."""
+    """With a file that keeps its memory, as the interval asks for it."""
     flags = {"core.port": "0", "core.host": "127.0.0.1", "core.upstream_ping.enabled": "false"}
     app = build(scenario("local-dev", tmp_path, flags))
     async with running(app) as (_, port):
-        assert port and "Snapshot" in repr(app.store)
+        assert port and "Sqlite" in repr(app.store)
     assert (tmp_path / "state" / "snapshot.sqlite3").exists()
 
 

@@ -51,8 +51,8 @@ def test_redis_is_loaded(tmp_path: Path) -> None:
     assert (settings.state_persistence.redis.host, settings.storage.lock_mode) == ("r", "redis")
 
 
-def test_memory_with_a_file_has_snapshots() -> None:
-    """Memory with a path asks for snapshots, which there are."""
+def test_memory_with_a_file_is_kept() -> None:
+    """Memory with a path asks for a file that keeps it, which there is."""
     overrides = {
         "servers": [SERVER],
         "state_persistence.type": "memory",
