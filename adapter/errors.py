@@ -69,7 +69,7 @@ class MessageTooLong(AdapterError):
 
 class BodyTooSlow(AdapterError):
     code, rpc, http = "body_too_slow", -32600, 408
-    hint = "The body arrived too slowly; core.client_timeouts sets the minimum speed."
+    hint = "The body arrived too slowly."
 
 
 class TargetTooLong(AdapterError):

@@ -21,7 +21,6 @@ from adapter.edge.public_documents import landing_page, metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.principals import DEFAULT_TOKEN, Principals
-from adapter.rules.access.rate_limit import Floor
 from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_paths, resources_below
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.root import Settings
@@ -110,8 +109,9 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
 
 def build_body_terms(settings: Settings) -> BodyLimits:
     """Build the limits of memory and time that hold for bodies of requests."""
-    buffers = RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
-    return BodyLimits(buffers, Floor(settings.core.client_timeouts.min_body_bytes_per_second))
+    return BodyLimits(
+        RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
+    )
 
 
 # --- access -----------------------------------------------------------------------------------------------------

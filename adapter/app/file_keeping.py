@@ -142,7 +142,6 @@ def build_shelf(settings: Settings) -> Shelf:
         storage.root,
         allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
         private=(settings.state_path,),
-        atomic=storage.atomic_writes,
         lock=lock,
         copies=storage.max_size,
     )

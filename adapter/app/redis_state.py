@@ -54,7 +54,7 @@ def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = N
         raise SettingsError([Problem("state_persistence.type", sentence)]) from None
     tls = RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_key_file, state.tls_insecure)
     dialer = Dialer(address, state.timeout_seconds, tls)
-    times = RedisTimes(state.timeout_seconds, cache, state.ping_seconds)
+    times = RedisTimes(state.timeout_seconds, cache)
     return RedisStore(dialer, Layout(state.key_base), times, warn or _warn, EXPIRING)
 
 

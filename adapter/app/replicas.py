@@ -42,7 +42,7 @@ OF_ONE_PROCESS: dict[str, tuple[str, ...]] = {
         *("client_timeouts", "max_connections", "max_buffered_bytes", "cleanup_interval_seconds"),
         *("max_start_wait_seconds", "shutdown_grace_seconds", "readiness"),
     ),
-    "storage": ("root", "atomic_writes", "lock_mode"),
+    "storage": ("root", "lock_mode"),
 }
 """Settings that depend on the machine, or that no answer depends on."""
 

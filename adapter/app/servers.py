@@ -80,7 +80,6 @@ class Upstreams:
         breaker = Breaker(
             failure_threshold=ping.failure_threshold,
             open_cooldown=ping.open_cooldown_seconds,
-            half_open_probes=ping.half_open_probe_allowance,
             start_cooldown=START_COOLDOWN,
         )
         made = UPSTREAMS[upstream.transport](self, entry)

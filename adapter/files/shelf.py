@@ -44,8 +44,7 @@ class Shelf:
     """A FileStore below ``root``. All methods belong to the event loop that called ``open``.
 
     ``allowed_roots`` are directories beside the store from which ``take`` may copy; one that lies inside the
-    store allows nothing. ``private`` are files that ``take`` never copies, wherever they lie. Without ``atomic``
-    nothing is synced: files are still whole or not there after a kill, but not after the machine's crash. With an
+    store allows nothing. ``private`` are files that ``take`` never copies, wherever they lie. With an
     exclusive ``lock`` a second Shelf on the root waits ``lock_wait`` seconds and then refuses; with a shared one a
     second one that shares it too is let in. The copies that tools are given have at most ``copies`` bytes together.
 
@@ -58,14 +57,12 @@ class Shelf:
         *,
         allowed_roots: Sequence[Path] = (),
         private: Sequence[Path] = (),
-        atomic: bool = True,
         lock: RootLock | None = "exclusive",
         lock_wait: float = 10.0,
         copies: int | None = None,
     ) -> None:
         self._disk = Disk()
         self._root = Root(root, self._disk, lock=lock, lock_wait=lock_wait)
-        self._sync = atomic
         self._outskirts = capture.Outskirts(self._root.spellings, allowed_roots, private)
         self._buffers = Buffers()
         self._allocated: dict[Way, Descriptor] = {}
@@ -104,7 +101,6 @@ class Shelf:
             secrets.token_hex(16),
             disk=self._disk,
             buffers=self._buffers,
-            sync=self._sync,
             create=self._create,
             remove=self._unstage,
         )
@@ -211,9 +207,8 @@ class Shelf:
         return None, measure
 
     def _settle(self, found: areas.FoundFile) -> None:
-        if self._sync:
-            with found.descriptor as number:
-                os.fsync(number)
+        with found.descriptor as number:
+            os.fsync(number)
 
     def _release(self, place: Place) -> None:
         claim = self._allocated.pop(areas.directory_of(place), None)

@@ -189,7 +189,6 @@ class LocalStagedFile:
         *,
         disk: Disk,
         buffers: Buffers,
-        sync: bool,
         create: Callable[[str], Descriptor],
         remove: Callable[[str], None],
     ) -> None:
@@ -198,7 +197,6 @@ class LocalStagedFile:
         self._descriptor: Descriptor | None = None
         self._disk = disk
         self._buffers = buffers
-        self._sync = sync
         self._create = create
         self._remove = remove
         self._hash = hashlib.sha256()
@@ -352,7 +350,7 @@ class LocalStagedFile:
         """Let the system begin with what will be synced, unless so many files are written that others use the time
         that the sync of one takes."""
         begun, whole = self._on_the_way, self._written // WRITE_BACK * WRITE_BACK
-        if self._sync and whole > begun and self._buffers.files <= PROCESSORS:
+        if whole > begun and self._buffers.files <= PROCESSORS:
             self._on_the_way = whole
             begin_write_back(number, begun, whole - begun)
 
@@ -362,8 +360,7 @@ class LocalStagedFile:
             raise StorageFailed("The file was not written completely.")
         file = self._file()
         with file as number:
-            if self._sync:
-                os.fsync(number)
+            os.fsync(number)
             modified = os.fstat(number).st_mtime_ns
         # A batch of a thousand files must not hold a thousand descriptors until it is kept.
         file.close()

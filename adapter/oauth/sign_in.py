@@ -36,6 +36,9 @@ from adapter.state.port import ABSENT, Conflict, Store, delete_overdue
 VALID = 600
 """Seconds for which a browser may be away at its authorization server."""
 
+SESSION_SECONDS = 8 * 3600.0
+"""Seconds for which a browser stays signed in."""
+
 USED = "used_sign_ins"
 """The table of sign-ins that came to an end, so that none does twice."""
 
@@ -171,9 +174,7 @@ class SignIn:
             raise SignInFailed("The authorization server's token lacks a scope that is required here.")
         names = (name for name in self.terms.kept_claims if claim_of(token.claims, name) is not None)
         claims = {name: claim_of(token.claims, name) for name in names}
-        return BrowserSession(
-            token.principal, token.scopes, claims, self.clock() + self.terms.console.session_seconds
-        )
+        return BrowserSession(token.principal, token.scopes, claims, self.clock() + SESSION_SECONDS)
 
     # --- the issuer -------------------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from adapter.rules.presenters.presenters import (
     Suggest,
 )
 from adapter.rules.presenters.shapes import Check, Shape, StepsLeft, json_shape, shape_of
-from adapter.rules.results.blocks import Suggestion, UiBlock
-from adapter.settings.pipeline import InterfaceBlock, PresenterSettings, SuggestionSettings
+from adapter.rules.results.blocks import Suggestion
+from adapter.settings.pipeline import PresenterSettings, SuggestionSettings
 
 Load = Callable[[str, str], Callable[..., Any]]
 """The text of a reference and the place where it stands, to the function. Whatever it raises is a problem there."""
@@ -95,12 +95,12 @@ class _PresenterBuilder:
         self,
         place: str,
         rules: Iterable[str],
-        ui: Iterable[str | InterfaceBlock],
+        ui: Iterable[str],
         suggest: Iterable[str | SuggestionSettings],
     ) -> BlockSources:
         return BlockSources(
             self._each(f"{place}rules", rules, self._rule),
-            self._each(f"{place}ui", ui, self._ui),
+            self._each(f"{place}ui", ui, self._loaded),
             self._each(f"{place}suggest", suggest, self._suggest),
         )
 
@@ -166,11 +166,6 @@ class _PresenterBuilder:
 
     def _rule(self, entry: str, place: str) -> str | Says | None:
         return self._loaded(entry, place) if is_reference(entry) else entry
-
-    def _ui(self, entry: InterfaceBlock | str, place: str) -> UiBlock | Says | None:
-        if isinstance(entry, str):
-            return self._loaded(entry, place)
-        return UiBlock(**entry.model_dump(exclude_none=True))
 
     def _suggest(self, entry: SuggestionSettings | str, place: str) -> Suggest | Says | None:
         if isinstance(entry, str):

@@ -12,7 +12,6 @@ from adapter.settings.section import (
     ByteSize,
     CodeReference,
     Line,
-    Seconds,
     Section,
     Text,
     TextList,
@@ -60,9 +59,6 @@ class ConsoleOAuth(Section):
     )
     viewer_claims: ClaimValues = Field(
         default_factory=dict, description="Values by claim, of which one lets a person see the console."
-    )
-    session_seconds: Annotated[Seconds, Field(le=30 * 86_400)] = Field(
-        default=28_800, description="Time for which a browser stays signed in, at most 30 days."
     )
 
 

@@ -12,7 +12,6 @@ from adapter.settings.replica import ReplicaSettings
 from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
-    ByteSizeOrZero,
     Count,
     HttpUrl,
     Networks,
@@ -52,11 +51,6 @@ class CorsSettings(Section):
     enabled: bool = Field(default=False, description="Answer preflight requests and add CORS headers.")
     allowed_origins: TextList = Field(
         default_factory=list, description="Origins that may read answers; `*` allows any, an empty list none."
-    )
-    allowed_headers: TextList = Field(
-        default_factory=lambda: ["*"],
-        description="Request headers that a preflight answer allows; `Mcp-Session-Id` and "
-        "`MCP-Protocol-Version` are always allowed.",
     )
     allow_credentials: bool = Field(
         default=False, description="Allow browsers to send cookies and credentials."
@@ -102,11 +96,9 @@ class UpstreamConnections(Section):
     """Connections to one upstream."""
 
     max_connections: Count = Field(
-        default=512, description="Maximum number of running calls to one upstream."
-    )
-    max_streams: Count = Field(
-        default=2048,
-        description="Maximum number of streams that clients keep open to one upstream, in addition to calls.",
+        default=512,
+        description="Maximum number of running calls to one upstream; clients may keep open four times as many "
+        "streams in addition.",
     )
     max_answer_bytes: ByteSize = Field(
         default=48 * 1024**2,
@@ -114,16 +106,16 @@ class UpstreamConnections(Section):
         "forwarded have no limit.",
     )
 
+    @property
+    def max_streams(self) -> int:
+        """Return the maximum number of streams that clients keep open to one upstream, in addition to calls."""
+        return 4 * self.max_connections
+
 
 class ClientTimeouts(Section):
     """Patience with clients."""
 
     idle_seconds: Seconds = Field(default=75, description="Time that a client's connection may be idle.")
-    min_body_bytes_per_second: ByteSizeOrZero = Field(
-        default=1024,
-        description="Minimum speed of a request body, including uploads; below it 408. Only time spent waiting "
-        "for the client counts. 0 allows any speed.",
-    )
 
 
 class Core(Section):

@@ -111,26 +111,12 @@ class SuggestionSettings(Section):
     reason: Text = Field(description="Reason that the model reads.")
 
 
-class InterfaceBlock(Section):
-    """A block that a client shows unchanged."""
-
-    type: Text = Field(description="Kind of the content, such as `markdown`.")
-    content: Text = Field(description="Content of the block.")
-    title: OptionalText = Field(default=None, description="Heading of the block.")
-    width: OptionalText = Field(default=None, description="Width, in a form that the client understands.")
-    priority: float | None = Field(default=None, description="Order of the block if there is little space.")
-
-
 Suggestions = Annotated[
     list[Annotated[Function | Annotated[SuggestionSettings, Tag(AS_SECTION)], ByKindOfEntry]],
     OneIsAList,
     Spelled("list of `file.py#function`"),
 ]
-InterfaceBlocks = Annotated[
-    list[Annotated[Function | Annotated[InterfaceBlock, Tag(AS_SECTION)], ByKindOfEntry]],
-    OneIsAList,
-    Spelled("list of `file.py#function`"),
-]
+Functions = Annotated[list[Function], OneIsAList, Spelled("list of `file.py#function`")]
 Rules = Annotated[list[Line], OneIsAList, Spelled("list of text and `file.py#function`")]
 
 
@@ -154,7 +140,9 @@ class PresenterSettings(Section):
         default=None, description="Values that are replaced before anybody reads them."
     )
     rules: Rules = Field(default_factory=list, description="Rules for the model about this data.")
-    ui: InterfaceBlocks = Field(default_factory=list, description="Interface blocks for single items.")
+    ui: Functions = Field(
+        default_factory=list, description="Functions that return interface blocks for single items."
+    )
     suggest: Suggestions = Field(
         default_factory=list,
         description="Suggested next calls, for a single item or the first item of a list.",
@@ -163,7 +151,9 @@ class PresenterSettings(Section):
         default_factory=dict, description="Presenters of members, by the member's name."
     )
     collection_rules: Rules = Field(default_factory=list, description="Additional rules for a list.")
-    collection_ui: InterfaceBlocks = Field(default_factory=list, description="Interface blocks for a list.")
+    collection_ui: Functions = Field(
+        default_factory=list, description="Functions that return interface blocks for a list."
+    )
     collection_suggest: Suggestions = Field(
         default_factory=list, description="Suggested next calls for a list, instead of `suggest`."
     )

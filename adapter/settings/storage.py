@@ -136,7 +136,6 @@ class RedisState(Section):
         default=2,
         description="Time for an answer, and for a connection with its login, after which the state is unavailable.",
     )
-    ping_seconds: Seconds = Field(default=5, description="Time between two checks of the connection.")
 
 
 class Reconciliation(Section):
@@ -233,9 +232,6 @@ class Storage(Section):
     )
     max_size: ByteSize | None = Field(
         default=None, description="Maximum size of all files together; null sets no limit."
-    )
-    atomic_writes: bool = Field(
-        default=True, description="Write to a temporary file, sync it, then rename it."
     )
     lock_mode: Literal["auto", "none", "process", "file", "redis"] = Field(
         default="auto",

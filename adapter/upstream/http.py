@@ -181,9 +181,7 @@ class HttpUpstream:
         self._pings = ExchangeLimit[Connection](
             PINGS, patience=connect_timeout, noun="pings", setting=setting
         )
-        self._streams = ExchangeLimit[Connection](
-            max_streams, patience=0.0, noun="streams", setting="core.upstream.max_streams"
-        )
+        self._streams = ExchangeLimit[Connection](max_streams, patience=0.0, noun="streams", setting=setting)
         self._pool = Pool(self._connect, idle_ttl=idle_ttl, streams=self._streams, long_call=long_call)
 
     def __repr__(self) -> str:

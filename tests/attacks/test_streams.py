@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 MIB = 1 << 20
 MANY = 3_000
 NO_PINGS = {"upstream_ping": {"enabled": False}}
-ROOM = {**NO_PINGS, "upstream": {"max_streams": MANY}}
+ROOM = {**NO_PINGS, "upstream": {"max_connections": MANY}}
 
 
 async def opened(some: list[RawClient], sessions: list[str | None]) -> Counter[int]:

@@ -186,16 +186,16 @@ async def test_many_streams_leave_calls_and_pings_their_connections(tmp_path: Pa
 
 async def test_streams_above_their_limit_are_refused(tmp_path: Path) -> None:
     """With a sentence that names the setting; calls do not notice."""
-    core = {"upstream": {"max_streams": 50, "max_connections": 4}}
+    core = {"upstream": {"max_connections": 4}}
     async with (
         streaming(tmp_path) as (_, port),
         attacked(tmp_path, f"http://127.0.0.1:{port}/mcp", core=core) as arena,
         clients(arena, 2) as (client, other),
         held(arena, client.session, 200) as statuses,
     ):
-        assert Counter(statuses) == {200: 50, 429: 150}
+        assert Counter(statuses) == {200: 16, 429: 184}
         head, body = await other.request("GET")
-        assert head.status == 429 and b"core.upstream.max_streams" in body
+        assert head.status == 429 and b"core.upstream.max_connections" in body
         for number in range(50):
             assert (await other.request("POST", call_body("echo", number)))[0].status == 200
 

@@ -46,7 +46,7 @@ def _roomy(front: Front, streams: int) -> Front:
     """The front with settings that allow so many streams; the other fronts allow them already."""
     if front.name != SUBJECT:
         return front
-    core = {"max_connections": 2 * streams + 100, "upstream": {"max_streams": 2 * streams}}
+    core = {"max_connections": 2 * streams + 100, "upstream": {"max_connections": streams}}
     return replace(front, start=lambda upstream, place: fronts.adapter(upstream, place, core=core))
 
 

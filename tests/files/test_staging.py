@@ -71,7 +71,7 @@ async def test_an_empty_file_is_a_file(shelf: Shelf) -> None:
 async def test_cutting_never_changes_what_is_written(sizes: list[int], tmp_path: Path) -> None:
     """However the bytes come in, the file holds them in their order."""
     chunks = [bytes([number]) * size for number, size in enumerate(sizes)]
-    shelf = Shelf(tmp_path / "store", atomic=False)
+    shelf = Shelf(tmp_path / "store")
     await shelf.open()
     staging = shelf.stage()
     for chunk in chunks:

@@ -11,7 +11,7 @@ import structlog
 from adapter.app.access.verification import Clocks, build_verifier
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp, token_http
-from adapter.oauth.sign_in import USED, VALID, SignIn, SignInConfig, SignInFailed
+from adapter.oauth.sign_in import SESSION_SECONDS, USED, VALID, SignIn, SignInConfig, SignInFailed
 from adapter.rules.access.grants import challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
@@ -46,7 +46,7 @@ class Desk:
         server.answers["/token"] = {"access_token": server.token(**CLAIMS), "token_type": "Bearer"}
         oauth = OAuth.model_validate({"issuers": [{"issuer": server.issuer, "required_scopes": ["mcp"]}]})
         verifier = build_verifier(oauth, structlog.get_logger(), Clocks(lambda: self.now))
-        console = {"client_id": "console", "session_seconds": 3600, **terms}
+        console = {"client_id": "console", **terms}
         self.terms = SignInConfig(
             ConsoleOAuth.model_validate(console),
             oauth.issuers[0],
@@ -89,7 +89,7 @@ async def test_a_person_signs_in(server: AuthorizationServer, store: MemoryStore
     answer = {"code": "code", "state": asked["state"], "iss": server.issuer}
     session, place = await desk.flow.finish(kept, answer)
     assert place == "/explorer/#/x"
-    assert (session.scopes, session.expires) == (frozenset({"mcp"}), NOW + 3600)
+    assert (session.scopes, session.expires) == (frozenset({"mcp"}), NOW + SESSION_SECONDS)
     assert session.claims == {"groups": ["staff"]}
     (form,) = server.forms
     assert (form["code"], form["resource"], form["client_id"]) == ("code", f"{BASE}/explorer", "console")

@@ -265,21 +265,11 @@ def test_w14_a_redaction_that_cannot_be_read_lets_nothing_start() -> None:
         built(user=declared(redact={"paths": ["a b"]}))
 
 
-def test_v11_interface_blocks_may_be_written_down() -> None:
-    """A block needs no code."""
-    made = built(u=declared(ui=({"type": "markdown", "content": "**hi**", "title": "T"},)))
-    assert (
-        texts(made["u"], {"id": 1})[1]
-        == '<ui_passthrough type="markdown" title="T">\n**hi**\n</ui_passthrough>'
-    )
-
-
 @pytest.mark.parametrize(
     ("entry", "place"),
     [
-        ({"ui": [{"type": "markdown", "text": "hi"}]}, ("ui", 0, "as section", "content")),
-        ({"ui": [{"type": "m", "content": "c", "text": "hi"}]}, ("ui", 0, "as section", "text")),
-        ({"ui": ["just a text"]}, ("ui", 0, "as text")),
+        ({"ui": [{"type": "markdown", "content": "hi"}]}, ("ui", 0)),
+        ({"ui": ["just a text"]}, ("ui", 0)),
         ({"suggest": [{"tool": "t"}]}, ("suggest", 0, "as section", "reason")),
         ({"suggest": [{"tool": "t", "reason": "r", "if": "x"}]}, ("suggest", 0, "as section", "if")),
         ({"suggest": ["a text"]}, ("suggest", 0, "as text")),

@@ -148,12 +148,12 @@ def sharing(
     *,
     shares: bool = True,
     idle_ttl: float | None = None,
-    streams: int = 8,
+    connections: int = 2,
     answer: int = 1 << 20,
     clock: Clock | None = None,
 ) -> Sharing:
     process = Sharing(upstream, store=store or MemoryStore(), clock=clock or Clock(), serves_missing=True)
-    limits = UpstreamConnections(max_answer_bytes=answer, max_streams=streams)
+    limits = UpstreamConnections(max_answer_bytes=answer, max_connections=connections)
     process.shared = SharedSessions(
         process.server, process.store, limits, idle_ttl=idle_ttl, clock=process.clock
     )

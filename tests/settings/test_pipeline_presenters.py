@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.settings.pipeline import InterfaceBlock, SuggestionSettings, names_code
+from adapter.settings.pipeline import SuggestionSettings, names_code
 from adapter.settings.reference_page import masked, reference
 from tests.settings.servers.test_stages import loaded, proxied, refusal
 
@@ -39,7 +39,7 @@ def test_a_presenter_as_it_is_written(file: Path) -> None:
         "rules": "Do not reveal e-mail, ever",
         "ui": "app/views.py#user_ui",
         "suggest": {"when": "status == 'overdue'", "tool": "billing.pay", "reason": "Pay now"},
-        "collection_ui": ["views.py#all", {"type": "markdown", "content": "**All**"}],
+        "collection_ui": ["views.py#all"],
         "embed": {"client": "client"},
         "select": True,
         "format": "toon",
@@ -52,7 +52,7 @@ def test_a_presenter_as_it_is_written(file: Path) -> None:
     assert user.suggest == [
         SuggestionSettings(when="status == 'overdue'", tool="billing.pay", reason="Pay now")
     ]
-    assert user.collection_ui == ["views.py#all", InterfaceBlock(type="markdown", content="**All**")]
+    assert user.collection_ui == ["views.py#all"]
     assert (user.embed, user.select, user.format) == ({"client": "client"}, True, "toon")
 
 
@@ -76,7 +76,7 @@ def test_a_presenter_as_it_is_written(file: Path) -> None:
             {"ui": "A table"},
             "ui[0]: must be a function as file.py#function, or a section with keys of its own",
         ),
-        ({"ui": {"type": "code"}}, "ui[0].content: is required"),
+        ({"ui": {"type": "code"}}, "ui[0]: must be text"),
         ({"format": "xml"}, "format: must be json or toon"),
         ({"embed": {"client": "nobody"}}, "embed.client: there is no presenter with the name nobody"),
         ({"embed": {"self": "p"}}, "embed.self: p embeds p again, so the data would have no end"),

@@ -279,7 +279,7 @@ async def test_streams_calls_and_pings_do_not_take_each_others_places(site: Site
         await peers[-1].request()
         await peers[-1].says(STREAM_HEAD)
         await sending
-    with pytest.raises(LimitReached, match=r"All 2 streams .* core\.upstream\.max_streams"):
+    with pytest.raises(LimitReached, match=r"All 2 streams .* core\.upstream\.max_connections"):
         await upstream.send(GET, PATIENCE)
     peer, sending = await sent(upstream, site, pinging)
     await peer.says(OK)
@@ -304,7 +304,7 @@ async def test_calls_that_became_long_streams_make_room_for_calls(site: Site) ->
     long = await sending
     await asyncio.sleep(0.15)
     await warmed(upstream, site)
-    with pytest.raises(LimitReached, match="max_streams"):
+    with pytest.raises(LimitReached, match="streams"):
         await upstream.send(GET, PATIENCE)
     await streaming.says(b"2\r\nhi\r\n0\r\n\r\n")
     assert await body_of(long) == b"hi"

@@ -183,7 +183,7 @@ class Body:
         if self._pace.is_too_slow(waited, self.arrived) and not self.complete and self._failed is None:
             raise BodyTooSlow(
                 f"The body arrived slower than the {floor.rate:g} bytes per second over {floor.window:g} "
-                "s that core.client_timeouts.min_body_bytes_per_second requires."
+                "s that are required."
             )
 
     def take(self) -> bytes:

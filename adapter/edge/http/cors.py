@@ -50,10 +50,8 @@ class Cors:
             return None
         requested = headers.get("Access-Control-Request-Headers")
         own = _ALLOWED_HEADERS if methods is None else _FILE_HEADERS
-        allowed = ", ".join((own, token_header, *self.settings.allowed_headers))
-        if requested is not None and "*" in self.settings.allowed_headers:
-            # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
-            allowed = requested
+        # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
+        allowed = requested or f"{own}, {token_header}"
         return [
             *fields,
             ("Access-Control-Allow-Methods", ", ".join(methods or _ALLOWED_METHODS)),

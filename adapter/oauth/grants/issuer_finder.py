@@ -150,7 +150,6 @@ class IssuerFinder:
                 auth.issuer or auth.authorization_endpoint,
                 auth.authorization_endpoint,
                 auth.token_endpoint,
-                revocation=auth.revocation_endpoint,
             )
         elif auth.issuer:
             endpoints = await self._endpoints(auth.issuer, near=auth.issuer)

@@ -134,7 +134,7 @@ class FanOut:
         ``listen`` opens the server's stream; a refusal is the answer. Raises LimitReached, and what ``listen`` raises.
         """
         if len(self._listeners) >= self._most:
-            setting = "core.upstream.max_streams"
+            setting = "core.upstream.max_connections"
             raise LimitReached(
                 f"{self._most} streams are open in this session, and {setting} allows no more.",
                 data={"limit": self._most, "setting": setting, "retry_after": RETRY_AFTER},

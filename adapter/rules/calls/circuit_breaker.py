@@ -55,7 +55,7 @@ class Breaker:
 
     failure_threshold: int = field(kw_only=True)
     open_cooldown: float = field(kw_only=True)
-    half_open_probes: int = field(kw_only=True)
+    half_open_probes: int = field(default=2, kw_only=True)
     start_cooldown: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

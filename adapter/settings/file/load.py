@@ -226,11 +226,14 @@ def _sentence(error: ErrorDetails, location: Location) -> str:
 
 
 RETIRED: Mapping[str, str] = {
+    "console.oauth.session_seconds": "a browser stays signed in for 8 hours",
     "core.client_timeouts.answer_stall_seconds": "a client may read nothing of its answer for 60 s",
     "core.client_timeouts.body_silence_seconds": "a body may be silent for 30 s",
     "core.client_timeouts.head_seconds": "a request head may take 15 s",
+    "core.client_timeouts.min_body_bytes_per_second": "a body arrives with at least 1 KiB a second",
     "core.client_timeouts.min_body_grace_seconds": "the first 10 s of a body do not count",
     "core.client_timeouts.min_body_window_seconds": "the speed of a body is measured over 10 s",
+    "core.cors.allowed_headers": "a preflight answer allows the request headers that it is asked for",
     "core.cors.allowed_methods": "a preflight answer allows GET, POST, DELETE and OPTIONS",
     "core.cors.max_age_seconds": "a browser may keep a preflight answer for 600 s",
     "core.max_batch_members": "a JSON-RPC batch has at most 100 messages",
@@ -239,10 +242,14 @@ RETIRED: Mapping[str, str] = {
     "core.max_tool_list_bytes": "a page of a tool list has at most 32 MiB",
     "core.max_tools": "a server has at most 20,000 tools",
     "core.upstream.connect_timeout_seconds": "a connection is opened within 5 s",
+    "core.upstream.max_streams": "clients may keep open four times core.upstream.max_connections",
+    "core.upstream_ping.half_open_probe_allowance": "a half-open breaker allows two pings at once",
     "state_persistence.reconciliation.legacy_server_id": "files without a record are given to nobody",
     "state_persistence.redis.cluster": "a url with redis+cluster:// names a cluster",
     "state_persistence.redis.connect_timeout_seconds": "timeout_seconds counts for connections too",
     "state_persistence.redis.partitions": "rows are divided into 64 parts",
+    "state_persistence.redis.ping_seconds": "the connection is checked every 5 s",
+    "storage.atomic_writes": "a file is written to a temporary one, synced and renamed",
     "telemetry.drop_on_queue_full": "spans are dropped while 5000 wait, and no call waits for a collector",
     "telemetry.export_timeout_seconds": "one export takes at most 10 s",
     "telemetry.flush_on_shutdown": "spans that wait are exported when the adapter stops",
@@ -255,9 +262,12 @@ RETIRED: Mapping[str, str] = {
     "telemetry.periodic_flush_seconds": "spans are exported every 5 s, and as soon as there are 256",
     "telemetry.queue_batch_size": "one export has at most 256 spans",
     "validation": "a check takes at most 2 s, 512 MiB and 2,000,000 steps, and 8 may wait for one of 2 processes",
+    "servers.[].adapters.[].overrides.tool_call_total_seconds": "the limit is that of the server",
     "servers.[].upstream.auth.requested_token_type": "the authorization server chooses the type",
+    "servers.[].upstream.auth.revocation_endpoint": "where the endpoints are set, a revoked grant is only forgotten",
     "servers.[].upstream.auth.subject_token_type": "the caller's token is an access token",
     "servers.[].upstream.restart": "the pause between failed starts doubles from 1 s to 60 s",
+    "servers.[].upstream_ping.half_open_probe_allowance": "a half-open breaker allows two pings at once",
 }
 """The path of each, where ``[]`` stands for every entry of a list, and what holds whatever it says."""
 

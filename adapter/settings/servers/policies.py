@@ -24,11 +24,8 @@ class UpstreamPing(Section):
         default=3, description="Number of failed pings in a row that opens the breaker."
     )
     open_cooldown_seconds: Seconds = Field(
-        default=30, description="Time that an open breaker refuses calls before the next ping."
-    )
-    half_open_probe_allowance: Count = Field(
-        default=2,
-        description="Maximum number of simultaneous pings while the breaker is half-open; one success closes it.",
+        default=30,
+        description="Time that an open breaker refuses calls before the next ping; one success closes it.",
     )
 
 
@@ -75,17 +72,22 @@ class ToolDefaults(Section):
     )
 
 
-class ToolDefaultsOverride(Section):
+class ToolOverride(Section):
     """Overrides for some tools; null keeps the value of the level above."""
 
     tool_call_timeout_seconds: Seconds | None = Field(
         default=None, description="Overrides `core.defaults.tool_call_timeout_seconds` here; null keeps it."
     )
-    tool_call_total_seconds: Seconds | None = Field(
-        default=None, description="Overrides `core.defaults.tool_call_total_seconds` here; null keeps it."
-    )
     allow_raw_output: bool | None = Field(
         default=None, description="Overrides `core.defaults.allow_raw_output` here; null keeps it."
+    )
+
+
+class ToolDefaultsOverride(ToolOverride):
+    """Overrides for one server; null keeps the value of `core.defaults`."""
+
+    tool_call_total_seconds: Seconds | None = Field(
+        default=None, description="Overrides `core.defaults.tool_call_total_seconds` here; null keeps it."
     )
 
 

@@ -26,7 +26,7 @@ KEYS: dict[AuthType, tuple[str, ...]] = {
     "client_credentials": _CLIENT,
     "token_exchange": _CLIENT,
     "authorization_code": (
-        *("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"),
+        *("issuer", "authorization_endpoint", "token_endpoint"),
         *("client_id", "client_secret", "client_authentication", "scopes", "resource"),
     ),
 }
@@ -63,11 +63,6 @@ class UpstreamAuth(Section):
         default=None,
         description="For `authorization_code`: URL at which people sign in; null finds it by `issuer`, or without "
         "one by the metadata of the upstream.",
-    )
-    revocation_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="For `authorization_code`: URL at which revoked grants are reported, where the other two "
-        "endpoints are set; null finds it as those.",
     )
     client_id: OptionalText = Field(
         default=None,
@@ -181,8 +176,6 @@ def _grant_problems(auth: UpstreamAuth, path: str) -> Iterator[Problem]:
     if (auth.authorization_endpoint is None) != (auth.token_endpoint is None):
         missing = "token_endpoint" if auth.token_endpoint is None else "authorization_endpoint"
         yield Problem(f"{path}.{missing}", "is required where the other endpoint is set: set both, or none")
-    if auth.revocation_endpoint is not None and auth.token_endpoint is None:
-        yield Problem(f"{path}.revocation_endpoint", "needs the other two endpoints: set all, or none")
     if auth.client_id is None and auth.token_endpoint is not None:
         yield Problem(f"{path}.client_id", "is required where the endpoints are set")
     if auth.client_id is None and auth.client_secret is not None:

@@ -199,7 +199,7 @@ async def test_stream_that_ends_at_once_leaves_nothing_open() -> None:
 async def test_flood_for_many_listeners_leaves_others_their_turn() -> None:
     """Thousands of events for a hundred listeners are passed on in parts."""
     upstream = LiveUpstream()
-    process = sharing(upstream, streams=200)
+    process = sharing(upstream, connections=50)
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(100):
             await stack.enter_async_context((await client(process)).listening())
@@ -230,13 +230,15 @@ async def test_too_large_event_ends_the_stream() -> None:
 
 
 async def test_listeners_are_limited() -> None:
-    """One more than core.upstream.max_streams is refused; a place that is left is free again."""
+    """One more than four for each of core.upstream.max_connections is refused; a place that is left is free again."""
     upstream = LiveUpstream()
-    process = sharing(upstream, streams=2)
+    process = sharing(upstream, connections=1)
     ada, ben = await client(process), await client(process)
     async with ada.listening():
-        async with ada.listening():
-            with pytest.raises(LimitReached, match=r"core\.upstream\.max_streams"):
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(3):
+                await stack.enter_async_context(ada.listening())
+            with pytest.raises(LimitReached, match=r"core\.upstream\.max_connections"):
                 async with ben.listening():
                     pass
         async with ben.listening():

@@ -29,7 +29,7 @@ ENDPOINTS = {"authorization_endpoint": f"{BASE}/authorize", "token_endpoint": f"
         {},
         {"issuer": BASE},
         {"client_id": "x", "client_secret": "y", "client_authentication": "client_secret_post"},
-        {**ENDPOINTS, "revocation_endpoint": f"{BASE}/revoke", "client_id": "x"},
+        {**ENDPOINTS, "client_id": "x"},
         {"scopes": ["a"], "resource": "https://up.example"},
     ],
 )
@@ -43,7 +43,6 @@ def test_settings_that_work(auth: dict[str, Any]) -> None:
     [
         ({"token_endpoint": f"{BASE}/token", "client_id": "x"}, "authorization_endpoint"),
         ({"authorization_endpoint": f"{BASE}/authorize"}, "token_endpoint"),
-        ({"revocation_endpoint": f"{BASE}/revoke"}, "revocation_endpoint"),
         (ENDPOINTS, "client_id"),
         ({"client_secret": "x"}, "client_secret"),
         ({"client_id": "x", "client_authentication": "client_secret_post"}, "client_authentication"),

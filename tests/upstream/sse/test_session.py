@@ -342,10 +342,10 @@ async def test_a_modern_client_is_told_to_initialize(site: SseSite, front: Front
 
 
 async def test_streams_are_limited(site: SseSite) -> None:
-    """One more than core.upstream.max_streams is refused, and no session is lost for it."""
+    """One more than core.upstream.max_connections allows is refused, and no session is lost for it."""
     front = Front(site, most=1)
     session, stream = await front.opened()
-    with pytest.raises(LimitReached, match=r"core\.upstream\.max_streams"):
+    with pytest.raises(LimitReached, match=r"core\.upstream\.max_connections"):
         await front.post(INITIALIZE)
     waits = await front.called(session)
     await stream.says(result())
