@@ -13,7 +13,7 @@ import pytest
 
 from tests.attacks.arena import Arena, attacked
 from tests.attacks.crowd import AT_ONCE, crowd
-from tests.attacks.test_upstreams import ask, census, clients, listening, streaming
+from tests.attacks.test_upstreams import ask, clients, listening, open_streams, streaming
 from tests.e2e.processes import adapter
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, read_body
 
@@ -50,7 +50,7 @@ async def calls_go_on(arena: Arena, count: int = 50) -> None:
 
 async def gone(port: int) -> None:
     async with asyncio.timeout(10):
-        while (await census(port))["streams"]:
+        while await open_streams(port):
             await asyncio.sleep(0.05)
 
 
@@ -65,7 +65,7 @@ async def test_thousands_of_streams_are_held(tmp_path: Path, sessions: int) -> N
         before = arena.resident_bytes()
         async with crowd(arena.client, MANY) as some:
             assert await opened(some, [owner.session for owner in owners]) == {200: MANY}
-            assert (await census(port))["streams"] == MANY
+            assert await open_streams(port) == MANY
             await calls_go_on(arena)
             each = (arena.resident_bytes() - before) / MANY
             assert each < 32 * 1024

@@ -6,14 +6,11 @@
 ``upstream`` answers and ``load`` asks, both as cheaply as Python can, neither in a process that is counted.
 ``fronts`` are the proxies, ``process`` reads what the kernel says a process tree has used, ``scenarios`` are
 the kinds of traffic. ``parts`` are the measurements that a ``run`` consists of, each with a limit of its time:
-``connections``, ``tool_lists``, ``stored_sessions`` and ``held_streams`` compare ``sizes``; ``starts``,
-``switched`` is what people switch on;
-``memory``, ``python_calls`` and ``files`` (uploads and downloads, by ``transfers``, beside their ``limits``)
-measure something else. ``results``, ``figures`` and ``costs`` make one
-number of many rounds, ``targets`` judges and ``report`` prints. ``recording`` makes a line of ``history`` of a
-run. In every round each scenario goes through each front before the next scenario begins, so that a busy minute
+``switched`` is what people switch on; ``tool_lists``, ``memory``, ``python_calls`` and ``files`` (uploads and
+downloads, by ``transfers``, beside their ``limits``) measure something else. ``results``, ``figures`` and ``costs``
+make one number of many rounds, ``targets`` judges and ``report`` prints. ``recording`` makes a line of ``history``
+of a run. In every round each scenario goes through each front before the next scenario begins, so that a busy minute
 of the machine meets them all.
-``shared_state`` and ``traces`` are programs of their own.
 
 Where the scheduler puts client, front and upstream decides what a wake-up costs and so moves every ratio. The default
 leaves it free, as the targets were set. ``--placement apart`` gives the front a core of its own, as on a
@@ -38,7 +35,7 @@ from tests.bench import history
 from tests.bench.fronts import FRONTS, Front, compile_adapter, end_tidily_when_terminated, upstream_running
 from tests.bench.history import FILE, HistoryDamaged
 from tests.bench.parts import PARTS, measure_parts
-from tests.bench.process import allow_open_files, cores, pin
+from tests.bench.process import cores, pin
 from tests.bench.recording import NotRecordable, commit_to_record, record_of
 from tests.bench.report import report
 from tests.bench.results import Results
@@ -49,9 +46,8 @@ from tests.reaper import reaped
 async def run(fronts: Sequence[Front], extent: Extent) -> Results:
     """Measure the chosen parts; a front that cannot start or answers wrongly is noted and left out."""
     end_tidily_when_terminated()
-    allow_open_files()
     compile_adapter()
-    results = Results({front.name: front.title for front in fronts}, extent.sizes)
+    results = Results({front.name: front.title for front in fronts})
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         async with upstream_running(Path(place)) as upstream:
             chosen = {name: PARTS[name] for name in extent.parts or PARTS}
@@ -107,7 +103,6 @@ def _extent(given: argparse.Namespace) -> Extent:
             extent,
             rounds=given.rounds,
             files=replace(extent.files, rounds=given.rounds),
-            sizes=replace(extent.sizes, rounds=given.rounds),
         )
     return extent
 

@@ -68,15 +68,11 @@ def end_tidily_when_terminated() -> None:
 
 
 @asynccontextmanager
-async def upstream_running(place: Path, *flags: str) -> AsyncIterator[int]:
-    """The bench's upstream as its own process, with ``flags``; yields its port."""
+async def upstream_running(place: Path, module: str = "tests.bench.upstream") -> AsyncIterator[int]:
+    """An upstream of the bench as its own process; yields its port."""
+    argv = [sys.executable, "-m", module]
     with (place / "upstream.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.upstream", *flags],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
+        process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=log)
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
@@ -248,17 +244,7 @@ def adapter_settings(
 
     With ``adapters`` of tools that take or produce files, also uploads of any size and downloads.
     """
-    settings = _bare_settings(upstream, port, bearer, place)
-    if adapters:
-        settings["core"]["allow_artifacts_download"] = True
-        settings["uploads"] = {"max_file_bytes": 1 << 40, "ttl_seconds": 3600}
-        settings["artifacts"] = {"ttl_seconds": 3600}
-        settings["servers"][0]["adapters"] = list(adapters)
-    return settings
-
-
-def _bare_settings(upstream: int, port: int, bearer: str, place: Path) -> dict[str, Any]:
-    return {
+    settings: dict[str, Any] = {
         "core": {
             "host": "127.0.0.1",
             "port": port,
@@ -275,6 +261,12 @@ def _bare_settings(upstream: int, port: int, bearer: str, place: Path) -> dict[s
             }
         ],
     }
+    if adapters:
+        settings["core"]["allow_artifacts_download"] = True
+        settings["uploads"] = {"max_file_bytes": 1 << 40, "ttl_seconds": 3600}
+        settings["artifacts"] = {"ttl_seconds": 3600}
+        settings["servers"][0]["adapters"] = list(adapters)
+    return settings
 
 
 def adapter(
@@ -291,14 +283,11 @@ def adapter(
     return adapter_with(settings, address, place)
 
 
-def adapter_with(
-    settings: Mapping[str, object], address: Address, place: Path, command: Sequence[str] = ADAPTER
-) -> Starting:
-    """The adapter with any settings that let it answer at ``address``, run by ``command``."""
+def adapter_with(settings: Mapping[str, object], address: Address, place: Path) -> Starting:
+    """The adapter with any settings that let it answer at ``address``."""
     config = place / "adapter.yaml"
     config.write_text(json.dumps(settings))  # JSON is YAML too
-    argv = [*command, "serve", "--config", str(config)]
-    return _proxy(argv, address, place)
+    return _proxy([*ADAPTER, "serve", "--config", str(config)], address, place)
 
 
 def fastmcp_python() -> Path:

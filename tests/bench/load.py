@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -124,18 +123,16 @@ class Connection(asyncio.Protocol):
 class Client:
     """One MCP client on one connection: at most one session at a time."""
 
-    def __init__(self, address: Address, connection: Connection, fields: Sequence[str] = ()) -> None:
+    def __init__(self, address: Address, connection: Connection) -> None:
         self._address = address
         self._connection = connection
-        self._fields = fields
         self._id = 0
         self._heads: dict[str, bytes] = {}
         self.session = ""
 
     @classmethod
-    async def connect(cls, address: Address, fields: Sequence[str] = ()) -> Client:
-        """``fields`` are header lines that every request has too."""
-        return cls(address, await Connection.open(address.port), fields)
+    async def connect(cls, address: Address) -> Client:
+        return cls(address, await Connection.open(address.port))
 
     def close(self) -> None:
         self._connection.close()
@@ -145,7 +142,6 @@ class Client:
         if known is not None:
             return known
         lines = [f"{method} {self._address.path} HTTP/1.1", f"Host: 127.0.0.1:{self._address.port}"]
-        lines += self._fields
         if self._address.bearer:
             lines.append(f"Authorization: Bearer {self._address.bearer}")
         if self.session:
@@ -197,8 +193,8 @@ class Client:
             raise LoadFailed(f"tools/list was answered {answer.status}: {answer.body[:300]!r}")
         return answer
 
-    def form(self, content: bytes) -> tuple[bytes, bytes]:
-        """Head and body of an upload of one file by this session."""
+    async def upload(self, content: bytes) -> str:
+        """The handle of a file that is uploaded on this connection."""
         body = (
             f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'.encode()
             + content
@@ -210,11 +206,7 @@ class Client:
             f"Content-Length: {len(body)}\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
             f"Authorization: Bearer {bearer}\r\nMcp-Session-Id: {self.session}\r\n\r\n"
         )
-        return head.encode(), body
-
-    async def upload(self, content: bytes) -> str:
-        """The handle of a file that is uploaded on this connection."""
-        answer = await self._connection.exchange(b"".join(self.form(content)))
+        answer = await self._connection.exchange(head.encode() + body)
         if answer.status >= 300:
             raise LoadFailed(f"An upload was answered {answer.status}: {answer.body[:300]!r}")
         handle: str = orjson.loads(answer.body)["upload_handle"]
@@ -231,7 +223,7 @@ class Client:
 
     async def held(self) -> Client:
         """The session's GET stream, open on a connection of its own."""
-        other = await Client.connect(self._address, self._fields)
+        other = await Client.connect(self._address)
         other.session = self.session
         await other.hold()
         return other
@@ -251,14 +243,3 @@ class Client:
     def _forget(self) -> None:
         self.session = ""
         self._heads.clear()
-
-
-async def upstream_census(port: int) -> dict[str, int]:
-    """What the bench upstream counts (see ``tests.bench.upstream``)."""
-    connection = await Connection.open(port)
-    try:
-        answer = await connection.exchange(b"GET /sessions HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    finally:
-        connection.close()
-    census: dict[str, int] = orjson.loads(answer.body)
-    return census

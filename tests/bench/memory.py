@@ -1,4 +1,4 @@
-"""What a front's memory holds: at rest and per idle session."""
+"""What a front's memory holds: at rest, per idle session and per open stream."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ SETTLE = 0.3
 AT_ONCE = 10
 FIRST = 500
 """Idle sessions at most that are opened before those that are measured."""
+STREAMS = 200
+"""Open GET streams at most."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,11 @@ class Memory:
 
     base: int
     idle_session: float
+    held_stream: float
 
 
 async def measure_memory(front: Running, idle: int) -> Memory:
-    """Measure a front that has just started: ``idle`` sessions without a connection.
+    """Measure a front that has just started: ``idle`` sessions without a connection, then streams of other ones.
 
     Base is read after a warm-up, since the first calls load code and fill pools that the thousandth finds.
     """
@@ -37,7 +40,12 @@ async def measure_memory(front: Running, idle: int) -> Memory:
     with_first = await settled_rss(front.pid)
     await _leave_idle(front, idle)
     with_idle = await settled_rss(front.pid)
-    return Memory(base, (with_idle - with_first) / idle)
+    streams = min(idle, STREAMS)
+    holders = [await _holder(front) for _ in range(streams)]
+    with_streams = await settled_rss(front.pid)
+    for holder in holders:
+        holder.close()
+    return Memory(base, (with_idle - with_first) / idle, (with_streams - with_idle) / streams)
 
 
 async def settled_rss(pid: int) -> int:

@@ -7,9 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from tests.bench import files
-from tests.bench.connections import measure_connections
 from tests.bench.fronts import FrontUnavailable
-from tests.bench.held_streams import measure_streams
 from tests.bench.load import LoadFailed
 from tests.bench.memory import measure_memory
 from tests.bench.process import cores, pin, tree
@@ -17,8 +15,6 @@ from tests.bench.python_calls import count_python_calls
 from tests.bench.results import BASELINE, ENVOY, SUBJECT
 from tests.bench.run import Run, progress
 from tests.bench.scenarios import SCENARIOS, measure
-from tests.bench.starts import measure_starts
-from tests.bench.stored_sessions import measure_stored_sessions
 from tests.bench.switched import measure_switched
 from tests.bench.tool_lists import measure_lists
 
@@ -105,11 +101,7 @@ PARTS = {
     "counts": Part(_of_adapter(_count_calls), 40),
     "calls": Part(_measure_calls, 250),
     "switched": Part(_of_adapter(measure_switched), 130),
-    "start": Part(_of_adapter(measure_starts), 20),
     "memory": Part(_measure_memory, 60),
-    "connections": Part(measure_connections, 80),
     "lists": Part(_of_adapter(measure_lists), 100),
-    "sessions": Part(_of_adapter(measure_stored_sessions), 60),
-    "streams": Part(measure_streams, 70),
     "files": Part(_of_adapter(_measure_files), 90),
 }

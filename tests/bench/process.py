@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import time
 from pathlib import Path
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-TICKS = os.sysconf("SC_CLK_TCK")
 
 _PEAK = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
-
-
-def allow_open_files() -> int:
-    """Let this process and what it starts open as many files as the system allows; that number."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard if hard != resource.RLIM_INFINITY else 1 << 20
 
 
 def tree(root: int) -> list[int]:
@@ -52,12 +42,6 @@ def cpu_seconds(pids: list[int]) -> float:
     whose unit is a tick of 10 ms: a thousand calls through nginx take five of those.
     """
     return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
-
-
-def ended_seconds(pid: int) -> float:
-    """User and system time of the children that ``pid`` has waited for, and theirs, in seconds; a tick is 10 ms."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[13:15]
-    return (int(user) + int(system)) / TICKS
 
 
 def cores() -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.bench import connections, held_streams, starts, stored_sessions, switched, tool_lists
+from tests.bench import switched, tool_lists
 from tests.bench.costs import KINDS, LIMITS, FileResults
 from tests.bench.figures import Spread
 from tests.bench.ratios import ratios
@@ -64,11 +64,7 @@ def _call_tables(results: Results) -> Iterator[str]:
 
 TITLES = {
     switched.PART: 'What people switch on, answers with "isError":false',
-    starts.PART: "Starts of the program",
-    connections.PART: "Client connections, each with a call under way",
-    tool_lists.PART: "Lists of many tools",
-    stored_sessions.PART: "Starts beside stored idle sessions",
-    held_streams.PART: "Open GET streams",
+    tool_lists.PART: "Lists of tools",
 }
 
 
@@ -123,12 +119,13 @@ def _latency_rows(results: Results) -> Iterator[list[str]]:
 
 
 def _memory_rows(results: Results) -> Iterator[list[str]]:
-    yield ["", "base MiB", "idle session KiB"]
+    yield ["", "base MiB", "idle session KiB", "held stream KiB"]
     for front, memory in results.memory.items():
         yield [
             results.titles[front],
             _number(memory.base / MIB, 1),
             _number(memory.idle_session / KIB, 1),
+            _number(memory.held_stream / KIB, 1),
         ]
 
 

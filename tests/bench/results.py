@@ -16,7 +16,6 @@ from tests.bench.figures import Figures
 from tests.bench.machine import Machine
 from tests.bench.memory import Memory
 from tests.bench.scenarios import Sample
-from tests.bench.sizes import Sizes
 
 SUBJECT = "adapter"
 BASELINE = "nginx"
@@ -40,12 +39,10 @@ def median(values: Sequence[float]) -> float | None:
 class Results:
     """``samples`` by front and scenario, one a round. What could not be measured is absent.
 
-    ``sizes`` are those of the parts that compare some. ``skipped`` says why by front, ``missing`` by part of the run.
-    ``calls`` are those of Python, by road.
+    ``skipped`` says why by front, ``missing`` by part of the run. ``calls`` are those of Python, by road.
     """
 
     titles: dict[str, str]
-    sizes: Sizes | None = None
     samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
     memory: dict[str, Memory] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)

@@ -12,8 +12,7 @@ from tests.bench import files
 from tests.bench.files import FileExtent
 from tests.bench.fronts import Front, FrontUnavailable, Running
 from tests.bench.load import LoadFailed
-from tests.bench.results import ENVOY, NO_PROXY, Results
-from tests.bench.sizes import Sizes
+from tests.bench.results import Results
 
 
 @dataclass(frozen=True)
@@ -27,25 +26,12 @@ class Extent:
     part: float
     idle: int
     files: FileExtent
-    sizes: Sizes
     placement: str = "free"
     parts: tuple[str, ...] = ()
 
 
-FULL = Extent(
-    rounds=5,
-    part=1.0,
-    idle=2000,
-    files=files.FULL,
-    sizes=Sizes(3, connections=(1, 8, 100, 1000), tools=(50, 1000, 10_000), sessions=100_000, streams=5000),
-)
-QUICK = Extent(
-    rounds=1,
-    part=0.02,
-    idle=50,
-    files=files.QUICK,
-    sizes=Sizes(1, connections=(1, 8), tools=(20, 40), sessions=200, streams=20),
-)
+FULL = Extent(rounds=5, part=1.0, idle=2000, files=files.FULL)
+QUICK = Extent(rounds=1, part=0.02, idle=50, files=files.QUICK)
 
 
 @dataclass(frozen=True)
@@ -57,11 +43,6 @@ class Run:
     upstream: int
     place: Path
     results: Results
-
-    def counted_fronts(self) -> list[Front]:
-        """Fronts with a process that are fast enough to be given all the work, without an anchor of calls only."""
-        others = (NO_PROXY, ENVOY)
-        return [front for front in self.fronts if front.name not in others and front.share == 1]
 
     def has(self, name: str) -> bool:
         """Tell whether the front is one of this run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.bench import connections, held_streams, starts, stored_sessions, switched, tool_lists
+from tests.bench import switched, tool_lists
 from tests.bench.costs import ADAPTER, DOWN, MANY, ONE, Transfer
 from tests.bench.memory import Memory
 from tests.bench.results import BARE, BASELINE, ENVOY, SUBJECT, Results
@@ -50,9 +50,9 @@ def _small_file(measure: str) -> Read:
     return lambda results: [us / 1e3 for us in results.figures.of(switched.PART, measure, switched.FILES)]
 
 
-def _listed(measure: Callable[[int], str], unit: float) -> Read:
-    part, listing, front = tool_lists.PART, measure(50), tool_lists.GUARDING
-    return lambda results: [value / unit for value in results.figures.of(part, listing, front)]
+def _listed(measure: str, unit: float) -> Read:
+    part, front = tool_lists.PART, tool_lists.GUARDING
+    return lambda results: [value / unit for value in results.figures.of(part, measure, front)]
 
 
 def _cheaper_than(front: str) -> Read:
@@ -67,47 +67,16 @@ def _held(part: Callable[[Memory], float]) -> Read:
     return lambda results: [part(results.memory[SUBJECT])] if SUBJECT in results.memory else []
 
 
-def _held_stream(results: Results) -> list[float]:
-    return results.figures.of(held_streams.PART, held_streams.MEMORY, SUBJECT)
-
-
 def _transfer(kind: str, part: Callable[[Transfer], float | None]) -> Read:
     return lambda results: results.files.of(kind, ADAPTER, part)
 
 
-def _growth(many: int, few: int) -> Read:
-    small, large = connections.cost(few), connections.cost(many)
-    return lambda results: results.figures.growth(connections.PART, large, small, SUBJECT)
-
-
-def _longest_wait(results: Results) -> list[float]:
-    return results.figures.of(tool_lists.PART, tool_lists.wait(10_000), tool_lists.GUARDING)
-
-
 def _guarded_list(results: Results) -> list[float]:
-    return results.figures.times(tool_lists.PART, tool_lists.warm(50), tool_lists.GUARDING, BASELINE)
+    return results.figures.times(tool_lists.PART, tool_lists.WARM, tool_lists.GUARDING, BASELINE)
 
 
 def _upload_speed(results: Results) -> list[float]:
     return results.files.speed_beside_limit(ONE, ADAPTER)
-
-
-def _begun(measure: str, unit: float) -> Read:
-    return lambda results: [value / unit for value in results.figures.of(starts.PART, measure, SUBJECT)]
-
-
-def _start(results: Results) -> list[float]:
-    spent = results.figures.of(stored_sessions.PART, stored_sessions.START, stored_sessions.stored(100_000))
-    return [milliseconds / 1e3 for milliseconds in spent]
-
-
-def _beside_sessions(measure: str) -> Read:
-    full = stored_sessions.stored(100_000)
-    return lambda results: results.figures.times(stored_sessions.PART, measure, full, stored_sessions.NONE)
-
-
-def _beside_streams(results: Results) -> list[float]:
-    return results.figures.growth(held_streams.PART, held_streams.BESIDE, held_streams.WITHOUT, SUBJECT)
 
 
 def _memory_of(transfer: Transfer) -> float | None:
@@ -136,26 +105,15 @@ TARGETS = (
     Target("10", "RSS above rest, uploads at once", "MiB", 16, 16, _transfer(MANY, _memory_of)),
     Target("11", "download", "CPU s/GiB", 0.7, 0.35, _transfer(DOWN, lambda transfer: transfer.cpu)),
     Target("11", "the same", "× nginx", 1.2, 1.2, lambda results: results.files.times_limit(DOWN, ADAPTER)),
-    Target("14", "call over 1,000 connections", "× over 1", 1.3, 1.1, _growth(1000, 1)),
-    Target("14", "the same", "× over 8", 1.3, 1.1, _growth(1000, 8)),
     Target("15", "list of 50, all policies of tools", "× nginx", 3, 2, _guarded_list),
-    Target("15", "wait for a first list of 10,000", "ms", 50, 10, _longest_wait),
-    Target("16", "start, 100,000 sessions stored", "CPU s", 1, 1, _start),
-    Target("16", "RSS after it", "× none stored", 1.1, 1.05, _beside_sessions(stored_sessions.MEMORY)),
-    Target("16", "call beside them", "× none stored", 1.3, 1.1, _beside_sessions(stored_sessions.CALL)),
-    Target("17", "call beside 5,000 streams", "× none open", 1.3, 1.1, _beside_streams),
-    Target("18", "start until it listens", "CPU s", 0.5, 0.4, _begun(starts.LISTENING, 1e3)),
-    Target("18", "--version", "CPU s", 0.1, 0.05, _begun(starts.DESCRIBED, 1e3)),
-    Target("18", "--help", "CPU s", 0.1, 0.05, _begun(starts.HELPED, 1e3)),
-    Target("12", "RSS after the start", "MiB", 45, 40, _begun(starts.REST, 1)),
     Target("12", "RSS at rest", "MiB", 45, 40, _held(lambda memory: memory.base / MIB)),
     Target("12", "RSS per idle session", "KiB", 1, 1, _held(lambda memory: memory.idle_session / KIB)),
-    Target("12", "RSS per held stream", "KiB", 40, 25, _held_stream),
+    Target("12", "RSS per held stream", "KiB", 40, 25, _held(lambda memory: memory.held_stream / KIB)),
     Target("19", "call, audit on", "× call", 1.2, 1.1, _switched(switched.AUDIT)),
     Target("19", "call, metrics on", "× call", 1.1, 1.06, _switched(switched.METRICS)),
     Target("19", "call, all on", "× nginx", 4, 3, _switched(switched.ALL, BASELINE)),
-    Target("20", "first list of 50 of a session", "CPU ms", 0.3, 0.25, _listed(tool_lists.of_session, 1e3)),
-    Target("20", "session and first list of 50", "CPU ms", 6, 4, _listed(tool_lists.first, 1)),
+    Target("20", "first list of 50 of a session", "CPU ms", 0.3, 0.25, _listed(tool_lists.OF_SESSION, 1e3)),
+    Target("20", "session and first list of 50", "CPU ms", 6, 4, _listed(tool_lists.FIRST, 1)),
     Target("21", "4 KiB up and their call", "CPU ms", 1.6, 1.2, _small_file(switched.UP)),
     Target("21", "call and 4 KiB down", "CPU ms", 1.5, 1.1, _small_file(switched.DOWN)),
     Target("22", "1 MiB request", "× Envoy", 2, 1.5, _times("request", ENVOY)),

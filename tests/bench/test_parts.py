@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import resource
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,19 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import connections
+from tests.bench import switched
 from tests.bench.figures import Figures, Spread
 from tests.bench.fronts import FRONTS, Front, FrontUnavailable, Running
 from tests.bench.load import LoadFailed
 from tests.bench.machine import Machine
 from tests.bench.parts import PARTS, Part, measure_parts
-from tests.bench.process import allow_open_files
 from tests.bench.python_calls import calls_in
 from tests.bench.ratios import ratios
 from tests.bench.recording import NotRecordable, commit_to_record, record_of
 from tests.bench.report import report
 from tests.bench.results import Results
-from tests.bench.run import FULL, QUICK, Run
+from tests.bench.run import QUICK, Run
 from tests.bench.scenarios import Sample
 
 
@@ -78,7 +76,7 @@ def test_a_spread_has_a_range_only_of_many_rounds() -> None:
 
 
 def a_run(place: Path) -> Run:
-    return Run([FRONTS["adapter"]], QUICK, 0, place, Results({"adapter": "adapter"}, QUICK.sizes))
+    return Run([FRONTS["adapter"]], QUICK, 0, place, Results({"adapter": "adapter"}))
 
 
 def test_a_whole_run_ends_within_a_quarter_of_an_hour() -> None:
@@ -126,41 +124,27 @@ async def test_a_front_that_does_not_start_leaves_the_others(tmp_path: Path) -> 
     assert run.results.missing == {"connections, other": "It is not installed."}
 
 
-def test_a_process_may_open_as_many_files_as_the_system_allows() -> None:
-    """The soft limit is the hard one afterwards, and nothing else changes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        allowed = allow_open_files()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-        assert allowed == hard or hard == resource.RLIM_INFINITY
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 # --- ratios and records -------------------------------------------------------------------------------------------
 
 
 def measured(rounds: int) -> Results:
-    """Some rounds of one scenario and of one number of connections, twice as dear as nginx."""
-    results = Results({name: front.title for name, front in FRONTS.items()}, FULL.sizes)
+    """Some rounds of one scenario, and of calls with all that people switch on, twice as dear as nginx."""
+    results = Results({name: front.title for name, front in FRONTS.items()})
     for _ in range(rounds):
         for front, cost in (("nginx", 20.0), ("bare", 25.0), ("adapter", 40.0)):
             results.add(front, "seq", Sample(cost))
-            results.figures.add(connections.PART, connections.cost(1), front, cost)
-            results.figures.add(connections.PART, connections.cost(1000), front, cost * 1.5)
+            on = switched.ALL if front == "adapter" else front
+            results.figures.add(switched.PART, switched.CALL, on, cost)
     return results
 
 
 def test_ratios_are_those_that_were_measured() -> None:
-    """Both anchors, and the growth from one connection to many; nothing of parts that did not run."""
+    """Both anchors in both parts; nothing of parts that did not run."""
     assert ratios(measured(2)) == {
         "call × nginx": [2.0, 2.0],
         "call × bare relay": [1.6, 1.6],
-        "call over 1 × nginx": [2.0, 2.0],
-        "call over 1 × bare relay": [1.6, 1.6],
-        "call over 1,000 × nginx": [2.0, 2.0],
-        "call over 1,000 × bare relay": [1.6, 1.6],
-        "call over 1,000 × over 1": [1.5, 1.5],
+        "call, all on × nginx": [2.0, 2.0],
+        "call, all on × bare relay": [1.6, 1.6],
     }
 
 

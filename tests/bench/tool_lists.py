@@ -1,105 +1,146 @@
-"""Lists of many tools: what the first and the next ones cost, and how long others wait for the first."""
+"""Lists of 50 tools: what the first one of a process, the first one of a session and the next ones cost.
+
+``python -m tests.bench.tool_lists`` is an upstream with that many tools; it prints its port.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from tests.bench.catalogue import GUARDED, OPEN, Stage, stage_with, watched_first_list
-from tests.bench.fronts import FRONTS, Running
-from tests.bench.load import Client
+import orjson
+import uvloop
+
+from tests.bench.fronts import (
+    FRONTS,
+    Front,
+    Running,
+    adapter_settings,
+    adapter_with,
+    free_port,
+    upstream_running,
+)
+from tests.bench.load import Address, Client
 from tests.bench.process import cpu_seconds, tree
 from tests.bench.results import BARE, BASELINE, SUBJECT
 from tests.bench.run import Run, progress
 from tests.bench.scenarios import SETTLE, Scenario, measure, tool_lists, warmed
+from tests.bench.upstream import UpstreamConnection, json_answer, serve
 
 PART = "lists"
+TOOLS = 50
 SESSIONS = 100
 GUARDING = "adapter, guarded"
 """The adapter with all policies of tools; the front ``adapter`` of this part pipes its lists."""
 
+FIRST = f"session and first list of {TOOLS}, CPU ms"
+"""Of a session that asks for the tools before anybody else did."""
+OF_SESSION = f"first list of a later session, {TOOLS}, CPU µs"
+WARM = f"next list of {TOOLS}, CPU µs"
 
-def first(tools: int) -> str:
-    """The measure of a session that asks for so many tools before anybody else did."""
-    return f"session and first list of {tools:,}, CPU ms"
+GUARDED: dict[str, Any] = {
+    "tool_definition_pinning": {"mode": "block"},
+    "tool_metadata_sanitization": {"mode": "sanitize"},
+    "tool_description_policy": {"mode": "truncate"},
+    "disabled_tools": ["never_.*"],
+}
+OPEN: dict[str, Any] = {
+    "tool_definition_pinning": {"mode": "off"},
+    "tool_metadata_sanitization": {"mode": "off"},
+}
+
+_NEXT = Scenario(PART, PART, tool_lists, 2000)
+_FIRST = Scenario(PART, PART, tool_lists, SESSIONS, clients=SESSIONS, least=0)
 
 
-def warm(tools: int) -> str:
-    """The measure of a later list."""
-    return f"next list of {tools:,}, CPU µs"
+def definitions() -> list[dict[str, Any]]:
+    """Tools as real servers have them: 600 bytes, some of them too long for the description policy."""
+    properties = {
+        f"argument_{number}": {"type": "string", "description": "What it is used for, in a sentence or two."}
+        for number in range(4)
+    }
+    schema = {"type": "object", "properties": properties, "required": ["argument_0"]}
+    return [
+        {
+            "name": "echo" if number == 0 else f"tool_{number}",
+            "description": "Does something with what it is given. " * (2 if number % 10 else 12),
+            "inputSchema": schema,
+            "annotations": {"readOnlyHint": True},
+        }
+        for number in range(TOOLS)
+    ]
 
 
-def of_session(tools: int) -> str:
-    """The measure of the first list of a session that is not the first of its process."""
-    return f"first list of a later session, {tools:,}, CPU µs"
+class ListingConnection(UpstreamConnection):
+    """The bench's upstream with a longer list, made once."""
+
+    result = orjson.dumps({"tools": definitions()})
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        if message.get("method") == "tools/list":
+            self._write(json_answer(message["id"], self.result))
+        else:
+            super()._answer(message)
 
 
-def wait(tools: int) -> str:
-    """The measure of the longest time that somebody else waited during the first list."""
-    return f"others wait for the first of {tools:,}, ms"
+def _adapter(name: str, core: dict[str, Any]) -> Front:
+    """The adapter with a second server, at its address: the start asks only the first one for a session."""
+
+    @asynccontextmanager
+    async def start(upstream: int, place: Path) -> AsyncIterator[Running]:
+        address = Address(free_port(), "/mcp/bench", secrets.token_hex(16))
+        settings: dict[str, Any] = adapter_settings(upstream, address.port, address.bearer, place)
+        settings["core"].update(core)
+        (first,) = settings["servers"]
+        settings["servers"].append({**first, "id": "second", "mount_path": "/mcp/second"})
+        async with adapter_with(settings, address, place) as running:
+            yield Running(address._replace(path="/mcp/second"), running.pid)
+
+    return Front(name, name, start)
 
 
 async def measure_lists(run: Run) -> None:
     """Start every front anew in each round, since a list is the first one only once."""
-    sizes = run.extent.sizes
-    for number in range(1, sizes.rounds + 1):
-        for tools in sizes.tools:
-            progress(f"round {number} of {sizes.rounds}: {tools:,} tools")
-            async with stage_with(run.room(PART, number, tools), tools) as stage:
-                for name in (BASELINE, BARE):
-                    if run.has(name):
-                        with run.noting(PART, name):
-                            await _measure_anchor(run, stage, name, tools)
-                for name, core in ((SUBJECT, OPEN), (GUARDING, GUARDED)):
-                    with run.noting(PART, name):
-                        await _measure_adapter(run, stage, name, core, tools)
+    anchors = [FRONTS[name] for name in (BASELINE, BARE) if run.has(name)]
+    fronts = [*anchors, _adapter(SUBJECT, OPEN), _adapter(GUARDING, GUARDED)]
+    async with upstream_running(run.room(PART), "tests.bench.tool_lists") as upstream:
+        for number in range(1, run.extent.rounds + 1):
+            progress(f"round {number} of {run.extent.rounds}: {TOOLS} tools")
+            for front in fronts:
+                with run.noting(PART, front.name):
+                    async with front.start(upstream, run.room(PART, number, front.name)) as running:
+                        await _measure(run, front.name, running)
 
 
-async def _measure_anchor(run: Run, stage: Stage, name: str, tools: int) -> None:
-    front = await stage.front(FRONTS[name])
+async def _measure(run: Run, name: str, front: Running) -> None:
     assert front.pid is not None
-    before = cpu_seconds(tree(front.pid))
+    pids = tree(front.pid)
+    before = cpu_seconds(pids)
     client = await Client.connect(front.address)
     await client.initialize()
     await client.list()
-    spent = cpu_seconds(tree(front.pid)) - before
+    spent = cpu_seconds(pids) - before
     client.close()
-    run.results.figures.add(PART, first(tools), name, spent * 1e3)
-    await _measure_next(run, front, name, tools)
+    later = await measure(_NEXT, front, int(_NEXT.count * run.extent.part))
+    assert later.cpu is not None
+    run.results.figures.add(PART, FIRST, name, spent * 1e3)
+    run.results.figures.add(PART, WARM, name, later.cpu)
+    run.results.figures.add(PART, OF_SESSION, name, await _first_of_sessions(front, pids))
 
 
-async def _measure_adapter(run: Run, stage: Stage, name: str, core: dict[str, Any], tools: int) -> None:
-    """The adapter has a second server, because its start asks the first one for a session. What the watcher asks it
-    for meanwhile is in the cost of the first list: a few percent.
-    """
-    front, address = await stage.adapter_of_two(core)
-    assert front.pid is not None
-    before = cpu_seconds(tree(front.pid))
-    longest, _ = await watched_first_list(address)
-    spent = cpu_seconds(tree(front.pid)) - before
-    run.results.figures.add(PART, first(tools), name, spent * 1e3)
-    run.results.figures.add(PART, wait(tools), name, longest * 1e3)
-    await _measure_next(run, Running(address, front.pid), name, tools)
-
-
-async def _measure_next(run: Run, front: Running, name: str, tools: int) -> None:
-    lists = Scenario(PART, PART, tool_lists, max(10, 100_000 // tools))
-    sample = await measure(lists, front, int(lists.count * run.extent.part))
-    assert sample.cpu is not None
-    run.results.figures.add(PART, warm(tools), name, sample.cpu)
-    if tools == run.extent.sizes.tools[0]:
-        run.results.figures.add(PART, of_session(tools), name, await _first_of_sessions(front))
-
-
-async def _first_of_sessions(front: Running) -> float:
+async def _first_of_sessions(front: Running, pids: list[int]) -> float:
     """µs of CPU for the first list of a session, one session after another."""
-    assert front.pid is not None
-    pids = tree(front.pid)
-    async with warmed(
-        Scenario(PART, PART, tool_lists, SESSIONS, clients=SESSIONS, least=0), front
-    ) as clients:
+    async with warmed(_FIRST, front) as clients:
         before = cpu_seconds(pids)
         for client in clients:
             await client.list()
         await asyncio.sleep(SETTLE)
         return (cpu_seconds(pids) - before) * 1e6 / len(clients)
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(ListingConnection))

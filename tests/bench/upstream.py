@@ -5,15 +5,13 @@
 
 * ``echo`` answers a small JSON body, head and body in one write; ``reply`` one with ``"isError":false``, as the
   official Python SDK writes it, whatever it is sent.
-* ``big`` answers ``mebibytes`` (1) of text as JSON with Content-Length, ``letters`` does too; ``log`` answers as much
-  text without a line end that names a directory of the adapter's store again and again.
+* ``big`` answers 1 MiB of text as JSON with Content-Length.
 * ``stream`` answers SSE: ``events`` progress notifications (20) and the result, each an own write with
   a turn of the loop, or ``pause_ms``, between them.
 * ``take`` opens the file at ``path``, ``make`` writes ``size`` bytes to ``output``; both answer a small JSON body.
 
-A GET opens an SSE stream that stays until the client goes; DELETE drops the session. ``GET /sessions`` is for
-the measurer: ``{"open": sessions not deleted, "minted": sessions ever, "streams": GET streams now, "connections":
-connections ever}``.
+A GET opens an SSE stream that stays until the client goes; DELETE drops the session. ``GET /streams``
+is for the measurer: how many streams are open.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import httptools
 import orjson
@@ -34,51 +32,14 @@ EVENTS_IN_STREAM = 20
 BIG_TEXT = "x" * (1024 * 1024)
 TOOLS = [
     {"name": name, "description": f"The benchmark's {name}.", "inputSchema": {"type": "object"}}
-    for name in ("echo", "reply", "big", "letters", "log", "stream", "take", "make")
+    for name in ("echo", "reply", "big", "stream", "take", "make")
 ]
-LOG_TEXT = "wrote artifacts of step 17; " * (1024 * 1024 // 28)
-LONG_TEXTS = {"big": BIG_TEXT, "letters": BIG_TEXT, "log": LOG_TEXT}
-
-
-@lru_cache(4)
-def _long_result(tool: str, mebibytes: int) -> bytes:
-    return orjson.dumps({"content": [{"type": "text", "text": LONG_TEXTS[tool] * mebibytes}]})
-
-
+BIG_RESULT = orjson.dumps({"content": [{"type": "text", "text": BIG_TEXT}]})
 REPLY = b'{"content":[{"type":"text","text":"done"}],"isError":false}'
 
 
 def _said(text: object) -> bytes:
     return orjson.dumps({"content": [{"type": "text", "text": str(text)}]})
-
-
-LASTING = "--lasting"
-"""The flag of an upstream that serves sessions after their end too."""
-
-
-class Sessions:
-    """Counts the upstream sessions that exist and those there ever were, and connections.
-
-    ``lasting`` ones are served after their end too.
-    """
-
-    def __init__(self, *, lasting: bool = False) -> None:
-        self.lasting = lasting
-        self.open: set[str] = set()
-        self.minted = 0
-        self.streams = 0
-        self.connections = 0
-
-    def mint(self) -> str:
-        session = secrets.token_hex(16)
-        self.open.add(session)
-        self.minted += 1
-        return session
-
-    def census(self) -> bytes:
-        """All counts, as one JSON object."""
-        counts = {"open": len(self.open), "minted": self.minted, "streams": self.streams}
-        return orjson.dumps(counts | {"connections": self.connections})
 
 
 def response(status: str, body: bytes = b"", *headers: str) -> bytes:
@@ -107,23 +68,25 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """One keep-alive connection. Requests come one after another, as every MCP client sends them."""
+    """One keep-alive connection. ``sessions`` are those of all, until their DELETE.
 
-    def __init__(self, sessions: Sessions) -> None:
+    Requests come one after another, as every MCP client sends them.
+    """
+
+    streams: ClassVar[set[UpstreamConnection]] = set()
+    """Those whose GET stream is open."""
+
+    def __init__(self, sessions: set[str]) -> None:
         self._sessions = sessions
         self._parser: Any = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
-        self._held = False
         self._url = self._session = self._body = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none
-        self._sessions.connections += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._held:
-            self._held = False
-            self._sessions.streams -= 1
+        self.streams.discard(self)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
@@ -145,17 +108,16 @@ class UpstreamConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         method = self._parser.get_method()
         session = self._session.decode()
-        if method == b"GET" and self._url == b"/sessions":
-            self._write(response("200 OK", self._sessions.census(), "Content-Type: application/json"))
-        elif session and session not in self._sessions.open:
+        if method == b"GET" and self._url == b"/streams":
+            self._write(response("200 OK", b"%d" % len(self.streams)))
+        elif session and session not in self._sessions:
             self._write(response("404 Not Found"))
         elif method == b"POST":
             self._answer(orjson.loads(self._body))
         elif method == b"GET":
             self._hold()
         elif method == b"DELETE":
-            if not self._sessions.lasting:
-                self._sessions.open.discard(session)
+            self._sessions.discard(session)
             self._write(response("200 OK"))
         else:
             self._write(response("405 Method Not Allowed"))
@@ -166,8 +128,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _hold(self) -> None:
         """Answer a GET with a stream that says one thing, so that a client can tell that it is open."""
-        self._held = True
-        self._sessions.streams += 1
+        self.streams.add(self)
         self._write(STREAM_HEAD + event_chunk(OPENED))
 
     def _answer(self, message: dict[str, Any]) -> None:
@@ -182,8 +143,8 @@ class UpstreamConnection(asyncio.Protocol):
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "bench", "version": "1"},
             }
-            minted = f"Mcp-Session-Id: {self._sessions.mint()}"
-            self._write(json_answer(request_id, orjson.dumps(result), minted))
+            self._sessions.add(minted := secrets.token_hex(16))
+            self._write(json_answer(request_id, orjson.dumps(result), f"Mcp-Session-Id: {minted}"))
         elif method == "tools/list":
             self._write(json_answer(request_id, orjson.dumps({"tools": TOOLS})))
         elif method == "ping":
@@ -194,9 +155,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._write(response("200 OK", body, "Content-Type: application/json"))
 
     def _call(self, request_id: object, params: dict[str, Any]) -> None:
-        if params["name"] in LONG_TEXTS:
-            mebibytes = params["arguments"].get("mebibytes", 1)
-            self._write(json_answer(request_id, _long_result(params["name"], mebibytes)))
+        if params["name"] == "big":
+            self._write(json_answer(request_id, BIG_RESULT))
         elif params["name"] == "stream":
             self._start_stream(request_id, params)
         elif params["name"] == "reply":
@@ -235,16 +195,15 @@ class UpstreamConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(pause, self._send_next, chunks, position + 1, pause)
 
 
-async def serve(*, lasting: bool) -> None:
+async def serve(connection: Callable[[set[str]], UpstreamConnection] = UpstreamConnection) -> None:
     """Serve on a free port of the loopback interface, until the process is ended."""
-    sessions = Sessions(lasting=lasting)
-    server = await asyncio.get_running_loop().create_server(
-        lambda: UpstreamConnection(sessions), "127.0.0.1", 0, backlog=1024
-    )
+    sessions: set[str] = set()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: connection(sessions), "127.0.0.1", 0, backlog=1024)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(lasting=LASTING in sys.argv[1:]))
+    uvloop.run(serve())
