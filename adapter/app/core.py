@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adapter.app.access.grants import UpstreamGrants
     from adapter.app.replicas import ReplicaService
     from adapter.app.tool_plans import Compiled
-    from adapter.edge.mcp.server_spans import ServerSpans
+    from adapter.edge.spans import ServerSpans
     from adapter.files.audit_log import AuditLog
     from adapter.pipeline.tracing import PlanTracer
     from adapter.relay.call.audit_trail import AuditTrail
@@ -84,6 +84,6 @@ class Core(Base):
         """Build the spans of what clients ask; None where none are recorded."""
         if self.telemetry is None:
             return None
-        from adapter.edge.mcp.server_spans import ServerSpans
+        from adapter.edge.spans import ServerSpans
 
         return ServerSpans(self.telemetry.requests)

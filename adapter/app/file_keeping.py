@@ -122,7 +122,7 @@ class KeptFiles(FileSecrets):
         if tracing is None:
             return routes
         # Late: few ask for traces.
-        from adapter.edge.files.file_spans import traced
+        from adapter.edge.spans import traced
 
         return tuple(traced(routes, tracing))
 

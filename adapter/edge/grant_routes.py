@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from adapter.edge import grant_pages
-from adapter.edge.http.request import Branch, Fields, Names, Request
+from adapter.edge.http.request import Branch, Extra, Fields, Names, Request
 from adapter.errors import AdapterError, MessageTooLong, NotFound
 from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
 from adapter.oauth.grants.grant_requests import VALID
@@ -46,7 +46,7 @@ class GrantRoutes:
         """The branch of all pages. Only the Host is checked: a browser comes from another origin, and says so."""
         return Branch(PREFIX, 2, ("GET", "HEAD", "POST"), (), self._serve, public=True)
 
-    async def _serve(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _serve(self, request: Request, names: Names, extra: Extra) -> None:
         server, page = names
         flow = self.flows.get(server)
         if flow is None:
@@ -68,7 +68,7 @@ class GrantRoutes:
 
     # --- the first page ---------------------------------------------------------------------------------------
 
-    async def _show(self, request: Request, flow: GrantFlow, link: str, extra: list[tuple[str, str]]) -> None:
+    async def _show(self, request: Request, flow: GrantFlow, link: str, extra: Extra) -> None:
         consent = await flow.consent(link)
         signs_in = self._signs_in(consent)
         if signs_in and self.browsers is not None:
@@ -89,9 +89,7 @@ class GrantRoutes:
         )
         _send(request, 200, body, [*extra, ("Set-Cookie", _set_cookie(flow, link, browser))])
 
-    async def _begin(
-        self, request: Request, flow: GrantFlow, link: str, extra: list[tuple[str, str]]
-    ) -> None:
+    async def _begin(self, request: Request, flow: GrantFlow, link: str, extra: Extra) -> None:
         origin = request.headers.get("Origin")
         if origin is not None and origin != origin_of(flow.terms.base):
             raise FlowFailed("This form was sent by another page: open the link once more.")
@@ -129,7 +127,7 @@ class GrantRoutes:
 
     # --- the way back -----------------------------------------------------------------------------------------
 
-    async def _callback(self, request: Request, flow: GrantFlow, extra: list[tuple[str, str]]) -> None:
+    async def _callback(self, request: Request, flow: GrantFlow, extra: Extra) -> None:
         if request.method != "GET":
             raise FlowFailed("The authorization server has to answer by a redirect.")
         query = parameters(request.target.partition("?")[2])
@@ -171,11 +169,11 @@ def _name(principal: str) -> str | None:
 # --- answers ----------------------------------------------------------------------------------------------------
 
 
-def _send(request: Request, status: int, body: bytes, extra: list[tuple[str, str]]) -> None:
+def _send(request: Request, status: int, body: bytes, extra: Extra) -> None:
     request.reply.send(status, [*grant_pages.FIELDS, *extra], body)
 
 
-def _send_document(request: Request, flow: GrantFlow, extra: list[tuple[str, str]]) -> None:
+def _send_document(request: Request, flow: GrantFlow, extra: Extra) -> None:
     """The client id metadata document, which authorization servers fetch."""
     document = {"client_id": flow.terms.document, **flow.clients.metadata()}
     fields = [("Content-Type", "application/json"), ("Cache-Control", "max-age=300"), NOSNIFF, *extra]

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from adapter.edge.console.status import Viewers
 from adapter.edge.http.limits import Handler
-from adapter.edge.http.request import Branch, Names, Request
+from adapter.edge.http.request import Branch, Extra, Names, Request
 from adapter.edge.http.response import SERVER
 from adapter.rules.access.host_and_origin_check import NOSNIFF, host_allowed
 from adapter.rules.metrics.catalogue import (
@@ -169,23 +168,14 @@ Scraping = Callable[[str], Awaitable[tuple[str, bytes]]]
 """Writes the numbers down, in the form that an Accept field asks for: its content type, and the text."""
 
 
-@dataclass(frozen=True)
-class MetricsBranch(Branch):
-    """Serves ``prefix`` itself and nothing below it."""
-
-    def names(self, request: Request) -> Names | None:
-        """See Branch."""
-        return () if request.path == self.prefix else None
-
-
-def metrics_branch(path: str, scrape: Scraping, viewers: Viewers) -> MetricsBranch:
+def metrics_branch(path: str, scrape: Scraping, viewers: Viewers) -> Branch:
     """The branch of the adapter's own port, for operators among the ``viewers``."""
 
-    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
+    async def serve(request: Request, _: Names, extra: Extra) -> None:
         viewers.of(request.headers).require_operator()
         await _answer(request, scrape, extra)
 
-    return MetricsBranch(path, 0, _METHODS, (), serve)
+    return Branch(path, 0, _METHODS, (), serve)
 
 
 def metrics_handler(
@@ -211,6 +201,6 @@ def metrics_handler(
     return serve
 
 
-async def _answer(request: Request, scrape: Scraping, extra: list[tuple[str, str]]) -> None:
+async def _answer(request: Request, scrape: Scraping, extra: Extra) -> None:
     content_type, body = await scrape(request.headers.get("Accept", ""))
     request.reply.send(200, [("Content-Type", content_type), *_FIELDS, *extra], body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adapter.edge.http.request import Branch, Names, Request
+from adapter.edge.http.request import Branch, Extra, Names, Request
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_local
 
 MAX_AGE = 300
@@ -40,7 +40,7 @@ class MetadataBranch(Branch):
 def metadata_branch(documents: Mapping[str, Document]) -> MetadataBranch:
     """The branch of these documents. They are the same for everybody, so any page may read them."""
 
-    async def serve(request: Request, names: Names, _: list[tuple[str, str]]) -> None:
+    async def serve(request: Request, names: Names, _: Extra) -> None:
         (path,) = names
         if request.method == "OPTIONS":
             request.reply.send(204, [("Allow", ", ".join(_METHODS)), *_OPEN])
@@ -69,7 +69,7 @@ class LandingPage(Branch):
 def landing_page(places: Sequence[tuple[str, str]]) -> LandingPage:
     """The page with a line for each place: its name and its path."""
 
-    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
+    async def serve(request: Request, _: Names, extra: Extra) -> None:
         fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), NOSNIFF]
         request.reply.send(200, [*fields, *extra], _text(places, request.headers.get("Host") or ""))
 

@@ -17,8 +17,8 @@ from structlog.typing import FilteringBoundLogger
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import ClientGone
 from adapter.edge.http.listener import Grace
-from adapter.edge.http.request import Branch, LateBranches, Names, Request
-from adapter.edge.mcp.endpoint import LONGEST_NAME, Asker, Endpoint, InboundRequest, guarded, send_failure
+from adapter.edge.http.request import Branch, Extra, LateBranches, Names, Request
+from adapter.edge.mcp.endpoint import LONGEST_NAME, Endpoint, InboundRequest, guarded, send_failure
 from adapter.edge.mcp.ingress import era_of_head
 from adapter.errors import (
     AdapterError,
@@ -46,7 +46,7 @@ CUTTING = 2.0
 JUST_BEGUN = 0.005
 """Seconds between two looks at requests whose exchange has not begun yet, at a stop."""
 
-_NOT_RPC = Asker(LEGACY)
+_NOT_RPC = InboundRequest(LEGACY)
 
 _OLD_TRANSPORT = ("/sse", "/message", "/messages")
 """The usual ends of the paths of HTTP+SSE, for whose clients the refusal says what is served instead."""
@@ -171,7 +171,7 @@ class Front:
             self._fail(request, ConnectionsTaken(retry_after=1), [])
 
     async def _other(self, request: Request, path: str) -> None:
-        extra: list[tuple[str, str]] = []
+        extra: Extra = []
         try:
             branch, names = self._branch(request)
             while isinstance(branch, LateBranches):
@@ -190,7 +190,7 @@ class Front:
             self._log.exception("a request failed unexpectedly", path=path)
             self._fail(request, InternalError(), extra)
 
-    async def _show(self, request: Request, path: str, extra: list[tuple[str, str]]) -> None:
+    async def _show(self, request: Request, path: str, extra: Extra) -> None:
         route = self._routes.get(path)
         if route is None and path.rstrip("/").endswith(_OLD_TRANSPORT):
             raise NotFound(
@@ -236,9 +236,7 @@ class Front:
                 return branch, names
         return None, ()
 
-    async def _follow(
-        self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
-    ) -> None:
+    async def _follow(self, request: Request, branch: Branch, names: Names, extra: Extra) -> None:
         if not branch.sealed:
             check = self._guard.check_host if branch.public else self._guard.check_place
             check(request.headers)
@@ -254,9 +252,7 @@ class Front:
         preflight = self._guard.preflight_fields(request.headers, branch.methods)
         request.reply.send(204, [allowed] if preflight is None else preflight)
 
-    async def _serve(
-        self, request: Request, branch: Branch, names: Names, extra: list[tuple[str, str]]
-    ) -> None:
+    async def _serve(self, request: Request, branch: Branch, names: Names, extra: Extra) -> None:
         self._busy[request] = None
         try:
             await branch.serve(request, names, extra)
@@ -267,7 +263,7 @@ class Front:
         finally:
             del self._busy[request]
 
-    def _fail(self, request: Request, error: AdapterError, extra: list[tuple[str, str]]) -> None:
+    def _fail(self, request: Request, error: AdapterError, extra: Extra) -> None:
         """Answer with the failure. Where an answer has begun, complete it with its last words, or else break it off, so
         that nobody takes it for complete.
         """

@@ -10,7 +10,7 @@ import pytest
 
 from adapter.app.edge import build_guard
 from adapter.edge.api.routes import PatternBranch
-from adapter.edge.console.page_files import Doorstep, ServerPages
+from adapter.edge.console.page_files import ServerPages
 from adapter.edge.http.request import Branch
 from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.hosting import furnished, serving
@@ -58,7 +58,8 @@ def branches_of(front: Adapter) -> list[Branch]:
     return [
         branch
         for branch in served
-        if not isinstance(branch, Doorstep | ServerPages) and not branch.prefix.endswith("/assets")
+        if not isinstance(branch, ServerPages) and not branch.prefix.endswith("/assets")
+        if branch.depth or isinstance(branch, PatternBranch)
     ]
 
 

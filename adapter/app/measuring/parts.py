@@ -20,7 +20,8 @@ from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.limits import ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
-from adapter.edge.metrics import MetricsBranch, RequestMetrics, metrics_branch, metrics_handler
+from adapter.edge.http.request import Branch
+from adapter.edge.metrics import RequestMetrics, metrics_branch, metrics_handler
 from adapter.relay.call.operation_counts import OperationCounts, ServerOperations
 from adapter.relay.stages import StageTable
 from adapter.relay.tools.tool_guard import ToolGuard
@@ -175,7 +176,7 @@ class AdapterMetrics:
             yield GaugeReading(metrics.CALLS_IN_FLIGHT, server.active, (server.id,))
             yield GaugeReading(metrics.OPEN_STREAMS, server.streams, (server.id,))
 
-    def branches(self, guard: Guard, settings: Settings) -> tuple[MetricsBranch, ...]:
+    def branches(self, guard: Guard, settings: Settings) -> tuple[Branch, ...]:
         """The route on the adapter's own port, if the metrics are served there."""
         if not self._prometheus.enabled or self._prometheus.place is not None:
             return ()

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
-from adapter.edge.api.auth_hook import HOOK_PATIENCE, AuthHook, Hook
+from adapter.edge.api.auth_hook import AuthHook, Hook
 from adapter.edge.api.routes import NAME, ROUTES, ApiRoute
 from adapter.edge.api.tool_api import ApiOptions, ApiResult, Tell, ToolApi
 from adapter.edge.console.page_files import PageFiles
@@ -40,7 +40,7 @@ HandleCall = Callable[..., Awaitable[tuple[Sequence[Any], bool, str | None]]]
 class Options(TypedDict, total=False):
     """The options of the API that a host may set. Their defaults are those of ``console``.
 
-    ``auth_hook`` is given the host's request and stands around each call; it has ``hook_patience`` seconds.
+    ``auth_hook`` is given the host's request and stands around each call.
     ``allowed_origins`` are pages of other hosts that may call. ``allowed_hosts`` are the Hosts that are served.
     With None any Host is served; this is for a host that checks Hosts itself, because names can be made to point
     to a loopback address.
@@ -53,7 +53,6 @@ class Options(TypedDict, total=False):
     invalid_json: InvalidJson
     max_body: int
     expose: Expose
-    hook_patience: float
     allowed_origins: Sequence[str] | None
     allowed_hosts: Sequence[str] | None
 
@@ -66,12 +65,6 @@ class Mount(NamedTuple):
 
     prefix: str
     app: web.Application
-
-
-class Serves(Protocol):
-    """A function that answers every request of an application."""
-
-    async def __call__(self, request: Request) -> None: ...
 
 
 # --- a host's own tools ---------------------------------------------------------------------------------------
@@ -218,7 +211,7 @@ def routes(
         HostTools(tools, handle_call),
         ApiOptions(**chosen),
         log,
-        hook=None if hook is None else AuthHook(hook, log, options.get("hook_patience", HOOK_PATIENCE)),
+        hook=None if hook is None else AuthHook(hook, log),
         view=seen_by_host,
         checks=checks,
     )
@@ -254,7 +247,7 @@ def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], None]
 
 
 def application(
-    serve: Serves, lifetime: Callable[[], AbstractAsyncContextManager[None]], terms: BodyLimits = TERMS
+    serve: Act, lifetime: Callable[[], AbstractAsyncContextManager[None]], terms: BodyLimits = TERMS
 ) -> web.Application:
     """Build an application that gives every request to ``serve`` and enters ``lifetime`` as long as it runs.
 

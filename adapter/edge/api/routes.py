@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from adapter.edge.api.server_catalogue import ServerCatalogue, completion, prompt, resource
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
-from adapter.edge.http.request import Branch, Names, Request, names_behind
-from adapter.edge.http.response import Extra, send
+from adapter.edge.http.request import Branch, Extra, Names, Request, names_behind
+from adapter.edge.http.response import send
 from adapter.edge.mcp.endpoint import LONGEST_NAME
 from adapter.edge.router import ExchangeRecords
 from adapter.rules.calls.tool_api import HttpOutcome, refused
@@ -24,7 +24,7 @@ from adapter.rules.text.unicode import shown
 
 if TYPE_CHECKING:
     # Late: few ask for traces.
-    from adapter.edge.mcp.server_spans import ServerSpans
+    from adapter.edge.spans import ServerSpans
 
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""

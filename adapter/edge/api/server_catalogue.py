@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from adapter.edge.api.server_tools import Callers, preview_of, questions_of
 from adapter.edge.api.tool_api import ToolApi, refusal_of
-from adapter.edge.http.request import Request, query_of
-from adapter.edge.http.response import CallStream, Extra, begin_stream, send
+from adapter.edge.http.request import Extra, Request, query_of
+from adapter.edge.http.response import CallStream, begin_stream, send
 from adapter.errors import AdapterError, LimitReached, Unauthorized, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.http_api.callers import METHOD_NOT_FOUND, Who

@@ -14,8 +14,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.api.auth_hook import AuthHook, HookRefused
 from adapter.edge.http.bodies import ClientGone
-from adapter.edge.http.request import Request
-from adapter.edge.http.response import CallStream, Extra, send, wants_stream
+from adapter.edge.http.request import Extra, Request
+from adapter.edge.http.response import CallStream, send, wants_stream
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, CatalogueDrifted, InsufficientScope, MessageTooLong, Unauthorized
 from adapter.pipeline.schema_checks import SchemaChecks

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console.status import Viewer
-from adapter.edge.http.request import Request
-from adapter.edge.http.response import EVENT_STREAM, begin_stream
+from adapter.edge.http.request import Extra, Request
+from adapter.edge.http.response import begin_stream
 from adapter.relay.http_api.past_exchange import PastExchange
 from adapter.relay.http_api.recent_exchanges import KEPT, News, Recent
 from adapter.rules.calls.request_outcomes import MinuteCount, MinuteCounts, hour
@@ -95,17 +95,11 @@ PACE = 0.05
 """Seconds between two pieces of a stream, so that many exchanges wake nobody for each of them."""
 
 
-def wants_stream(request: Request) -> bool:
-    """Tell whether the request asks for events, and not for an answer that ends."""
-    accept = request.headers.get("Accept", "").lower()
-    return request.method == "GET" and EVENT_STREAM in accept and "application/json" not in accept
-
-
 async def stream(
     request: Request,
     recent: Recent,
     viewer: Viewer,
-    extra: list[tuple[str, str]],
+    extra: Extra,
     heartbeat: float = HEARTBEAT,
 ) -> None:
     """Send exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.

@@ -34,16 +34,8 @@ Kind = Literal[
     "drift",
 ]
 
-_LOOKS: dict[Kind, Look] = {
-    "unreachable": "bad",
-    "starting": "warn",
-    "breaker": "warn",
-    "asks_oauth": "warn",
-    "refuses_adapter": "warn",
-    "refuses_callers": "warn",
-    "drift_blocks": "warn",
-    "drift": "ok",
-}
+_LOOKS: dict[Kind, Look] = {"unreachable": "bad", "drift": "ok"}
+"""All others are warnings."""
 _STATUS = re.compile(r"HTTP \d{3}")
 _WORST: tuple[Look, ...] = ("bad", "warn", "ok")
 
@@ -88,7 +80,7 @@ class Evidence:
         notes = [note for note in found if note is not None]
         if not details:
             notes = [note.without_words() for note in notes]
-        looks = {_LOOKS[note.kind] for note in notes}
+        looks = {_LOOKS.get(note.kind, "warn") for note in notes}
         return {
             "look": next((look for look in _WORST if look in looks), "ok"),
             "notes": [note._asdict() for note in notes],

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console import pins as console_pins
-from adapter.edge.console.activity import Activity, stream, wants_stream
+from adapter.edge.console.activity import Activity, stream
 from adapter.edge.console.status import ServerStatus, SessionsAndFiles, Viewer, Viewers, require_json
 from adapter.edge.http.access import Bases, Guard
-from adapter.edge.http.request import Branch, Names, Request
-from adapter.edge.http.response import send
+from adapter.edge.http.request import Branch, Extra, Names, Request
+from adapter.edge.http.response import send, wants_stream
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound
 from adapter.relay.http_api.callers import ToolRefused
@@ -107,7 +107,7 @@ class ConsoleGrants:
         found = [each for name, grants in self._servers.items() async for each in grants.grants.all(name)]
         return [each.as_data() for each in found if _may_see(viewer, each)][:MOST_GRANTS]
 
-    async def _revoke(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _revoke(self, request: Request, names: Names, extra: Extra) -> None:
         server, grant_id, verb = names
         viewer = self._viewers.of(request.headers)
         require_json(request)
@@ -164,10 +164,10 @@ class ConsoleData:
 
     # --- what is shown ----------------------------------------------------------------------------------------
 
-    async def _show(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _show(self, request: Request, names: Names, extra: Extra) -> None:
         (topic,) = names
         viewer = self._viewers.of(request.headers)
-        if topic == "exchanges" and wants_stream(request):
+        if topic == "exchanges" and request.method == "GET" and wants_stream(request):
             await stream(request, self._topics.recent, viewer, extra)
             return
         send(request, HttpOutcome(200, dump(await self._told(topic, viewer))), extra)
@@ -205,7 +205,7 @@ class ConsoleData:
             **({} if self._topics.grants is None else {"grants": True}),
         }
 
-    async def _show_connections(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _show_connections(self, request: Request, names: Names, extra: Extra) -> None:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
@@ -213,13 +213,13 @@ class ConsoleData:
 
     # --- pins -------------------------------------------------------------------------------------------------
 
-    async def _show_pins(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _show_pins(self, request: Request, names: Names, extra: Extra) -> None:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
         await _send_pin_status(request, await self._pin_review[server].status(), extra)
 
-    async def _accept_pins(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _accept_pins(self, request: Request, names: Names, extra: Extra) -> None:
         server, verb = names
         viewer = self._viewers.of(request.headers)
         if verb != "accept":
@@ -257,7 +257,7 @@ class ConsoleData:
         return digest
 
 
-async def _send_pin_status(request: Request, status: PinStatus, extra: list[tuple[str, str]]) -> None:
+async def _send_pin_status(request: Request, status: PinStatus, extra: Extra) -> None:
     # In a thread: what thousands of tools were and are is compared value by value.
     send(request, HttpOutcome(200, dump(await asyncio.to_thread(console_pins.as_data, status))), extra)
 

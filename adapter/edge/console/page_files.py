@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from adapter.edge.http.request import Branch, Names, Request
+from adapter.edge.http.request import Branch, Extra, Names, Request
 from adapter.errors import NotFound
 from adapter.relay.files.signed_urls import DOWNLOADS
 from adapter.wire.envelope import dump
 from adapter.wire.http_ranges import not_modified
-
-Fields = list[tuple[str, str]]
 
 _METHODS = ("GET", "HEAD")
 _TYPES = {
@@ -47,7 +45,7 @@ FRAME_POLICY = (
 )
 """Plot libraries write markup with styles in it, so their frame has no origin, and nowhere to connect to."""
 
-_SAFE: Fields = [
+_SAFE: Extra = [
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
 ]
@@ -88,7 +86,7 @@ class PageFiles:
     def __iter__(self) -> Iterator[str]:
         return iter(self._assets)
 
-    async def page(self, headers: Mapping[str, str]) -> tuple[int, Fields, bytes]:
+    async def page(self, headers: Mapping[str, str]) -> tuple[int, Extra, bytes]:
         """Status, fields and body of the page itself, for a request with these header fields.
 
         It names its assets relative to its own directory, so it works below any mount, and behind any proxy.
@@ -96,7 +94,7 @@ class PageFiles:
         fields = [("Content-Security-Policy", PAGE_POLICY), ("X-Frame-Options", "DENY")]
         return await _answer(self._index, headers, [*fields, ("Cache-Control", "no-cache")])
 
-    async def file(self, path: Names, headers: Mapping[str, str]) -> tuple[int, Fields, bytes]:
+    async def file(self, path: Names, headers: Mapping[str, str]) -> tuple[int, Extra, bytes]:
         """The same for ``{version}/{name}``. Raises NotFound for unknown names.
 
         A page that is still open may ask for a file of another version: it gets the file of this one, without caching.
@@ -127,14 +125,6 @@ _NOT_AT_ONCE = frozenset({"js/theme.js", "js/frame.js", "js/markdown_worker.js",
 
 
 @dataclass(frozen=True, slots=True)
-class Doorstep(Branch):
-    """The branch of the prefix itself, with a slash behind it and without."""
-
-    def names(self, request: Request) -> Names | None:
-        return () if request.path.rstrip("/") == self.prefix.rstrip("/") else None
-
-
-@dataclass(frozen=True, slots=True)
 class ServerPages(Branch):
     """The branch of the pages of ``servers`` (ids); all else below the prefix is left to others."""
 
@@ -154,7 +144,7 @@ def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[B
 
     prefix = path.rstrip("/")
 
-    async def show(request: Request, names: Names, extra: Fields) -> None:
+    async def show(request: Request, names: Names, extra: Extra) -> None:
         if not names and not request.path.endswith("/"):
             # Relative, so that a proxy may have taken a part of the path off.
             request.reply.send(308, [("Location", prefix.rpartition("/")[2] + "/"), *extra])
@@ -162,7 +152,7 @@ def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[B
         status, fields, body = await page_files.page(request.headers)
         request.reply.send(status, fields + extra, body)
 
-    async def send(request: Request, names: Names, extra: Fields) -> None:
+    async def send(request: Request, names: Names, extra: Extra) -> None:
         status, fields, body = await page_files.file(names, request.headers)
         request.reply.send(status, fields + extra, body)
 
@@ -172,13 +162,13 @@ def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[B
         for depth in range(2, _LONGEST_PATH + 1)
     )
     return (
-        Doorstep(prefix, 0, _METHODS, (), show),
+        Branch(prefix, 0, _METHODS, (), show),
         ServerPages(prefix, 1, _METHODS, (), show, frozenset(servers)),
         *assets,
     )
 
 
-async def _answer(asset: Asset, headers: Mapping[str, str], fields: Fields) -> tuple[int, Fields, bytes]:
+async def _answer(asset: Asset, headers: Mapping[str, str], fields: Extra) -> tuple[int, Extra, bytes]:
     packed = asset.packable and _takes_gzip(headers.get("Accept-Encoding", ""))
     tag = f'{asset.tag[:-1]}-gzip"' if packed else asset.tag
     fields = [*fields, ("ETag", tag), *([("Vary", "Accept-Encoding")] if asset.packable else []), *_SAFE]

@@ -7,10 +7,9 @@ from html import escape
 from urllib.parse import quote, urlsplit
 
 from adapter.edge import grant_pages
-from adapter.edge.console.page_files import Doorstep
 from adapter.edge.http.access import Guard
-from adapter.edge.http.request import Branch, Names, Request, query_of
-from adapter.edge.http.response import Extra, send
+from adapter.edge.http.request import Branch, Extra, Names, Request, query_of
+from adapter.edge.http.response import send
 from adapter.errors import AdapterError, OriginRefused
 from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.sign_in import VALID, SignIn, SignInFailed
@@ -19,12 +18,11 @@ from adapter.rules.access.principals import name_of
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump
 
-Fields = list[tuple[str, str]]
-Serve = Callable[[Request, Names, Fields], Awaitable[object]]
+Serve = Callable[[Request, Names, Extra], Awaitable[object]]
 
 SIGN_IN, SIGNED_IN, SIGN_OUT, BROWSER = "sign-in", "signed-in", "sign-out", "browser"
 
-_NO_STORE: Fields = [("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer")]
+_NO_STORE: Extra = [("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer")]
 
 
 class SignInRoutes:
@@ -53,7 +51,7 @@ class SignInRoutes:
         )
 
     def _branch(self, name: str, methods: tuple[str, ...], serve: Serve) -> Branch:
-        return Doorstep(f"{self._path}/-/{name}", 0, methods, (), serve)
+        return Branch(f"{self._path}/-/{name}", 0, methods, (), serve)
 
     # --- who sits at a browser --------------------------------------------------------------------------------
 

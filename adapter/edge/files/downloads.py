@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 import orjson
 
 from adapter.edge.files.ownership import Claims
-from adapter.edge.http.request import Branch, Names, Reply, Request, query_of
+from adapter.edge.http.request import Branch, Extra, Names, Reply, Request, query_of
 from adapter.errors import CredentialRefused, FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
@@ -48,7 +48,7 @@ class DownloadRoute:
         """``{upload_path}/{server_id}/{scope}/{file_id}/{filename}``: uploads and artifacts that a tool was handed."""
         return Branch(upload_path, 4, _METHODS, _EXPOSED, self._serve_delivery)
 
-    async def _serve_artifact(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _serve_artifact(self, request: Request, names: Names, extra: Extra) -> None:
         server, scope, file_id, _ = names
         self._check_server(server)
         query = query_of(request)
@@ -58,7 +58,7 @@ class DownloadRoute:
             self._credentials.check_file("download", server, scope, file_id, query)
         await self._send(request, await self._find(names, FileKind.ARTIFACT), extra)
 
-    async def _serve_delivery(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _serve_delivery(self, request: Request, names: Names, extra: Extra) -> None:
         server, scope, file_id, _ = names
         self._check_server(server)
         await self._check_delivery(server, scope, file_id, query_of(request))
@@ -89,7 +89,7 @@ class DownloadRoute:
                 return record
         raise FileGone()
 
-    async def _send(self, request: Request, record: FileRecord, extra: list[tuple[str, str]]) -> None:
+    async def _send(self, request: Request, record: FileRecord, extra: Extra) -> None:
         etag = f'"{record.content.sha256}"'
         fields = [("ETag", etag), ("Cache-Control", "private"), ("Accept-Ranges", "bytes"), *extra]
         if not_modified(request.headers.get("If-None-Match"), etag):

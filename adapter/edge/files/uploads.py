@@ -12,7 +12,7 @@ import orjson
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark, boundary_of
 from adapter.edge.files.ownership import Claims
 from adapter.edge.http.bodies import Body
-from adapter.edge.http.request import Branch, Names, Request, query_of
+from adapter.edge.http.request import Branch, Extra, Names, Request, query_of
 from adapter.errors import (
     CredentialRefused,
     FileTooLarge,
@@ -74,7 +74,7 @@ class UploadRoute:
         """``POST {upload_path}/{server_id}``"""
         return Branch(upload_path, 1, ("POST",), (), self._serve)
 
-    async def _serve(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
+    async def _serve(self, request: Request, names: Names, extra: Extra) -> None:
         (server,) = names
         if server not in self._servers:
             raise NotFound("No server with this id accepts uploads.")

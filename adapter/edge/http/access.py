@@ -9,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING
 
-from adapter.edge.http.cors import Cors
 from adapter.edge.http.credentials import CARRIER, AccessTokens
-from adapter.edge.http.request import Fields, Request
+from adapter.edge.http.request import Extra, Fields, Request
 from adapter.errors import BadRequest, HostRefused, NavigationRefused, OriginRefused, Unauthorized
 from adapter.rules.access.headers import ambiguous
 from adapter.rules.access.host_and_origin_check import host_allowed, is_local, navigates, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS, Identity, Principals, bearer
 from adapter.rules.access.resources import ANY
-from adapter.settings.core import Core
+from adapter.settings.core import Core, CorsSettings
 from adapter.settings.section import is_loopback
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class Guard:
         self._token_header = token_header
         self.reads_session_id = token_header.lower() == "mcp-session-id"
         """Whether another session id may be another principal's token."""
-        self._cors = Cors(cors) if cors.enabled else None
+        self._cors = cors if cors.enabled else None
         self._withhold = frozenset({token_header.lower()})
         self._withhold_bearer = self._withhold | {CARRIER}
         self.access_tokens = access_tokens
@@ -177,23 +176,58 @@ class Guard:
 
     # --- browsers ---------------------------------------------------------------------------------------------
 
-    def cors_fields(self, headers: Mapping[str, str], exposed: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """The additional fields of an answer to a page at an allowed origin.
+    def cors_fields(self, headers: Mapping[str, str], exposed: Sequence[str] = ()) -> Extra:
+        """The additional fields of an answer to a page at an allowed origin (Fetch standard, "CORS protocol").
 
         ``exposed`` are the fields of the route's own that the page may read, besides those of every answer.
         """
-        return [] if self._cors is None else self._cors.fields(headers, exposed)
+        return [] if self._cors is None else _cors_fields(self._cors, headers, exposed)
 
     def preflight_fields(
         self, headers: Mapping[str, str], methods: Sequence[str] | None = None
-    ) -> list[tuple[str, str]] | None:
+    ) -> Extra | None:
         """The answer to a preflight (Fetch standard, "CORS-preflight request"), or None: it is none.
 
         ``methods`` are those of a file route; without them it is a mount that is asked about.
         """
-        return (
-            None if self._cors is None else self._cors.preflight_fields(headers, methods, self._token_header)
-        )
+        fields = self.cors_fields(headers)
+        if not fields or "Access-Control-Request-Method" not in headers:
+            return None
+        requested = headers.get("Access-Control-Request-Headers")
+        own = _ALLOWED_HEADERS if methods is None else _FILE_HEADERS
+        # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
+        allowed = requested or f"{own}, {self._token_header}"
+        return [
+            *fields,
+            ("Access-Control-Allow-Methods", ", ".join(methods or _ALLOWED_METHODS)),
+            ("Access-Control-Allow-Headers", allowed),
+            ("Access-Control-Max-Age", _MAX_AGE),
+        ]
+
+
+_ALLOWED_METHODS = ("GET", "POST", "DELETE", "OPTIONS")
+_ALLOWED_HEADERS = (
+    "Accept, Authorization, Content-Type, Last-Event-ID, "
+    "Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version"
+)
+_FILE_HEADERS = "Authorization, Content-Type, If-None-Match, If-Range, Mcp-Session-Id, Range"
+_EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+_MAX_AGE = "600"
+"""Seconds that a browser may keep a preflight answer."""
+
+
+def _cors_fields(cors: CorsSettings, headers: Mapping[str, str], exposed: Sequence[str]) -> Extra:
+    origin = headers.get("Origin")
+    if origin is None or not origin_allowed(origin, headers.get("Host"), allowed=cors.allowed_origins):
+        return []
+    fields = [
+        ("Access-Control-Allow-Origin", origin),
+        ("Access-Control-Expose-Headers", ", ".join((_EXPOSED_HEADERS, *exposed))),
+        ("Vary", "Origin"),
+    ]
+    if cors.allow_credentials:
+        fields.append(("Access-Control-Allow-Credentials", "true"))
+    return fields
 
 
 _SCHEMES = ("http", "https")

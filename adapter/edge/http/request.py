@@ -156,13 +156,15 @@ class Request:
 
 # --- branches --------------------------------------------------------------------------------------------------
 
+Extra = list[tuple[str, str]]
+"""Header fields of an answer besides its own."""
 Names = tuple[str, ...]
 """The parts of a path behind a branch's prefix, each decoded by itself, so one may hold a slash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Serves the paths that have exactly ``depth`` names behind ``prefix``.
+    """Serves the paths that have exactly ``depth`` names behind ``prefix``; without any, a slash may stand there.
 
     ``serve`` answers through ``request.reply``, with the given fields besides its own. It raises AdapterError,
     and ClientGone. ``exposed`` are fields of its answers that a page at an allowed origin may read. ``public``: what it
@@ -174,12 +176,14 @@ class Branch:
     depth: int
     methods: tuple[str, ...]
     exposed: tuple[str, ...]
-    serve: Callable[[Request, Names, list[tuple[str, str]]], Awaitable[object]]
+    serve: Callable[[Request, Names, Extra], Awaitable[object]]
     public: bool = field(default=False, kw_only=True)
     sealed: bool = field(default=False, kw_only=True)
 
     def names(self, request: Request) -> Names | None:
         """The names behind the prefix in the request's path; None if the request is not this branch's."""
+        if not self.depth:
+            return () if request.path.rstrip("/") == self.prefix.rstrip("/") else None
         names = names_behind(self.prefix, request)
         return names if names is not None and len(names) == self.depth else None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from adapter.edge.http.bodies import Body, ClientGone
 from adapter.edge.http.body_socket import until_ready
-from adapter.edge.http.request import Request, Sendable
+from adapter.edge.http.request import Extra, Request, Sendable
 from adapter.errors import AdapterError, Unauthorized
 from adapter.rules.access.headers import SharedFields
 from adapter.wire.envelope import dump
@@ -321,9 +321,6 @@ def _encoded_head(status: int, fields: tuple[tuple[str, str], ...], option: str 
 # --- answers of the adapter's own APIs --------------------------------------------------------------------------
 
 EVENT_STREAM = "text/event-stream"
-
-Extra = list[tuple[str, str]]
-"""Header fields of every answer besides its own."""
 
 _FIELDS = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 

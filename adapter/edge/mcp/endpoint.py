@@ -16,7 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.access import MCP_METHODS, Bases, Guard
 from adapter.edge.http.bodies import Body, ClientGone
-from adapter.edge.http.request import Reply, Request
+from adapter.edge.http.request import Extra, Reply, Request
 from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
 from adapter.errors import (
     AdapterError,
@@ -41,23 +41,11 @@ from adapter.wire.eras import LEGACY, MODERN, Era
 
 if TYPE_CHECKING:
     # Late: few servers ask people for grants, and few operators for traces.
-    from adapter.edge.mcp.server_spans import ServerSpans
+    from adapter.edge.spans import ServerSpans
     from adapter.relay.call.grants import GrantAnswers
 
 LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """The facts about who asked that are needed to render a failure.
-
-    ``id_bytes`` is None where no request has an id.
-    """
-
-    era: Era
-    id_bytes: bytes | None = None
-    rpc: bool = False
 
 
 @dataclass(slots=True)
@@ -76,9 +64,9 @@ class InboundRequest:
     expires: float | None = None
 
     @property
-    def asker(self) -> Asker:
-        # The id is looked up only here: most visits never fail.
-        return Asker(self.era, id_of(self.envelope) if self.envelope else None, self.rpc)
+    def id_bytes(self) -> bytes | None:
+        """The id that a failure is told under, as it was spelled; None where no request has one."""
+        return id_of(self.envelope) if self.envelope else None
 
     @property
     def endless(self) -> bool:
@@ -160,17 +148,14 @@ class Endpoint:
             if answer is not None and answer.holds:
                 await answer.close()
 
-    def _fail(
-        self, reply: Reply, error: AdapterError, visit: InboundRequest, extra: list[tuple[str, str]]
-    ) -> None:
+    def _fail(self, reply: Reply, error: AdapterError, visit: InboundRequest, extra: Extra) -> None:
         """Answer with the failure, or break off if an answer has begun, so that nobody takes it for complete."""
         if isinstance(error, MethodNotAllowed):
             # Whoever says 405 says what is served instead (RFC 9110 §15.5.6).
             extra = [*extra, ("Allow", MCP_METHODS)]
         if reply.status is None:
-            send_failure(
-                reply, error, visit.asker, extra, legacy_statuses=self.core.errors.legacy_status == "http"
-            )
+            legacy_statuses = self.core.errors.legacy_status == "http"
+            send_failure(reply, error, visit, extra, legacy_statuses=legacy_statuses)
         else:
             reply.abort()
 
@@ -180,7 +165,7 @@ class Endpoint:
         ask: ClientRequest,
         error: GrantRequired,
         visit: InboundRequest,
-        extra: list[tuple[str, str]],
+        extra: Extra,
     ) -> None:
         """Give the caller the link, in the form that its client can take."""
         try:
@@ -199,7 +184,7 @@ class Endpoint:
             self._fail(reply, failed, visit, extra)
 
     async def _cut(
-        self, reply: Reply, answer: ClientResponse | None, visit: InboundRequest, extra: list[tuple[str, str]]
+        self, reply: Reply, answer: ClientResponse | None, visit: InboundRequest, extra: Extra
     ) -> None:
         """Tell the client of a cancelled exchange that the adapter stops: in an answer, or at the end of its stream."""
         error = AdapterStopping()
@@ -301,8 +286,8 @@ _JSON = ("Content-Type", "application/json")
 def send_failure(
     reply: Reply,
     error: AdapterError,
-    asker: Asker,
-    extra: list[tuple[str, str]],
+    visit: InboundRequest,
+    extra: Extra,
     *,
     legacy_statuses: bool = False,
 ) -> None:
@@ -311,8 +296,8 @@ def send_failure(
     ``extra`` are fields of the edge's own, such as CORS. ``legacy_statuses`` gives legacy requests the HTTP
     statuses of the modern era (``core.errors.legacy_status``).
     """
-    status = error.http
-    if asker.id_bytes is not None and asker.era is LEGACY and not legacy_statuses:
+    status, id_bytes = error.http, visit.id_bytes
+    if id_bytes is not None and visit.era is LEGACY and not legacy_statuses:
         status = error.legacy_http or status
     fields = [_JSON, NOSNIFF, *extra]
     if error.retry_after is not None and status in (429, 503):
@@ -322,7 +307,7 @@ def send_failure(
         fields.append(("WWW-Authenticate", challenge))
     detail = {"detail": str(error)}
     unread = error.id_bytes if isinstance(error, BadRequest) else None
-    body = failure(error, asker.id_bytes or unread or b"null") if asker.rpc else orjson.dumps(detail)
+    body = failure(error, id_bytes or unread or b"null") if visit.rpc else orjson.dumps(detail)
     reply.send(status, fields, body)
 
 
@@ -331,7 +316,7 @@ guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
 """See ``host_and_origin_check.guarded``; takes a tuple."""
 
 
-def _fields_of(answer: ClientResponse, extra: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _fields_of(answer: ClientResponse, extra: Extra) -> list[tuple[str, str]]:
     headers = answer.headers
     fields: list[tuple[str, str]] | None
     if type(headers) is not SharedFields:

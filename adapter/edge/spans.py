@@ -1,14 +1,19 @@
-"""Spans of the messages that clients send: one SERVER span for each request and notification.
+"""Spans of what clients send: one SERVER span for each message, and one for each request to a route of files.
 
-The convention is OpenTelemetry's for MCP: the parent is the span that ``params._meta`` names, else that of the header
-``traceparent``; where both are there, the header's becomes a link.
+The conventions are OpenTelemetry's for MCP and for HTTP. The parent of a message's span is the span that
+``params._meta`` names, else that of the header ``traceparent``; where both are there, the header's becomes a link.
 """
 
 from __future__ import annotations
 
-from adapter.edge.http.request import Fields
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from adapter.edge.http.request import Branch, Extra, Fields, Names, Request
 from adapter.errors import AdapterError, AdapterStopping
+from adapter.pipeline.tracing import PlanTracer
 from adapter.relay.exchange import ClientResponse
+from adapter.rules.text.unicode import shown
 from adapter.upstream.tracing import CUT, OpenSpan, SpanRecorder, SpanSorts, error_of
 from adapter.wire.envelope import RESPONSE, Batch, Envelope, Kind
 from adapter.wire.trace_context import TRACEPARENT, read_traceparent
@@ -89,3 +94,41 @@ def _first(batch: Batch) -> Envelope | None:
     """The first request of a batch, else its first notification."""
     messages = [each for each in batch.members if each.kind is not RESPONSE]
     return next((each for each in messages if each.kind is Kind.REQUEST), messages[0] if messages else None)
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+# The name of a span is that of the route. Neither the path of a request nor a name of a file is recorded.
+
+LONGEST_ID = 128
+"""Characters of a server's id that a span is told: a path may name one that does not exist."""
+
+_BEHIND = ("{server_id}", "{session_id}", "{file_id}", "{filename}")
+
+
+def traced(branches: Iterable[Branch], tracing: PlanTracer) -> Iterator[Branch]:
+    """The same routes, each request to which is a span. The client's header ``traceparent`` names its parent."""
+    for branch in branches:
+        yield _traced(branch, tracing)
+
+
+def _traced(branch: Branch, tracing: PlanTracer) -> Branch:
+    route = "/".join((branch.prefix.rstrip("/"), *_BEHIND[: branch.depth]))
+
+    async def serve(request: Request, names: Names, extra: Extra) -> None:
+        attributes = {
+            "http.request.method": request.method,
+            "http.route": route,
+            "server.id": shown(names[0], LONGEST_ID),
+            "entrance": "files",
+        }
+        with tracing.call_span(f"{request.method} {route}", attributes, request.headers) as span:
+            try:
+                await branch.serve(request, names, extra)
+            except AdapterError as error:
+                span.set("http.response.status_code", request.reply.status or error.http)
+                span.set("error.type", error.code)
+                raise
+            if request.reply.status is not None:
+                span.set("http.response.status_code", request.reply.status)
+
+    return replace(branch, serve=serve)
