@@ -8,17 +8,11 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-import structlog
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.oauth.http import LARGEST, IssuerHttp
-from adapter.pipeline.failures import AuthRefused
-from adapter.pipeline.jwt import Jwt
-from adapter.pipeline.key_set import KeySet
 from tests.oauth.authorization_server import INTROSPECTION, KEYS, AuthorizationServer
-from tests.pipeline.issuer import Clock, bearing, document, jwk, rsa_key, token
 from tests.upstream.raw_peer import PATIENCE, Site
 from tests.upstream.raw_peer import site as serving
 
@@ -49,12 +43,6 @@ async def test_what_is_no_url_is_told(server: AuthorizationServer) -> None:
     with pytest.raises(ValueError, match="URL"):
         await IssuerHttp().document("ftp://127.0.0.1/")
     assert server.asked == []
-
-
-def test_the_library_is_loaded_with_the_first_request() -> None:
-    """An adapter that starts does not wait for it."""
-    code = "import sys, adapter.oauth.http; sys.exit('aiohttp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # --- documents that issuers publish, over real sockets: all of one, or the reason why not ----------------------
@@ -141,35 +129,6 @@ async def test_where_nobody_listens_there_is_no_document(site: Site) -> None:
     assert str(port) not in str(raised.value)
     with pytest.raises(ValueError, match="URL"):
         await IssuerHttp().document("ftp://127.0.0.1/keys")
-
-
-async def test_v22_a_jwks_is_fetched_and_tokens_are_checked_with_it() -> None:
-    """From an HTTP server that nobody here wrote, through a rotation of its keys."""
-    published = [jwk(rsa_key("first"), "k1")]
-    asked = []
-
-    async def keys(request: web.Request) -> web.Response:
-        asked.append(request.path)
-        return web.Response(body=document(*published), content_type="application/jwk-set+json")
-
-    application = web.Application()
-    application.router.add_get("/.well-known/jwks.json", keys)
-    async with TestServer(application, host="127.0.0.1") as server:
-        url = str(server.make_url("/.well-known/jwks.json"))
-        seconds = Clock(0.0)
-        jwt = Jwt.of(
-            {"jwks_url": url, "issuer": "https://id.example", "audience": "adapter"},
-            lambda url: KeySet(url, IssuerHttp().document, structlog.get_logger(), seconds),
-            Clock(),
-        )
-        old, new = token(rsa_key("first"), "RS256", kid="k1"), token(rsa_key("second"), "RS256", kid="k2")
-        assert (await jwt(bearing(old)))["sub"] == "ann"
-        published[:] = [jwk(rsa_key("second"), "k2")]
-        seconds.now = 30
-        assert (await jwt(bearing(new)))["sub"] == "ann"
-        with pytest.raises(AuthRefused, match="signed with an unknown key"):
-            await jwt(bearing(old))
-        assert asked == ["/.well-known/jwks.json"] * 2
 
 
 def test_an_adapter_without_an_issuer_does_without_the_library() -> None:

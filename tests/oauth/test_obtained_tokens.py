@@ -10,7 +10,6 @@ import pytest
 from adapter.errors import CredentialsMissing, StoreUnavailable
 from adapter.oauth.obtained_tokens import (
     MARGIN,
-    REFUSED_AGAIN,
     RENEWED_AT,
     RETRY,
     TABLE,
@@ -133,12 +132,6 @@ async def test_outage_does_not_matter_while_a_token_is_good(
     assert await tokens.get("", issuer) == "4"
 
 
-async def test_keys_have_nothing_in_common(tokens: ObtainedTokens, issuer: Issuer) -> None:
-    """The token of one is never another's, also at the same time."""
-    found = await asyncio.gather(*(tokens.get(key, issuer) for key in ("ann", "bob", "ann", "bob")))
-    assert found[0] == found[2] != found[1] == found[3] and issuer.count == 2
-
-
 async def test_those_who_get_no_token_push_out_nobody(issuer: Issuer, clock: Clock) -> None:
     """Failures are kept apart: however many there are, a token that is good stays."""
     tokens = ObtainedTokens(clock, teller([]), most=3)
@@ -159,17 +152,6 @@ async def test_caller_who_leaves_ends_nothing(tokens: ObtainedTokens, issuer: Is
     first.cancel()
     issuer.go.set()
     assert await other == "1" and issuer.count == 1
-
-
-async def test_refused_token_is_replaced_once(tokens: ObtainedTokens, issuer: Issuer, clock: Clock) -> None:
-    """All calls that it was refused for get one new token; one that is refused at once, too, stays."""
-    old = await tokens.get("", issuer)
-    assert [tokens.refused("", old) for _ in range(3)] == [True, True, True]
-    renewed = await tokens.get("", issuer)
-    assert tokens.refused("", old), "another call has renewed it"
-    assert not tokens.refused("", renewed) and await tokens.get("", issuer) == renewed == "2"
-    clock.now += REFUSED_AGAIN
-    assert tokens.refused("", renewed) and await tokens.get("", issuer) == "3"
 
 
 async def test_token_without_a_time_is_used_for_a_while(
@@ -234,14 +216,6 @@ def replica(store: Store, clock: Clock, secret: bytes = b"s" * 32) -> ObtainedTo
 
     shared = SharedTokens(SealedRows(store, key), lambda name: Lease(store, name, 15.0), "raw")
     return ObtainedTokens(clock, teller([]), shared)
-
-
-async def test_replicas_ask_once(issuer: Issuer, clock: Clock) -> None:
-    """Three that need a token at the same moment use the one that one of them gets; a fourth finds it later."""
-    store = MemoryStore()
-    replicas = [replica(store, clock) for _ in range(3)]
-    assert await asyncio.gather(*(each.get("", issuer) for each in replicas)) == ["1"] * 3
-    assert await replica(store, clock).get("", issuer) == "1" and issuer.count == 1
 
 
 async def test_token_in_the_store_is_sealed(issuer: Issuer, clock: Clock) -> None:

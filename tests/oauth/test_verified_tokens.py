@@ -21,8 +21,8 @@ from adapter.oauth.verified_tokens import (
 from adapter.pipeline.key_set import SigningKey
 from adapter.rules.access.token_claims import VerifiedToken
 from adapter.settings.auth import OAuth
-from tests.oauth.authorization_server import KEYS, OAUTH, AuthorizationServer, authorization_server
-from tests.pipeline.issuer import NOW, Clock, jwk, rsa_key, token
+from tests.oauth.authorization_server import KEYS, AuthorizationServer, authorization_server
+from tests.pipeline.issuer import NOW, Clock, jwk, rsa_key
 
 Refusal = Callable[[str], Awaitable[str]]
 
@@ -74,38 +74,6 @@ async def test_a_token_is_known_once_it_was_verified(
         await verifier.verify(sent)
 
 
-async def test_the_same_person_of_two_issuers_is_two(
-    server: AuthorizationServer, other: AuthorizationServer, verifier: TokenVerifier
-) -> None:
-    """Each issuer names people by the claim that it is trusted with, and is asked for its own keys only."""
-    one = await verifier.verify(server.token(sub="ann"))
-    two = await verifier.verify(other.token(rsa_key("second"), email="ann"))
-    assert one.principal != two.principal
-    assert two.audience is None
-    assert server.asked == other.asked == [OAUTH, KEYS]
-
-
-async def test_no_issuer_vouches_for_another(
-    server: AuthorizationServer, other: AuthorizationServer, refusal: Refusal
-) -> None:
-    """The keys of one are no keys of the other, under whatever id."""
-    mixed = token(rsa_key("second"), "RS256", server.claims(), kid="k1")
-    assert await refusal(mixed) == "The access token's signature is not valid."
-    assert other.asked == []
-
-
-async def test_an_issuer_that_points_at_the_keys_of_another_gains_nothing(
-    server: AuthorizationServer, clock: Clock
-) -> None:
-    """Its tokens are its own people's, whoever holds the keys."""
-    async with authorization_server() as evil:
-        evil.answers[OAUTH] = {"issuer": evil.issuer, "jwks_uri": server.url(KEYS)}
-        verifier = verifier_of(clock, {"issuer": server.issuer}, {"issuer": evil.issuer})
-        honest = await verifier.verify(server.token())
-        theirs = await verifier.verify(token(rsa_key("first"), "RS256", evil.claims(), kid="k1"))
-        assert honest.principal != theirs.principal
-
-
 @pytest.mark.parametrize(
     ("sent", "sentence"),
     [
@@ -127,14 +95,6 @@ async def test_what_is_no_token_of_theirs_is_refused(
     """Without asking anybody."""
     assert await refusal(sent) == sentence
     assert server.asked == []
-
-
-@pytest.mark.parametrize("iss", ["https://other.example", "", None, 7, ["x"], {"a": 1}])
-async def test_a_token_of_another_issuer_is_refused(
-    server: AuthorizationServer, refusal: Refusal, iss: object
-) -> None:
-    """Nobody asks there for keys."""
-    assert await refusal(server.token(iss=iss)) == "The access token is of another issuer."
 
 
 async def test_a_token_as_long_as_it_may_be_is_verified(

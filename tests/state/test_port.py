@@ -305,14 +305,6 @@ async def test_count_of_a_group_follows_every_change(store: Store) -> None:
     assert await counts() == [2, 0]
 
 
-async def test_count_follows_writes_and_deletes(store: Store) -> None:
-    """A table counts the rows it has now."""
-    await asyncio.gather(*(store.put("sessions", f"{n}", b"") for n in range(20)))
-    await store.put("sessions", "0", b"again")
-    await store.delete("sessions", "1")
-    assert await store.count("sessions") == 19
-
-
 async def test_a_write_is_seen_by_the_next_read(store: Store) -> None:
     """Reads that are asked for together with a write see the state before or after it, in the order asked."""
     before, _, after = await asyncio.gather(

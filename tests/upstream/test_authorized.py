@@ -63,18 +63,6 @@ def behind(upstream: ScriptedUpstream, credentials: Numbered | NoCredentials) ->
     return AuthorizedUpstream(upstream, credentials, refusal_by("files"))
 
 
-@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-async def test_every_request_carries_the_credential_of_its_caller(method: str) -> None:
-    """Whatever method a request has, its caller's value goes with it and no other's."""
-    upstream = ScriptedUpstream(
-        [(carrying(f"Bearer {who.principal}/1", None, method), FINE) for who in (ADA, BOB)]
-    )
-    authorized = behind(upstream, Numbered())
-    for caller in (ADA, BOB):
-        assert (await authorized.send(UpstreamRequest(method, [], b"", caller), 1)).status == 200
-    assert upstream.unplayed == []
-
-
 async def test_another_authorization_field_does_not_travel() -> None:
     """A field of that name that came with the request, in any spelling, is replaced."""
     upstream = ScriptedUpstream([(Expect("POST"), FINE), (Expect("POST"), FINE), (Expect("POST"), FINE)])
@@ -121,21 +109,6 @@ async def test_initialize_stays_one() -> None:
     assert all(isinstance(each, InitializeRequest) and each.share for each in upstream.requests)
 
 
-@pytest.mark.parametrize("most", [0, 9])
-async def test_second_401_is_told_and_no_third_request_is_sent(most: int) -> None:
-    """A client reads the adapter's error, which is no 401 and quotes nothing of the challenge but its code."""
-    upstream = ScriptedUpstream([(Expect("POST"), REFUSED)] * (2 if most else 1))
-    authorized = behind(upstream, Numbered(most))
-    with pytest.raises(UpstreamRefused) as refused:
-        await authorized.send(post(ADA), 1)
-    assert upstream.unplayed == []
-    assert str(refused.value) == (
-        "The upstream server files refused the credentials that the adapter sent it "
-        "(HTTP status 401, invalid_token)."
-    )
-    assert refused.value.http != 401
-
-
 async def test_credentials_that_stay_the_same_are_not_sent_again() -> None:
     """If the renewal brings the value that was refused, there is no second request."""
 
@@ -158,12 +131,6 @@ async def test_403_with_a_challenge_is_told_and_another_is_an_answer() -> None:
     with pytest.raises(UpstreamRefused, match=r"\(HTTP status 403, insufficient_scope\)"):
         await authorized.send(post(ADA), 1)
     assert (await authorized.send(post(ADA), 1)).status == 403 and credentials.refusals == []
-
-
-async def test_client_without_a_credential_is_told_before_anything_is_sent() -> None:
-    """The error of the credentials is the answer, and the upstream sees no request."""
-    with pytest.raises(CredentialsMissing, match="Nothing for ada:1"):
-        await behind(ScriptedUpstream(), NoCredentials()).send(post(ADA), 1)
 
 
 @pytest.mark.parametrize("caller", [NOBODY, Caller("ada:1")], ids=["nobody", "ended-session"])
@@ -222,13 +189,6 @@ async def test_message_that_was_refused_without_an_answer_is_a_401() -> None:
     """An upstream that can only raise is treated as one that answers."""
     upstream = ScriptedUpstream([(Expect("POST"), UpstreamRefused()), (Expect("POST"), FINE)])
     assert (await behind(upstream, Numbered()).send(post(ADA), 1)).status == 200
-
-
-async def test_credentials_of_the_callers_own_are_refused_to_them() -> None:
-    """Status, challenge and body stay the upstream's: only the caller can bring another credential."""
-    upstream = ScriptedUpstream([(Expect("POST"), REFUSED)])
-    reply = await AuthorizedUpstream(upstream, Numbered(0), passed_on).send(post(ADA), 1)
-    assert reply is upstream.replies[0]
 
 
 async def test_challenge_names_the_metadata_of_the_mount() -> None:

@@ -15,8 +15,6 @@ from mcp import Client
 from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult, TextContent, TextResourceContents
 
-from adapter.upstream.demo.shop import ORDERS, OrderBook
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -193,15 +191,6 @@ async def test_only_regular_files_are_opened(client: Client, folder: Path) -> No
             os.mkfifo(folder / "pipe")
         async with asyncio.timeout(5):
             assert "not a regular file" in await refusal_of(client, "read_text", path="pipe")
-
-
-def test_the_same_rows_everywhere(tmp_path: Path) -> None:
-    """Two folders get the same order book, and a second start keeps the one that is there."""
-    books = [OrderBook(tmp_path / name) for name in ("one", "two")]
-    first = (tmp_path / "one").stat().st_mtime_ns
-    assert books[0].months() == books[1].months()
-    assert sum(month.orders for month in OrderBook(tmp_path / "one").months()) == ORDERS
-    assert (tmp_path / "one").stat().st_mtime_ns == first
 
 
 def relink(link: Path, target: Path) -> None:

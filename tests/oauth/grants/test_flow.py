@@ -28,19 +28,6 @@ async def begun(it: Cluster, replica: Replica, person: str = "alice") -> dict[st
     return dict(parse_qsl(it.issuer.consent(url, person).partition("?")[2]))
 
 
-async def test_each_step_on_another_replica(cluster: StartCluster) -> None:
-    """The link, the page, the redirect and the call find everything in the store."""
-    async with cluster() as it:
-        link = await link_of(it.replica())
-        second = it.replica()
-        url = await second.flow.begin(await second.flow.consent(link), "cookie")
-        query = dict(parse_qsl(it.issuer.consent(url, "alice").partition("?")[2]))
-        await it.replica().flow.finish(query, cookie("cookie"))
-        assert await it.replica().credentials.authorization(ALICE) is not None
-        assert await it.store.scan(LINKS) == []
-        assert await it.store.scan(STATES) == []
-
-
 async def test_one_answer_for_two_replicas(cluster: StartCluster) -> None:
     """The same redirect at two of them at once: one takes it."""
     async with cluster() as it:
@@ -104,17 +91,6 @@ async def test_links_and_states_end(cluster: StartCluster) -> None:
             await one.flow.finish(query, cookie("cookie"))
         await one.links.tidy()
         assert await it.store.scan(LINKS) == await it.store.scan(STATES) == []
-
-
-@pytest.mark.parametrize("value", [None, "", "another"])
-async def test_a_browser_without_the_cookie(cluster: StartCluster, value: str | None) -> None:
-    """State fixation: the answer is for the browser that began, which can still finish."""
-    async with cluster() as it:
-        one = it.replica()
-        query = await begun(it, one)
-        with pytest.raises(FlowFailed, match="another browser"):
-            await one.flow.finish(query, cookie(value))
-        await one.flow.finish(query, cookie("cookie"))
 
 
 async def test_a_code_that_the_server_does_not_know(cluster: StartCluster) -> None:

@@ -11,7 +11,7 @@ import structlog
 from adapter.errors import AuthorizationFailed, GrantRequired, StoreUnavailable
 from adapter.state.fallback import FallbackStore
 from adapter.state.port import Change, Row, Store
-from tests.oauth.grants.conftest import ALICE, BOB, StartCluster
+from tests.oauth.grants.conftest import ALICE, StartCluster
 
 
 class FailingStore:
@@ -110,17 +110,6 @@ async def test_two_replicas_renew_once(cluster: StartCluster) -> None:
         it.issuer.held.set()
         assert len(set(await asyncio.gather(*calls))) == 1
         assert (len(it.issuer.requests), it.issuer.reuses) == (2, 0)
-
-
-async def test_refusals_at_once_renew_once(cluster: StartCluster) -> None:
-    """Ten calls whose token the upstream refused are ten wishes for one renewal."""
-    async with cluster() as it:
-        one = it.replica()
-        await one.give(it.issuer)
-        value = await one.credentials.authorization(ALICE)
-        again = await asyncio.gather(*(one.credentials.refused(ALICE, value, None) for _ in range(10)))
-        assert again == [True] * 10
-        assert len(it.issuer.requests) == 2
 
 
 async def test_a_renewed_token_is_written_although_its_caller_has_left(cluster: StartCluster) -> None:
@@ -314,31 +303,3 @@ async def test_a_grant_that_is_revoked_meanwhile_stays_revoked(cluster: StartClu
         it.issuer.held.set()
         assert await call is None
         assert len(it.issuer.revoked) == 1
-
-
-async def test_revoking_tells_the_server(cluster: StartCluster) -> None:
-    """RFC 7009: the refresh token is worth nothing any more, there as well."""
-    async with cluster() as it:
-        one = it.replica()
-        await one.give(it.issuer)
-        kept = await one.grants.get("notes", ALICE.principal)
-        assert kept is not None
-        (listed,) = [each async for each in one.grants.all("notes")]
-        assert await one.renewal.revoke(listed)
-        assert it.issuer.revoked == [kept.grant.refresh]
-        assert await one.grants.get("notes", ALICE.principal) is None
-
-
-async def test_one_principal_s_grant_is_nobody_else_s(cluster: StartCluster) -> None:
-    """One process, one cache, two people: each has a token of their own, before and after a renewal."""
-    async with cluster() as it:
-        one = it.replica()
-        await one.give(it.issuer, ALICE, "alice")
-        assert await one.credentials.authorization(BOB) is None
-        await one.give(it.issuer, BOB, "bob")
-        for _ in range(2):
-            for caller, person in ((ALICE, "alice"), (BOB, "bob")):
-                value = await one.credentials.authorization(caller)
-                assert value is not None
-                assert it.issuer.tokens[value.removeprefix("Bearer ")] == person
-            it.clock.now += 3600

@@ -10,7 +10,7 @@ import pytest
 from adapter.errors import LimitReached, UpstreamBroken, UpstreamUnreachable
 from adapter.upstream.local.correlation import MOST_ABANDONED
 from adapter.upstream.port import Headers, UpstreamReply, header
-from tests.upstream.raw_peer import PATIENCE, body_of
+from tests.upstream.raw_peer import PATIENCE
 from tests.upstream.sse.clients import (
     AGREED,
     FIELDS,
@@ -88,40 +88,6 @@ async def test_each_session_has_a_stream_of_its_own(site: SseSite, front: Front)
     await second.says(other)
     await first.says(result())
     assert [(await each).whole for each in waits] == [result(), other]
-
-
-async def test_progress_opens_the_stream_of_its_call(site: SseSite, front: Front) -> None:
-    """Progress and then the answer leave as events on the reply to the call; other news on the GET stream."""
-    session, stream = await front.opened()
-    listening = await front.get(session)
-    waits = front.posting(call(_meta={"progressToken": "t"}), session)
-    await site.post()
-    progress = sent("notifications/progress", progressToken="t", progress=1)
-    await stream.says(progress, LOG, result())
-    reply = await waits
-    assert header(reply.headers, "content-type") == "text/event-stream"
-    assert await body_of(reply) == b"id: 2-1\ndata: %b\n\nid: 2-3\ndata: %b\n\n" % (progress, result())
-    assert await listening.read(PATIENCE) == b"id: 1-2\ndata: " + LOG + b"\n\n"
-
-
-async def test_what_comes_before_a_client_listens_waits_for_it(site: SseSite, front: Front) -> None:
-    """A server that asks as soon as it is initialized finds the client that opens its GET stream a little later."""
-    session, stream = await front.opened()
-    asked = b'{"jsonrpc":"2.0","id":"s","method":"roots/list"}'
-    waits = await front.called(session)
-    await stream.says(result())
-    await waits
-    await stream.says(asked)
-    # It is on the line before the answer to this one.
-    waits = await front.called(session, 8)
-    await stream.says(result(8))
-    reply = await waits
-    listening = await front.get(session)
-    heard = [await listening.read(PATIENCE)] if reply.whole is not None else [await reply.read(PATIENCE)]
-    assert asked in heard[0]
-    response = b'{"jsonrpc":"2.0","id":"s","result":{"roots":[]}}'
-    assert (await front.post(response, session)).status == 202
-    assert (await site.post()).body == response
 
 
 async def test_an_answer_may_come_before_its_post_is_accepted(site: SseSite, front: Front) -> None:
@@ -224,33 +190,6 @@ async def test_a_cancellation_reaches_the_server(site: SseSite, front: Front) ->
     assert ((await waits).status, (await waits).whole) == (202, b"")
     await stream.says(result())
     await front.is_answered(session, stream)
-
-
-async def test_a_client_that_leaves_costs_nothing(site: SseSite, front: Front) -> None:
-    """The call runs on at the server, and its late answer reaches nobody."""
-    session, stream = await front.opened()
-    waits = await front.called(session)
-    waits.cancel()
-    await asyncio.wait([waits])
-    await stream.says(result())
-    await front.is_answered(session, stream)
-    assert [post.message.get("method") for post in site.posted].count("tools/call") == 2
-
-
-async def test_a_client_that_comes_back_reads_the_answer(site: SseSite, front: Front) -> None:
-    """It names the last event that it read of its call's stream, and gets those behind it by GET."""
-    session, stream = await front.opened()
-    waits = front.posting(call(_meta={"progressToken": "t"}), session)
-    await site.post()
-    progress = sent("notifications/progress", progressToken="t", progress=1)
-    await stream.says(progress)
-    reply = await waits
-    assert await reply.read(PATIENCE) == b"id: 1-1\ndata: " + progress + b"\n\n"
-    reply.abort()
-    await stream.says(progress)
-    again = await front.get(session, "1-1")
-    await stream.says(result())
-    assert await body_of(again) == b"id: 1-2\ndata: %b\n\nid: 1-3\ndata: %b\n\n" % (progress, result())
 
 
 async def test_calls_of_clients_that_left_are_bounded(site: SseSite, front: Front) -> None:

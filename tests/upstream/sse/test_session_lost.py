@@ -182,17 +182,6 @@ async def test_answers_for_nobody_change_nothing(site: SseSite, front: Front) ->
     assert (await front.get(session)).whole is None
 
 
-async def test_an_id_that_is_used_twice_is_told_apart(site: SseSite, front: Front) -> None:
-    """One stream could not tell the two answers apart, so the second request travels under another id."""
-    session, stream = await front.opened()
-    waits = await front.called(session)
-    second = front.posting(call(), session)
-    other = (await site.post()).message["id"]
-    assert other == "mcp-file-adapter-1"
-    await stream.says(b'{"jsonrpc":"2.0","id":"%b","result":2}' % other.encode(), result())
-    assert ((await waits).whole, (await second).whole) == (result(), b'{"jsonrpc":"2.0","id":7,"result":2}')
-
-
 async def test_a_client_that_does_not_read_slows_its_server(site: SseSite, front: Front) -> None:
     """Progress that nobody reads is not collected: the server has to wait, and goes on when the client leaves."""
     session, stream = await front.opened()

@@ -12,6 +12,7 @@ import pytest
 
 from adapter.errors import LimitReached, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
 from adapter.upstream.local.upstream import LocalUpstream
+from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.stdio.server import StdioServer
 from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import lives, vanished
@@ -77,6 +78,15 @@ async def test_progress_comes_on_the_stream_of_its_request(upstream: LocalUpstre
     assert body.startswith(b"id: 1-1\ndata: ")
 
 
+async def test_a_request_that_nobody_listens_to_opens_no_stream(upstream: LocalUpstream[StdioServer]) -> None:
+    """Messages would be lost on the stream of a request of the adapter's own, so it is answered as JSON."""
+    client = await opened(upstream)
+    fields = [("Accept", "application/json, text/event-stream"), ("Mcp-Session-Id", client.session or "")]
+    body = call("progress", token="t", n=2)
+    reply = await upstream.send(UpstreamRequest("POST", fields, body, client.caller, listens=False), PATIENCE)
+    assert orjson.loads(reply.whole or b"")["result"] == {"done": True}
+
+
 async def test_what_belongs_to_no_request_goes_to_the_get_stream(
     upstream: LocalUpstream[StdioServer],
 ) -> None:
@@ -90,15 +100,6 @@ async def test_what_belongs_to_no_request_goes_to_the_get_stream(
     listening.abort()
     held.abort()
     await client.result("release", 2)
-
-
-async def test_messages_wait_for_the_first_get_stream(upstream: LocalUpstream[StdioServer]) -> None:
-    """A server may speak as soon as it is initialized, before its client listens."""
-    client = await opened(upstream)
-    reply = await client.send(call("log", n=3), streams=False)
-    assert orjson.loads(await read(reply))["result"] == {}
-    listening = await client.listen()
-    assert [each["params"]["data"] for each in await next_events(listening, 3)] == [0, 1, 2]
 
 
 async def test_a_get_stream_goes_on_behind_the_last_event(upstream: LocalUpstream[StdioServer]) -> None:
@@ -174,19 +175,6 @@ async def test_a_batch_is_answered_whole(upstream: LocalUpstream[StdioServer]) -
     body = b"[" + call("who", 1, n=1) + b"," + note + b"," + message("ping", 2) + b"]"
     answers = orjson.loads(await read(await client.send(body)))
     assert {each["id"] for each in answers} == {1, 2}
-
-
-async def test_an_id_that_is_used_twice_is_told_apart(upstream: LocalUpstream[StdioServer]) -> None:
-    """Each answer finds its request, also where a client has left the first one."""
-    client = await opened(upstream)
-    listening = await client.listen()
-    first = asyncio.create_task(client.call("hold", 5))
-    await next_events(listening)
-    answer = orjson.loads(await read(await client.call("who", 5, n=1)))
-    assert (answer["id"], answer["result"]["seen"]) == (5, {"n": 1})
-    await client.result("release", 6)
-    answer = orjson.loads(await read(await first))
-    assert (answer["id"], answer["result"]) == (5, {"released": True})
 
 
 # --- the end of a process ---------------------------------------------------------------------------------------

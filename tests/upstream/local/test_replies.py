@@ -1,10 +1,13 @@
-"""Deadlines of replies: many under one timer."""
+"""Replies that are waited for: their deadlines, many under one timer, and an end without an answer."""
 
 from __future__ import annotations
 
 import asyncio
 
-from adapter.upstream.local.replies import Deadlines
+import pytest
+
+from adapter.errors import UpstreamBroken
+from adapter.upstream.local.replies import Deadlines, PendingReply
 
 SOON, LATER, NEVER = 0.01, 0.02, 60.0
 
@@ -57,3 +60,13 @@ async def test_nothing_rings_after_the_end() -> None:
     async with asyncio.timeout(10):
         await witness.rang.wait()
     assert (bell.times, len(deadlines)) == (0, 0)
+
+
+async def test_a_reply_without_an_answer_is_a_broken_one() -> None:
+    """The relay reads UpstreamBroken where the server ends a request and says nothing."""
+    reply = PendingReply()
+    waits = asyncio.create_task(reply.head(NEVER, Deadlines()))
+    await asyncio.sleep(0)
+    reply.end()
+    with pytest.raises(UpstreamBroken):
+        await waits
