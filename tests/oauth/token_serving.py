@@ -9,12 +9,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
-from tests.edge.raw import Exchange, Head, RawUpstream, read_body, read_head
+from tests.edge.raw import Exchange, Head, RawUpstream
 
 CHALLENGE = 'Bearer resource_metadata="http://elsewhere.example/prm", error="invalid_token"'
 
 
-class TokenServer:
+async def nobody(exchange: Exchange) -> None:
+    """The script of a server that answers by itself."""
+
+
+class TokenServer(RawUpstream):
     """Issues tokens ``t1``, ``t2`` and so on, each good for ``life`` seconds.
 
     ``answers`` are given first, as pairs of status and JSON. It answers while ``go`` is set; ``begun`` is set by each
@@ -22,6 +26,7 @@ class TokenServer:
     """
 
     def __init__(self) -> None:
+        super().__init__(nobody)
         self.forms: list[dict[str, str]] = []
         self.heads: list[Head] = []
         self.asked: list[str] = []
@@ -31,8 +36,6 @@ class TokenServer:
         self.issued: dict[str, dict[str, str]] = {}
         self.go, self.begun = asyncio.Event(), asyncio.Event()
         self.go.set()
-        self.port = 0
-        self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def origin(self) -> str:
@@ -42,25 +45,14 @@ class TokenServer:
     def url(self) -> str:
         return f"{self.origin}/token"
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        try:
-            head = await read_head(reader)
-            body = await read_body(reader, head)
-            self.begun.set()
-            await self.go.wait()
-            status, answer = self._answer(head, body)
-            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(content)}", "Location: /elsewhere"]
-            writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
-            await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            self._writers.discard(writer)
-            writer.close()
+    async def _answer(self, exchange: Exchange) -> None:
+        self.begun.set()
+        await self.go.wait()
+        status, answer = self._reply(exchange.head, exchange.body)
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        await exchange.answer(status, content, "Location: /elsewhere")
 
-    def _answer(self, head: Head, body: bytes) -> tuple[int, Any]:
+    def _reply(self, head: Head, body: bytes) -> tuple[int, Any]:
         path = head.first.split()[1]
         self.asked.append(path)
         if head.method == "GET":
@@ -73,23 +65,16 @@ class TokenServer:
         self.issued[token] = self.forms[-1]
         return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.life}
 
-    def drop(self) -> None:
-        for writer in list(self._writers):
-            writer.transport.abort()
-
 
 @asynccontextmanager
 async def token_server() -> AsyncIterator[TokenServer]:
     """Run one on a free port."""
     tokens = TokenServer()
-    server = await asyncio.start_server(tokens.serve, "127.0.0.1", 0)
-    tokens.port = server.sockets[0].getsockname()[1]
+    await tokens.start()
     try:
         yield tokens
     finally:
-        server.close()
-        tokens.drop()
-        await server.wait_closed()
+        await tokens.stop()
 
 
 class ProtectedUpstream(RawUpstream):

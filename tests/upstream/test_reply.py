@@ -80,31 +80,6 @@ async def test_slicing_never_changes_the_answer(upstream: HttpUpstream, site: Si
     assert site.accepted == 1
 
 
-async def test_stream_is_handed_on_as_it_comes(upstream: HttpUpstream, site: Site) -> None:
-    """Each event of a stream can be read before the next is sent."""
-    peer, sending = await begin(upstream, site, GET)
-    await peer.says(CHUNKED_HEAD)
-    reply = await sending
-    assert reply.whole is None
-    for event in (b"data: 1\n\n", b"data: 2\n\n"):
-        await peer.says(b"%x\r\n%b\r\n" % (len(event), event))
-        assert await reply.read(PATIENCE) == event
-    await peer.says(b"0\r\n\r\n")
-    assert await reply.read(PATIENCE) == b""
-
-
-async def test_body_may_end_with_the_connection(upstream: HttpUpstream, site: Site) -> None:
-    """Without a length, the orderly end of the connection is the end of the body."""
-    peer, sending = await begin(upstream, site)
-    await peer.says(b"HTTP/1.0 200 OK\r\n\r\nhel")
-    reply = await sending
-    assert await reply.read(PATIENCE) == b"hel"
-    await peer.says(b"lo")
-    peer.hang_up()
-    assert await body_of(reply) == b"lo"
-    assert await reply.read(PATIENCE) == b""
-
-
 @pytest.mark.parametrize(
     "head", [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", CHUNKED_HEAD + b"9\r\nhello"]
 )
@@ -221,40 +196,6 @@ async def test_abort_drops_the_connection(upstream: HttpUpstream, site: Site) ->
     await peer.left()
     with pytest.raises(UpstreamBroken):
         await reading
-
-
-async def test_slow_reader_slows_the_upstream(upstream: HttpUpstream, site: Site) -> None:
-    """A body that nobody reads stops at the peer's socket instead of filling memory."""
-    peer, sending = await begin(upstream, site)
-    size = 64 * 1024 * 1024
-    await peer.says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
-    reply = await sending
-    block = bytes(1024 * 1024)
-
-    async def pour() -> None:
-        for _ in range(size // len(block)):
-            peer.writer.write(block)
-            await peer.writer.drain()
-
-    pouring = asyncio.create_task(pour())
-    done, _ = await asyncio.wait([pouring], timeout=0.3)
-    assert not done
-    longest = received = 0
-    while piece := await reply.read(PATIENCE):
-        longest, received = max(longest, len(piece)), received + len(piece)
-    await pouring
-    assert received == size
-    assert longest < 1024 * 1024
-
-
-async def test_large_body_arrives_unchanged(upstream: HttpUpstream, site: Site) -> None:
-    """A body too large to be joined with its head follows it."""
-    body = bytes(range(256)) * 4096
-    sending = asyncio.create_task(upstream.send(UpstreamRequest("POST", [], body), PATIENCE))
-    peer = await site.accept()
-    assert (await peer.request()).endswith(b"Content-Length: 1048576\r\n\r\n" + body)
-    await peer.says(OK)
-    assert (await sending).whole == b"{}"
 
 
 async def test_close_ends_what_is_under_way(upstream: HttpUpstream, site: Site) -> None:

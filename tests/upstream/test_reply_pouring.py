@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from adapter.errors import UpstreamBroken, UpstreamSilent
+from adapter.errors import UpstreamSilent
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import UpstreamReply, pour
 from adapter.upstream.reply import PAUSE_ABOVE, PER_TURN, ByteShare, HttpReply
@@ -77,20 +77,6 @@ async def begun(upstream: HttpUpstream, site: Site, head: bytes = CHUNKED) -> tu
     peer, sending = await sent(upstream, site, GET)
     await peer.says(head)
     return peer, await sending
-
-
-async def test_each_chunk_is_there_before_the_next_is_sent(upstream: HttpUpstream, site: Site) -> None:
-    """Chunks arrive one by one as they were said, and the end of the body ends the pouring."""
-    peer, reply = await begun(upstream, site)
-    glass = Glass()
-    pouring = asyncio.create_task(pour(reply, glass, PATIENCE))
-    for number in range(1, 6):
-        await peer.says(chunk(b"%d" % number))
-        await glass.has(number)
-    await peer.says(END)
-    await pouring
-    assert glass.taken == [b"1", b"2", b"3", b"4", b"5"]
-    assert glass.waits == 0
 
 
 async def test_what_had_come_before_is_poured_first(upstream: HttpUpstream, site: Site) -> None:
@@ -182,19 +168,6 @@ async def test_silence_behind_a_full_sink_is_the_sinks(upstream: HttpUpstream, s
     glass.empty()
     with pytest.raises(UpstreamSilent):
         await pouring
-
-
-async def test_body_that_breaks_off_is_poured_as_far_as_it_came(upstream: HttpUpstream, site: Site) -> None:
-    """What came before the break is taken first, then the failure is told."""
-    peer, reply = await begun(upstream, site)
-    glass = Glass()
-    pouring = asyncio.create_task(pour(reply, glass, PATIENCE))
-    await peer.says(chunk(b"half"))
-    await glass.has(4)
-    await peer.says(chunk(b" more") + b"no chunk\r\n")
-    with pytest.raises(UpstreamBroken):
-        await pouring
-    assert b"".join(glass.taken) == b"half more"
 
 
 async def test_cancelled_pouring_puts_nothing_more(upstream: HttpUpstream, site: Site) -> None:

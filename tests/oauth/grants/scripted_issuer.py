@@ -13,7 +13,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import orjson
 
 from adapter.rules.access.grants import challenge_of
-from tests.edge.raw import Head, read_body, read_head
+from tests.edge.raw import Exchange, Head, RawUpstream, Script
+from tests.oauth.token_serving import nobody
 
 
 @dataclass
@@ -25,14 +26,14 @@ class Consented:
 
 
 @dataclass
-class ScriptedIssuer:
+class ScriptedIssuer(RawUpstream):
     """``metadata`` replaces members of its document; None takes one away. ``requests`` are those to the token endpoint.
 
     Refresh tokens are used once; one that comes again ends its whole family, as RFC 9700 demands. ``held``: token
     answers wait for it. ``life`` is in seconds. ``person`` is who comes to its page with a browser.
     """
 
-    port: int = 0
+    script: Script = nobody
     metadata: dict[str, Any] = field(default_factory=dict)
     requests: list[dict[str, str]] = field(default_factory=list)
     registered: list[dict[str, Any]] = field(default_factory=list)
@@ -48,8 +49,6 @@ class ScriptedIssuer:
     _codes: dict[str, Consented] = field(default_factory=dict)
     _refresh: dict[str, str] = field(default_factory=dict)
     _spent: dict[str, str] = field(default_factory=dict)
-    _server: asyncio.Server | None = None
-    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     @property
     def issuer(self) -> str:
@@ -60,17 +59,6 @@ class ScriptedIssuer:
         async with asyncio.timeout(5):
             while len(self.requests) < number:
                 await asyncio.sleep(0.01)
-
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        await self._server.wait_closed()
 
     def document(self) -> dict[str, Any]:
         """Its metadata (RFC 8414)."""
@@ -114,28 +102,12 @@ class ScriptedIssuer:
 
     # --- endpoints --------------------------------------------------------------------------------------------
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        try:
-            while True:
-                head = await read_head(reader)
-                status, answer = await self._answer(head, await read_body(reader, head))
-                body = orjson.dumps(answer)
-                lines = [
-                    f"HTTP/1.1 {status} X",
-                    "Content-Type: application/json",
-                    f"Content-Length: {len(body)}",
-                    *([f"Location: {answer}"] if status == 302 else []),
-                ]
-                writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            self._writers.discard(writer)
-            writer.close()
+    async def _answer(self, exchange: Exchange) -> None:
+        status, answer = await self._reply(exchange.head, exchange.body)
+        moved = [f"Location: {answer}"] if status == 302 else []
+        await exchange.answer(status, orjson.dumps(answer), "Content-Type: application/json", *moved)
 
-    async def _answer(self, head: Head, body: bytes) -> tuple[int, Any]:
+    async def _reply(self, head: Head, body: bytes) -> tuple[int, Any]:
         path = head.first.split()[1]
         self.fetched.append(path)
         if path == "/.well-known/oauth-authorization-server":

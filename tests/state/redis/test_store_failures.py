@@ -45,29 +45,6 @@ async def until_written(store: RedisStore) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_rows_outlive_a_kill_of_the_server(own_redis: Server, store: RedisStore) -> None:
-    """With a log synced at every write, each write that was answered is there after kill -9; none is told twice."""
-    answered: list[str] = []
-
-    async def write(writer: int) -> None:
-        for n in range(100_000):
-            key = f"{writer}-{n}"
-            await store.put("sessions", key, b"x" * 200, expected=ABSENT)
-            answered.append(key)
-
-    writing = [asyncio.ensure_future(write(writer)) for writer in range(8)]
-    while len(answered) < 500:
-        await asyncio.sleep(0)
-    own_redis.signal(signal.SIGKILL)
-    outcomes = await asyncio.gather(*writing, return_exceptions=True)
-    assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
-    own_redis.restart()
-    await until_written(store)
-    rows = {row.key: row for row in await store.scan("sessions", limit=100_000)}
-    assert [key for key in answered if key not in rows] == []
-    assert all(rows[key].version == 1 for key in answered)
-
-
 @pytest.mark.timed
 async def test_a_stopped_server_costs_one_wait(own_redis: Server, store: RedisStore) -> None:
     """Who was asking when the server froze waits as long as an answer may take; all later callers fail at once."""

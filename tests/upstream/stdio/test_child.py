@@ -223,14 +223,6 @@ async def test_no_signal_is_ignored_in_a_child(start: Start) -> None:
     assert ignored & ~sum(1 << (number - 1) for number in theirs) == 0
 
 
-READS_WHEN_TOLD = """
-import signal, sys
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-print('up', flush=True)
-signal.sigwait([signal.SIGUSR1])
-for line in sys.stdin: print(len(line), flush=True)
-"""
-
 _status = "grep -E 'SigBlk|SigIgn' /proc/self/status"
 
 
@@ -240,54 +232,6 @@ async def test_the_working_directory_is_the_given_one(start: Start, tmp_path: Pa
         owner = Witness()
         await start("import os; print(os.getcwd())", owner, cwd=cwd)
         assert Path(os.fsdecode(await owner.line())) == expected.resolve()
-
-
-async def test_a_child_that_never_reads_delays_only_its_own_messages(start: Start) -> None:
-    """They wait in their order until it reads, while another child is answered."""
-    owner, other = Witness(), Witness()
-    slow = await start(READS_WHEN_TOLD, owner)
-    await start(ECHO, other)
-    assert await owner.line() == b"up"
-    for size in (200_000, 200_001, 4):
-        owner.outgoing.put(b"x" * size)
-    assert owner.outgoing.waiting == 3
-    other.outgoing.put(b"{}")
-    assert await other.line() == b"{}"
-    assert owner.outgoing.waiting == 3
-    assert slow.pid is not None
-    os.kill(slow.pid, signal.SIGUSR1)
-    assert [await owner.line() for _ in range(3)] == [b"200001", b"200002", b"5"]
-
-
-async def test_what_waits_is_forgotten_with_the_child(start: Start) -> None:
-    """Nothing is held for a child that has ended."""
-    owner = Witness()
-    child = await start("import time; time.sleep(600)", owner)
-    for _ in range(2):
-        owner.outgoing.put(b"x" * 200_000)
-    assert child.pid is not None
-    os.kill(child.pid, signal.SIGKILL)
-    await owner.end()
-    assert owner.outgoing.waiting == 0
-
-
-async def test_a_paused_child_waits(start: Start) -> None:
-    """While the owner takes nothing, no line comes and the child stands at its full pipe."""
-    owner = Witness()
-    program = (
-        "import sys\nfor n in range(100_000): print(n)\nsys.stdout.flush(); print('all', file=sys.stderr)"
-    )
-    child = await start(program, owner)
-    assert await owner.line() == b"0"
-    child.pause()
-    had = len(owner.lines)
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert len(owner.lines) == had
-    assert child.is_running
-    child.resume()
-    await owner.end()
-    assert owner.lines == [b"%d" % number for number in range(1, 100_000)]
 
 
 @pytest.mark.parametrize(

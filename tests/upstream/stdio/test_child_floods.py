@@ -69,23 +69,6 @@ async def bounded() -> AsyncIterator[None]:
     assert turns.longest < LONGEST_TURN
 
 
-async def test_a_hundred_mebibytes_without_a_line_end(start: Start) -> None:
-    """They are dropped as they come, and reported once; the next line is as good as any."""
-    owner = Counting()
-    async with bounded():
-        program = f"""
-import os, sys
-def write(data):
-    while data: data = data[os.write(1, data):]
-for _ in range(100): write(b'x' * {MIB})
-write(b'\\nnext\\n')
-"""
-        await start(program, owner, line_bytes=MIB)
-        await owner.end()
-    assert owner.long == [LongLine(100 * MIB, b"x" * 256, b"x" * 256)]
-    assert (owner.count, owner.lines) == (1, [b"next"])
-
-
 @pytest.mark.parametrize(
     ("line", "count"), [(b'{"jsonrpc":"2.0","method":"notifications/message"}', 1_000_000), (b"1", 2_000_000)]
 )
