@@ -27,7 +27,7 @@ def add_commands(commands: Commands) -> None:
 
 _TOPICS_OF_PINS = {
     "list": "show the baseline of each server's sessions, what they first saw, and the current tools",
-    "diff": "show changes side by side; exits with 1 if there are any",
+    "diff": "show changes word by word; exits with 1 if there are any",
     "check": "the same for CI: compare only with lock files and accepted tools; exits with 2 if something "
     "cannot be read",
     "accept": "make the current tools the baseline of every session",

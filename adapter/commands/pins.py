@@ -8,7 +8,6 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -40,9 +39,6 @@ from adapter.settings.servers.server import ServerSettings
 
 AGREES, DRIFTED, UNREADABLE = 0, 1, 2
 """Exit statuses. That of several servers is the highest of theirs."""
-
-WIDTH = 120
-"""Columns without a terminal, as in a log of CI."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -167,7 +163,7 @@ def _recall(status: ServerPinStatus, now: Catalogue, options: argparse.Namespace
         if catalogue is not None and found is not None:
             print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
             print(f"+++ seen {dated(met.first.at)}: {_size(catalogue)}\n")
-            print(_rendered(found, baseline.catalogue, catalogue, options), end="")
+            print(render(found, baseline.catalogue.tools, catalogue.tools, _colored(options)), end="")
         else:
             print(shown(met.first.summary.sentence, 500))
     if status.remembered.more:
@@ -184,16 +180,11 @@ def _show(server: str, baseline: Baseline, now: Catalogue, options: argparse.Nam
     print(f"{server}: {_counted(counts(found))}")
     print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
     print(f"+++ {'last seen' if options.seen else 'now'}: {_size(now)}\n")
-    print(_rendered(found, baseline.catalogue, now, options), end="")
+    print(render(found, baseline.catalogue.tools, now.tools, _colored(options)), end="")
     if found.is_of_other_keys_only:
         print("Nothing that a model sees has changed, so sessions continue.")
         return AGREES
     return DRIFTED
-
-
-def _rendered(found: Drift, before: Catalogue, after: Catalogue, options: argparse.Namespace) -> str:
-    width = shutil.get_terminal_size((WIDTH, 0)).columns
-    return render(found, before.tools, after.tools, width, _colored(options))
 
 
 # --- accept ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Drift for people and models: as JSON, as a sentence, as a warning, and as two columns of a terminal. Pure.
+"""Drift for people and models: as JSON, as a sentence, as a warning, and as the changed words in a terminal. Pure.
 
 Definitions are strangers' text, so characters that move the cursor, hide or change direction are escaped.
 """
@@ -6,10 +6,9 @@ Definitions are strangers' text, so characters that move the cursor, hide or cha
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from adapter.rules.text.canonical_json import ABSENT, canonical, differences
 from adapter.rules.text.unicode import escaped, shown
@@ -114,83 +113,59 @@ def _name(name: str) -> str:
     return shown(name, _LONGEST_NAME)
 
 
-# --- columns --------------------------------------------------------------------------------------------------
+# --- changed words --------------------------------------------------------------------------------------------
 
-_DIVIDER = " │ "
-_NARROWEST_COLUMN = 16
 _LONGEST_VALUE = 4000
 _MOST_FIELDS = 50
 # Matching takes time in the square of the words; more of them are marked as a whole.
 _MOST_MATCHED_WORDS = 300
 _WORDS = re.compile(r"\n|[^\S\n]+|\w+|[^\w\s]")
 
-Side = Literal["old", "new"]
-_COLORS = {"old": "\x1b[31m", "new": "\x1b[32m"}
-_RESET = "\x1b[0m"
-_BRACKETS = {"old": ("[-", "-]"), "new": ("{+", "+}")}
+
+class _Marks(NamedTuple):
+    """What stands around words that only the old or only the new value has; see ``git diff --word-diff``."""
+
+    old: tuple[str, str] = ("[-", "-]")
+    new: tuple[str, str] = ("{+", "+}")
 
 
-class _Run(NamedTuple):
-    """Words in a row that are all marked as changed, or all not."""
-
-    words: tuple[str, ...]
-    marked: bool
-
-
-class _Page(NamedTuple):
-    """The width of a column, in cells of the terminal, and whether it has colors."""
-
-    column: int
-    color: bool
+_PLAIN = _Marks()
+_COLORS = _Marks(("\x1b[31m", "\x1b[0m"), ("\x1b[32m", "\x1b[0m"))
 
 
 def render(
-    drift: Drift,
-    baseline: Mapping[str, PinnedTool],
-    now: Mapping[str, PinnedTool],
-    width: int,
-    color: bool,
+    drift: Drift, baseline: Mapping[str, PinnedTool], now: Mapping[str, PinnedTool], color: bool
 ) -> str:
-    """The drift between two catalogues for a terminal of ``width`` cells, ending in a line break.
+    """The drift between two catalogues for a terminal, ending in a line break.
 
     Changed words are red and green, or without ``color`` in ``[-…-]`` and ``{+…+}``. Long texts are cut.
     """
-    page = _Page(max(_NARROWEST_COLUMN, (width - len(_DIVIDER)) // 2), color)
+    marks = _COLORS if color else _PLAIN
     lines: list[str] = []
     for change in drift.changed:
-        lines += _changed(change, baseline[change.name], now[change.name], page)
+        lines += _changed(change, baseline[change.name], now[change.name], marks)
     for old, new in drift.renamed:
         lines += (f"renamed {_name(old)} to {_name(new)}", "")
     for name in drift.added:
-        lines += (f"added {_name(name)}", *_columns(ABSENT, definition_of(now[name]), page), "")
+        lines += (f"added {_name(name)}", _compared(ABSENT, definition_of(now[name]), marks), "")
     for name in drift.removed:
-        lines += (f"removed {_name(name)}", *_columns(definition_of(baseline[name]), ABSENT, page), "")
+        lines += (f"removed {_name(name)}", _compared(definition_of(baseline[name]), ABSENT, marks), "")
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _changed(change: Change, old: PinnedTool, new: PinnedTool, page: _Page) -> Iterator[str]:
+def _changed(change: Change, old: PinnedTool, new: PinnedTool, marks: _Marks) -> Iterator[str]:
     yield f"changed {_name(change.name)}"
     if change.unsafe:
         yield f"  less safe: {', '.join(change.unsafe)}"
     found = differences(definition_of(old), definition_of(new))
     for difference in islice(found, _MOST_FIELDS):
         yield f"  {difference.path}"
-        yield from _columns(difference.old, difference.new, page)
+        yield _compared(difference.old, difference.new, marks)
     if next(found, None) is not None:
         yield "  … and more"
     if change.other_keys:
         yield "  members that are not part of the fingerprint differ as well"
     yield ""
-
-
-def _columns(old: Any, new: Any, page: _Page) -> Iterator[str]:
-    """Two values beside each other."""
-    left, right = _compared(_words(old), _words(new))
-    left_lines, right_lines = list(_lines(left, "old", page)), list(_lines(right, "new", page))
-    for place in range(max(len(left_lines), len(right_lines))):
-        text, cells = left_lines[place] if place < len(left_lines) else ("", 0)
-        other = right_lines[place][0] if place < len(right_lines) else ""
-        yield f"{text}{' ' * (page.column - cells)}{_DIVIDER}{other}".rstrip()
 
 
 def _words(value: Any) -> list[str]:
@@ -209,15 +184,11 @@ def _laid_out(value: Any) -> str:
     return pretty(canonical(value)[: 8 * _LONGEST_VALUE].decode("utf-8", "ignore"))
 
 
-def _compared(old: Sequence[str], new: Sequence[str]) -> tuple[list[_Run], list[_Run]]:
-    """The words of both sides; words that the other side lacks are marked."""
-    begin = 0
-    while begin < min(len(old), len(new)) and old[begin] == new[begin]:
-        begin += 1
-    end = 0
-    while end < min(len(old), len(new)) - begin and old[-1 - end] == new[-1 - end]:
-        end += 1
-    left, right = [_Run(tuple(old[:begin]), False)], [_Run(tuple(new[:begin]), False)]
+def _compared(before: Any, after: Any, marks: _Marks) -> str:
+    """Two values as one text, with marks around the words that only one of them has."""
+    old, new = _words(before), _words(after)
+    begin = _alike(old, new)
+    end = min(_alike(old[::-1], new[::-1]), len(old) - begin, len(new) - begin)
     ours, theirs = old[begin : len(old) - end], new[begin : len(new) - end]
     if max(len(ours), len(theirs)) <= _MOST_MATCHED_WORDS:
         # Late: most adapters never show a difference.
@@ -226,68 +197,24 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> tuple[list[_Run], list[
         codes = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
     else:
         codes = [("replace", 0, len(ours), 0, len(theirs))]
+    pieces = old[:begin]
     for code, old_begin, old_end, new_begin, new_end in codes:
-        left.append(_Run(tuple(ours[old_begin:old_end]), code != "equal"))
-        right.append(_Run(tuple(theirs[new_begin:new_end]), code != "equal"))
-    left.append(_Run(tuple(old[len(old) - end :]), False))
-    right.append(_Run(tuple(new[len(new) - end :]), False))
-    return left, right
+        if code == "equal":
+            pieces += ours[old_begin:old_end]
+        else:
+            pieces += (
+                _marked(ours[old_begin:old_end], marks.old),
+                _marked(theirs[new_begin:new_end], marks.new),
+            )
+    return "".join((*pieces, *old[len(old) - end :]))
 
 
-def _lines(runs: Sequence[_Run], side: Side, page: _Page) -> Iterator[tuple[str, int]]:
-    """The lines of one column, each with the cells it takes."""
-    pieces: list[str] = []
-    cells = 0
-    for word, marked in _marked(runs, side, page):
-        size = _cells(word)
-        if word == "\n" or (cells + size > page.column and cells):
-            yield _joined(pieces, side), cells
-            pieces, cells = [], 0
-            if word == "\n" or word.isspace():
-                continue
-        for part in _parts(word, size, page.column):
-            if cells + _cells(part) > page.column:
-                yield _joined(pieces, side), cells
-                pieces, cells = [], 0
-            pieces.append(f"{_COLORS[side]}{part}{_RESET}" if marked and page.color else part)
-            cells += _cells(part)
-    if pieces:
-        yield _joined(pieces, side), cells
+def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+    """The number of words with which both begin."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
-def _joined(pieces: Sequence[str], side: Side) -> str:
-    """One line; neighbouring words of one color share the color's codes."""
-    return "".join(pieces).replace(_RESET + _COLORS[side], "")
-
-
-def _marked(runs: Sequence[_Run], side: Side, page: _Page) -> Iterator[tuple[str, bool]]:
-    """Every word and whether it has a color; without colors there are brackets around what is marked."""
-    opening, closing = _BRACKETS[side]
-    for run in runs:
-        brackets = run.marked and run.words and not page.color
-        if brackets:
-            yield opening, False
-        for word in run.words:
-            yield word, run.marked
-        if brackets:
-            yield closing, False
-
-
-def _parts(word: str, cells: int, column: int) -> Iterator[str]:
-    """A word that is longer than its column, in pieces that are not."""
-    if cells <= column:
-        yield word
-        return
-    # A character takes two cells at most.
-    step = column // 2
-    for begin in range(0, len(word), step):
-        yield word[begin : begin + step]
-
-
-def _cells(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
-        for letter in text
-    )
+def _marked(words: Sequence[str], marks: tuple[str, str]) -> str:
+    begin, end = marks
+    return f"{begin}{''.join(words)}{end}" if words else ""

@@ -1,4 +1,4 @@
-"""A drift in two columns of a terminal."""
+"""A drift as the changed words in a terminal."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ def catalogue(**tools: dict[str, Any]) -> dict[str, PinnedTool]:
     return found
 
 
-def shown(
-    old: dict[str, PinnedTool], new: dict[str, PinnedTool], width: int = 60, color: bool = False
-) -> str:
+def shown(old: dict[str, PinnedTool], new: dict[str, PinnedTool], color: bool = False) -> str:
     found = drift(old, new)
     assert found is not None
-    return render(found, old, new, width, color)
+    return render(found, old, new, color)
 
 
 def test_changed_words_are_marked() -> None:
-    """Each field has its columns; what is on one side only stands there alone."""
+    """Each field is shown once, with what was and what is."""
     old = catalogue(shoot={"description": "Takes a shot.\nQuickly.", "annotations": {"readOnlyHint": True}})
     new = catalogue(
         shoot={
@@ -51,26 +49,26 @@ def test_changed_words_are_marked() -> None:
 changed shoot
   less safe: readOnlyHint
   annotations.readOnlyHint
-[-true-]                     │ {+false+}
+[-true-]{+false+}
   description
-Takes a shot.                │ Takes {+and mails +}a shot.
-Quickly.                     │ Quickly.
+Takes {+and mails +}a shot.
+Quickly.
   title
-                             │ {+S+}
+{+S+}
 
 """
     )
 
 
 def test_colors() -> None:
-    """Red is what was, green what is, and a color ends with its line."""
+    """Red is what was, green what is."""
     old, new = catalogue(shoot={"description": "one two"}), catalogue(shoot={"description": "one three four"})
     line = shown(old, new, color=True).split("\n")[2]
-    assert line == f"one \x1b[31mtwo\x1b[0m{' ' * 21} │ one \x1b[32mthree four\x1b[0m"
+    assert line == "one \x1b[31mtwo\x1b[0m\x1b[32mthree four\x1b[0m"
 
 
 def test_added_removed_and_renamed_tools() -> None:
-    """A new one on the right, an old one on the left, a renamed one in a sentence."""
+    """A new or an old one is marked as a whole, a renamed one is told in a sentence."""
     old = catalogue(gone={"description": "G"}, old={"description": "same"})
     new = catalogue(extra={"description": "E"}, new={"description": "same"})
     assert shown(old, new) == (
@@ -78,16 +76,16 @@ def test_added_removed_and_renamed_tools() -> None:
 renamed old to new
 
 added extra
-                             │ {+{
-                             │   "description": "E",
-                             │   "name": "extra"
-                             │ }+}
+{+{
+  "description": "E",
+  "name": "extra"
+}+}
 
 removed gone
-[-{                          │
-  "description": "G",        │
-  "name": "gone"             │
-}-]                          │
+[-{
+  "description": "G",
+  "name": "gone"
+}-]
 
 """
     )
@@ -100,22 +98,14 @@ def test_other_members_are_told_apart() -> None:
     )
 
 
-def test_wide_letters_keep_the_columns() -> None:
-    """A letter of East Asia takes two cells."""
-    line = shown(catalogue(x={"title": "日本語 abc"}), catalogue(x={"title": "日本 abc"})).split("\n")[2]
-    assert line == "[-日本語-] abc               │ {+日本+} abc"
-
-
-@given(texts, texts, st.integers(10, 90), st.booleans())
-def test_hostile_text_cannot_leave_its_place(old: str, new: str, width: int, color: bool) -> None:
-    """No control or invisible character reaches the terminal, and every row has its divider."""
+@given(texts, texts, st.booleans())
+def test_hostile_text_cannot_leave_its_place(old: str, new: str, color: bool) -> None:
+    """No control or invisible character reaches the terminal."""
     before, after = catalogue(x={"description": old, "a": 1}), catalogue(x={"description": new, "a": 2})
-    text = re.sub("\x1b\\[(?:31|32|0)m", "", shown(before, after, width, color))
+    text = re.sub("\x1b\\[(?:31|32|0)m", "", shown(before, after, color))
     for line in text.split("\n"):
         assert escaped(line) == line
     assert text.encode("utf-8")
-    rows = text.split("\n")[2:-3]
-    assert all(" │" in row for row in rows)
 
 
 @pytest.mark.parametrize("unit", ["a ", "a", "\n", "\u202e", "語", "a b\n"])
