@@ -4,13 +4,15 @@ They run on RE2, whose time is linear in the text whatever the expression says; 
 look-around and back-references, it refuses. Length, memory and so also the time of compiling are bounded here.
 
 A glob is a pattern of dotted names: ``*`` is one segment, ``**`` any number of them, ``get-*`` a segment that begins
-so. A match that takes more than a fixed number of steps is none, whoever wrote pattern and name.
+so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol, cast
 
 LONGEST = 4_096
@@ -34,8 +36,6 @@ class _Program(Protocol):
     programsize: int
     groups: int
 
-    def search(self, text: bytes) -> _Match | None: ...
-
     def fullmatch(self, text: bytes) -> _Match | None: ...
 
     def finditer(self, text: bytes) -> Iterator[_Match]: ...
@@ -56,10 +56,6 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"<Expression {self.source!r}>"
-
-    def occurs_in(self, text: str) -> bool:
-        """Tell whether any part of the text matches."""
-        return self._program.search(_bytes(text)) is not None
 
     def is_all_of(self, text: str) -> bool:
         """Tell whether the whole text matches."""
@@ -106,7 +102,6 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-MOST_STEPS = 1024
 _LONGEST_GLOB = 256
 
 
@@ -114,101 +109,44 @@ class GlobInvalid(ValueError):
     """A text that is no pattern."""
 
 
-class _TooLong(Exception):
-    """The steps of one match are used up."""
-
-
-@dataclass(slots=True)
-class _Steps:
-    left: int = MOST_STEPS
-
-    def take(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise _TooLong
-
-
 @dataclass(frozen=True, slots=True)
 class Glob:
     """A pattern for whole names."""
 
     pattern: str
-    segments: tuple[str, ...] = field(init=False, repr=False)
+    _expression: Expression = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        segments = tuple(self.pattern.split("."))
+        segments = self.pattern.split(".")
         if not all(segments) or len(self.pattern) > _LONGEST_GLOB:
             raise GlobInvalid(
                 f"A pattern must be names with dots between them, with at most {_LONGEST_GLOB} characters."
             )
         if any("**" in segment and segment != "**" for segment in segments):
             raise GlobInvalid(f"In a pattern, ** must be alone between dots; not {self.pattern!r}.")
-        object.__setattr__(self, "segments", segments)
+        object.__setattr__(self, "_expression", _expression_of(self.pattern))
 
     def __str__(self) -> str:
         return self.pattern
 
     def matches(self, name: str) -> bool:
-        """Tell whether the pattern matches this name, as far as that can be told in MOST_STEPS."""
-        if name == self.pattern:
-            return True
-        steps = _Steps()
-        return _bounded(lambda: _matches(self.segments, name.split("."), "**", _segment(steps), steps))
+        """Tell whether the pattern matches this name."""
+        return self._expression.is_all_of(f"{name}.")
 
     def covers(self, other: Glob) -> bool:
         """Tell whether this pattern surely matches every name that ``other`` matches."""
-        steps = _Steps()
-
-        def covered(mine: str, its: str) -> bool:
-            if its == "**":
-                return False
-            if mine == its or mine == "*":
-                return True
-            return "*" not in its and _segment(steps)(mine, its)
-
-        return _bounded(lambda: _matches(self.segments, other.segments, "**", covered, steps))
+        # Its stars are characters of a segment here, and its ** is an empty segment, which only a ** matches.
+        return self.matches(other.pattern.replace("**", ""))
 
 
-def _bounded(match: Callable[[], bool]) -> bool:
-    try:
-        return match()
-    except _TooLong:
-        return False
+@lru_cache(maxsize=256)
+def _expression_of(pattern: str) -> Expression:
+    """The expression for names with a dot at their end."""
+    return Expression("".join(map(_part_of, pattern.split("."))))
 
 
-def _segment(steps: _Steps) -> Callable[[str, str], bool]:
-    def fits(pattern: str, segment: str) -> bool:
-        if pattern == "*" or "*" not in pattern:
-            return pattern in ("*", segment)
-        return _matches(pattern, segment, "*", str.__eq__, steps)
-
-    return fits
-
-
-def _matches(
-    pattern: Sequence[str],
-    subject: Sequence[str],
-    any_number: str,
-    fits: Callable[[str, str], bool],
-    steps: _Steps,
-) -> bool:
-    """Tell whether the pattern's parts fit the subject's one by one; ``any_number`` fits any number of them.
-
-    Only the last ``any_number`` is tried again with more parts: it can take all that an earlier one could take.
-    """
-    at = part = 0
-    retry_at = retry_part = -1
-    while at < len(subject):
-        steps.take()
-        if part < len(pattern) and pattern[part] == any_number:
-            retry_at, retry_part = at, part + 1
-            part += 1
-        elif part < len(pattern) and fits(pattern[part], subject[at]):
-            at += 1
-            part += 1
-        elif retry_part >= 0:
-            retry_at += 1
-            at, part = retry_at, retry_part
-        else:
-            return False
-    return all(left == any_number for left in pattern[part:])
+def _part_of(segment: str) -> str:
+    if segment == "**":
+        return r"(?:[^.]*\.)*"
+    inner = "[^.]+" if segment == "*" else re.escape(segment).replace(r"\*", "[^.]*")
+    return inner + r"\."

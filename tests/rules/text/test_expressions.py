@@ -15,9 +15,8 @@ from tests.cpu_time import least_cpu
 
 
 def test_an_expression_finds_what_it_says() -> None:
-    """Anywhere, or as a whole; each claim is the first group, or all of the match."""
-    assert Expression("b+").occurs_in("abbc") and not Expression("b+").is_all_of("abbc")
-    assert Expression("ab+c").is_all_of("abbc")
+    """As a whole; each claim is the first group, or all of the match."""
+    assert Expression("ab+c").is_all_of("abbc") and not Expression("b+").is_all_of("abbc")
     assert list(Expression(r"wrote (\S+)(!)?").claims("wrote a wrote b!")) == ["a", "b!"]
     assert repr(Expression("b+")) == "<Expression 'b+'>"
     assert list(Expression("b+|(x)").claims("bb x")) == ["", "x"]
@@ -60,7 +59,7 @@ def test_what_takes_others_years_takes_a_moment(source: str) -> None:
     """Time is linear in the text."""
     expression = Expression(source)
     begun = time.process_time()
-    expression.occurs_in("a" * 100_000 + "!")
+    expression.is_all_of("a" * 100_000 + "!")
     assert time.process_time() - begun < 0.5
 
 
@@ -72,7 +71,7 @@ def test_what_both_can_read_both_read_alike(source: str, text: str) -> None:
         theirs = re.compile(source)
     except (ExpressionInvalid, re.error, FutureWarning):
         return
-    assert expression.occurs_in(text) == (theirs.search(text) is not None)
+    assert expression.is_all_of(text) == (theirs.fullmatch(text) is not None)
 
 
 # --- patterns of dotted names, and that no pattern can take long -------------------------------------------------
@@ -145,19 +144,9 @@ def test_v18_what_covers_another_matches_all_of_its_names(one: str, other: str, 
         assert Glob(one).matches(name)
 
 
-@given(st.text("ab*.", min_size=1, max_size=200), st.text("ab.", max_size=5000))
-def test_v18_globs_are_bounded(pattern: str, name: str) -> None:
-    """Whoever writes patterns and names, a match ends within its steps, with an answer."""
-    try:
-        glob = Glob(pattern)
-    except GlobInvalid:
-        return
-    assert glob.matches(name) in (True, False)
-
-
-def test_v18_a_match_that_takes_too_long_is_none() -> None:
-    """The worst pattern costs a thousand steps, not minutes."""
+def test_v18_no_match_takes_long() -> None:
+    """Whoever writes patterns and names: time is linear in the name."""
     begun = process_time()
     assert Glob("**.a.**.a.**.a.**.a.**.b").matches(".".join("a" * 50_000)) is False
-    assert Glob("*a" * 100).matches("a" * 50_000) is False
+    assert Glob("*a" * 100).matches("a" * 50_000) is True
     assert process_time() - begun < 1
