@@ -18,10 +18,9 @@ from adapter.relay.server import Server as RelayServer
 from adapter.relay.sessions.upstream_sessions import close_kept
 from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_cache import CatalogueCache
+from adapter.relay.tools.catalogue_cache import CatalogueCache, CatalogueListener, CatalogueTeller
 from adapter.relay.tools.catalogue_judge import JudgeRuntime
 from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, ToolDefinitions
-from adapter.relay.tools.catalogue_words import CatalogueListener, CatalogueTeller
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists

@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.call import AuthRequest, Context, Forward, Function, PlannedCall
 from adapter.pipeline.failures import AuthRefused, Outcome, StageFailed
-from adapter.rules.access.auth_policies import AuthPolicy, refuse_placeholders
+from adapter.rules.access.token_claims import AuthPolicy, refuse_placeholders
 from adapter.rules.results.outcomes import ToolUserError
 from adapter.rules.results.refusals import Expose, exposed
 from adapter.rules.text.json_values import plain

@@ -17,9 +17,8 @@ from adapter.errors import BadJson
 from adapter.pipeline.call import AuthRequest
 from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
-from adapter.rules.access.auth_policies import LEEWAY, AuthPolicy, ClaimRules
 from adapter.rules.access.principals import bearer
-from adapter.rules.access.token_claims import digest_of
+from adapter.rules.access.token_claims import LEEWAY, AuthPolicy, ClaimRules, digest_of
 from adapter.rules.last_used import LastUsed
 from adapter.wire.envelope import parse
 

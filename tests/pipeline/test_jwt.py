@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.jwt import LONGEST_REMEMBERED, BadToken, Jwt, Signatures, TokenHeader, unchecked_claims
 from adapter.pipeline.key_set import Keys, OneKey, SigningKey
-from adapter.rules.access.auth_policies import ClaimRules
+from adapter.rules.access.token_claims import ClaimRules
 from tests.pipeline.issuer import (
     NOW,
     Clock,

@@ -8,7 +8,7 @@ from adapter.app.files import FileSecrets
 from adapter.relay.call.access_stages import AccessGate, ListedTools
 from adapter.rules.access.access_rules import AccessRule, AccessRules, AllowPatterns, OwnOfferings, Scalar
 from adapter.rules.access.principals import ANONYMOUS, DEFAULT_TOKEN
-from adapter.rules.text.name_patterns import NamePattern, name_reading
+from adapter.rules.text.expressions import NamePattern, name_reading
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.rules.tools.code_mode import CodeModeNames

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from adapter.edge.console.status import Viewer
 from adapter.edge.http.request import Extra, Request
 from adapter.edge.http.response import begin_stream
-from adapter.relay.http_api.past_exchange import PastExchange
-from adapter.relay.http_api.recent_exchanges import KEPT, News, Recent
+from adapter.relay.http_api.recent_exchanges import KEPT, News, PastExchange, Recent
 from adapter.rules.calls.request_outcomes import MinuteCount, MinuteCounts, hour
 from adapter.wire.envelope import dump
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from adapter.errors import AdapterError, UpstreamRefused
-from adapter.relay.http_api.past_exchange import Failure
+from adapter.relay.http_api.recent_exchanges import Failure
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import Pulse
 from adapter.relay.tools.pins import PinStatus

@@ -10,8 +10,7 @@ from typing import Any
 
 from adapter.errors import BadJson, LimitReached
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.http_api.past_exchange import PastExchange, WalkedStage
-from adapter.relay.http_api.recent_exchanges import Recent, Subscription
+from adapter.relay.http_api.recent_exchanges import PastExchange, Recent, Subscription, WalkedStage
 from adapter.rules.calls.request_outcomes import MinuteCount, decoded
 from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import dump, parse

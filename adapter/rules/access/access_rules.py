@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from adapter.errors import ToolUnknown
 from adapter.rules.access.principals import Caller, is_of_token, name_of, principals_named
-from adapter.rules.text.name_patterns import NamePattern, name_reading, uri_part_reading, uri_reading
+from adapter.rules.text.expressions import NamePattern, name_reading, uri_part_reading, uri_reading
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import error_response
 

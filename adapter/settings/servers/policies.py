@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
-from adapter.rules.text.expressions import Expression, ExpressionInvalid
-from adapter.rules.text.name_patterns import NamePattern
+from adapter.rules.text.expressions import Expression, ExpressionInvalid, NamePattern
 from adapter.rules.text.unicode import shown
 from adapter.settings.section import Count, OffWord, Seconds, Section, Spelled, overriding
 

@@ -23,7 +23,7 @@ from adapter.rules.access.access_rules import (
     unknown_tool,
 )
 from adapter.rules.access.principals import Caller, token_principal
-from adapter.rules.text.name_patterns import NamePattern
+from adapter.rules.text.expressions import NamePattern
 
 TOOL, RESOURCE, TEMPLATE, PROMPT = OfferKind.TOOL, OfferKind.RESOURCE, OfferKind.TEMPLATE, OfferKind.PROMPT
 ALICE = Caller(

@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from adapter.errors import CatalogueDrifted, StoreUnavailable
-from adapter.relay.tools.catalogue_cache import CatalogueCache
-from adapter.relay.tools.catalogue_words import CHANGED, PACE, CatalogueListener, CatalogueTeller
+from adapter.relay.tools.catalogue_cache import (
+    CHANGED,
+    PACE,
+    CatalogueCache,
+    CatalogueListener,
+    CatalogueTeller,
+)
 from adapter.relay.tools.pins import BASELINES, PINS, SEEN
 from adapter.rules.access.principals import Scope
 from adapter.state.memory import MemoryStore

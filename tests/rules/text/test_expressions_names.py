@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.text.expressions import ExpressionInvalid
-from adapter.rules.text.name_patterns import LONGEST, NamePattern, name_reading, uri_part_reading, uri_reading
+from adapter.rules.text.expressions import (
+    LONGEST_PATTERN,
+    ExpressionInvalid,
+    NamePattern,
+    name_reading,
+    uri_part_reading,
+    uri_reading,
+)
 
 
 def allows(pattern: str, name: str) -> bool:
@@ -130,7 +136,7 @@ def test_escapes_in_a_pattern_are_those_in_uris() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["", "x" * (LONGEST + 1), "file:///a/../b", "..", "a\ue000", "%2525252525252541"]
+    "source", ["", "x" * (LONGEST_PATTERN + 1), "file:///a/../b", "..", "a\ue000", "%2525252525252541"]
 )
 def test_a_pattern_that_cannot_be_used_is_refused(source: str) -> None:
     """What would match nothing, or not what it says, is noticed at start."""
