@@ -280,7 +280,7 @@ def _code_mode(entry: ServerSettings, tool_guard: ToolGuard, own: Sequence[dict[
     from adapter.relay.tools.code_mode import CodeMode
     from adapter.rules.tools.code_mode import CodeModeNames
 
-    return CodeMode(CodeModeNames(entry.id), tool_guard, own)
+    return CodeMode(CodeModeNames(entry.id), tool_guard.offered, tool_guard.listed, own)
 
 
 def policies_of(settings: Settings, entry: ServerSettings) -> Policies:

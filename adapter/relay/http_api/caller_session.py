@@ -11,14 +11,17 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.http_api.callers import KeptSession, Who
 from adapter.relay.http_api.conversation import Conversation
 from adapter.relay.http_api.dialogue import SharedListener
-from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.state.port import ABSENT, Conflict, Row
 from adapter.wire.eras import Era
+
+if TYPE_CHECKING:
+    from adapter.state.sealed_rows import SealedRows
 
 IDLE = 600.0
 """Seconds after which a session that nobody used is closed."""
@@ -53,20 +56,6 @@ class CallerKey(NamedTuple):
         return hashlib.sha256(named).hexdigest()
 
 
-class SealedStore(Protocol):
-    """Rows of a store whose values only adapters with one key can read. All methods raise StoreUnavailable."""
-
-    store: Store
-
-    async def opened(self, table: str, row: Row) -> bytes | None:
-        """The value that was sealed in a row; None where it cannot be read."""
-
-    async def put(
-        self, table: str, key: str, plain: bytes, *, expected: int | None = None, due: float | None = None
-    ) -> Row:
-        """Seal and write; as ``Store.put``. Raises Conflict."""
-
-
 def table_of(server: str) -> str:
     """The table of the callers of one server (its id)."""
     return f"http:{server}"
@@ -80,7 +69,7 @@ class SessionRows:
     """
 
     def __init__(
-        self, sealed: SealedStore, server: str, idle: float, told: float, clock: Callable[[], float]
+        self, sealed: SealedRows, server: str, idle: float, told: float, clock: Callable[[], float]
     ) -> None:
         self._sealed = sealed
         self._table = table_of(server)
@@ -94,19 +83,14 @@ class SessionRows:
 
     async def take(self, key: CallerKey) -> KeptSession | None:
         """As ``find``, for a process that goes on in that session: no other one ends it for now."""
-        is_taken = False
         for _ in range(ATTEMPTS):
-            row = await self._sealed.store.get(self._table, key.row)
-            session = None if row is None else await self._opened(row)
-            if row is None or session is None:
+            version, session = await self._read(key.row)
+            if session is None:
                 return None
-            if is_taken and row.due is not None and row.due > self._clock() + self._told:
-                return session
             # With another version, it is not deleted by who found it overdue, or took it for its own alone.
             with suppress(Conflict):
-                await self._write(key, session, row.version, self._ttl)
+                await self._write(key, session, version, self._ttl)
                 return session
-            is_taken = True
         return None
 
     async def keep(self, key: CallerKey, session: KeptSession) -> tuple[KeptSession, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -89,7 +89,6 @@ class Asks:
     server: Server
     session_id: str | None = None
     version: str | None = None
-    _last: tuple[Who, list[tuple[str, str]]] | None = None
 
     def post(
         self, who: Who, era: Era, message: Message, mirrors: Iterable[tuple[str, str]] = ()
@@ -106,7 +105,7 @@ class Asks:
     def listen(self, who: Who, last_id: str) -> ClientRequest:
         """A legacy stream, taken up again behind that event; a new one without any. Raises BadRequest."""
         if not last_id:
-            return self._ask(who, Era.LEGACY, "GET", [*self._passed(who)])
+            return self._ask(who, Era.LEGACY, "GET", self._passed(who))
         return self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)], last_id)
 
     def end(self, principal: str) -> ClientRequest:
@@ -127,19 +126,12 @@ class Asks:
 
     def _passed(self, who: Who) -> list[tuple[str, str]]:
         """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
-        # Requests on one connection have one Who for as long as their heads stay the same.
-        if self._last is None or self._last[0] is not who:
-            self._last = (who, self._filtered(who))
-        return self._last[1]
-
-    def _filtered(self, who: Who) -> list[tuple[str, str]]:
-        fields: Sequence[tuple[str, str]] = list(who.fields.items())
-        absent = missing(self.server.rules.required, fields)
+        fields, rules = list(who.fields.items()), self.server.rules
+        absent = missing(rules.required, fields)
         if absent is not None:
             raise BadRequest(f"This server requires the header {absent} with every request.")
-        server = self.server
         passed = to_upstream(
-            fields, passthrough=server.rules.passthrough, static=server.rules.static, withhold=who.withhold
+            fields, passthrough=rules.passthrough, static=rules.static, withhold=who.withhold
         )
         passed = forwardable(passed, drop=_OWN_FIELDS)
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]

@@ -61,6 +61,7 @@ from adapter.relay.sessions.inner_client import (
     rpc_request,
 )
 from adapter.rules.access.sessions import session_key
+from adapter.rules.access.visible_lists import SHAPES
 from adapter.upstream.port import header, silent, until
 from adapter.wire.eras import Era
 from adapter.wire.sse import SseReader
@@ -73,12 +74,7 @@ MOST_REPLIES = 16
 refusals has been taken, so that a server gets no more out of this adapter than it takes in.
 """
 
-LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
+LISTS = {shape.method: shape.key for shape in SHAPES.values()}
 """The methods that answer with lists, and where in their result those stand."""
 
 SHORTEST_RETRY = 1000

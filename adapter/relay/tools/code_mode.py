@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from adapter.errors import ToolUnknown
 from adapter.relay.background import SingleFlight, in_turns
@@ -39,25 +39,21 @@ KEPT = 4
 
 INVALID_PARAMS = -32602
 
-
-class ListedDefinitions(Protocol):
-    """Reads the tools that a scope may use; see ToolGuard."""
-
-    async def offered(self, call: Call) -> Offered:
-        """The tools that the upstream offers now and the scope may use. Raises what the upstream raises."""
-
-    async def listed(self, call: Call) -> Offered:
-        """As ``offered``, but raises CatalogueDrifted where the list of tools would."""
+ReadTools = Callable[[Call], Awaitable[Offered]]
 
 
 class CodeMode:
-    """The three tools of one server. ``own`` are the adapter's other tools, which are called by their names."""
+    """The three tools of one server. ``own`` are the adapter's other tools, which are called by their names.
+
+    ``offered`` and ``listed`` read the tools that a scope may use; see ToolGuard.
+    """
 
     def __init__(
-        self, names: CodeModeNames, reader: ListedDefinitions, own: Sequence[dict[str, Any]]
+        self, names: CodeModeNames, offered: ReadTools, listed: ReadTools, own: Sequence[dict[str, Any]]
     ) -> None:
         self._names = names
-        self._reader = reader
+        self._offered = offered
+        self._listed = listed
         self._shown = (*own, *definitions(names))
         self._own = {tool["name"]: dump(tool) for tool in self._shown}
         self._indexes = SingleFlight[str, Index](LastUsed(KEPT))
@@ -98,7 +94,7 @@ class CodeMode:
         assert inner.name is not None
         fields = [field for field in call.headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
         fields.append(("Mcp-Name", encode_mirror(inner.name)))
-        definition = (await self._reader.offered(call)).definitions.get(inner.name)
+        definition = (await self._offered(call)).definitions.get(inner.name)
         if definition is not None:
             arguments = parse(inner.body)["params"].get("arguments")
             fields += mirrored(parse(definition).get("inputSchema"), arguments)
@@ -114,7 +110,7 @@ class CodeMode:
 
     async def _search(self, call: Call) -> bytes:
         query = search_query(call.envelope)
-        offered = await self._reader.listed(call)
+        offered = await self._listed(call)
         index = await self._index(offered)
         allowed = offered.allowed - self._own.keys()
         hits, total = await in_turns(index.search(query.words, query.limit, allowed))
@@ -125,7 +121,7 @@ class CodeMode:
         name = described_name(call.envelope, self._names)
         definition = self._own.get(name)
         if definition is None:
-            offered = await self._reader.listed(call)
+            offered = await self._listed(call)
             size = len(offered.definitions.get(name, b""))
             definition = await in_turns(one_piece(partial(offered.definition, name), size))
         if definition is None:

@@ -97,10 +97,7 @@ def decode_grant(data: bytes) -> Grant | None:
 
 def read_tokens(status: int, body: bytes) -> Tokens:
     """The tokens of an answer. Raises GrantRefused for a refusal, ValueError for what is no answer of OAuth."""
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        found = None
+    found = _read(body)
     if status != 200:
         raise GrantRefused(_error_code(found, status))
     if not isinstance(found, dict):
@@ -112,6 +109,14 @@ def read_tokens(status: int, body: bytes) -> Tokens:
         raise ValueError("the token answer has no usable token")
     scope = found.get("scope")
     return Tokens(access, refresh, _life(life), scope[:4096] if isinstance(scope, str) else None)
+
+
+def _read(body: bytes) -> Any:
+    """The JSON of an answer, None where it is none."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def is_token(value: object) -> TypeGuard[str]:
@@ -223,10 +228,7 @@ def client_metadata(name: str, redirect: str, *, loopback: bool) -> dict[str, An
 
 def read_registration(status: int, body: bytes) -> OAuthClient:
     """The client of a registration answer. Raises GrantRefused, ValueError."""
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        found = None
+    found = _read(body)
     if status not in (200, 201):
         raise GrantRefused(_error_code(found, status))
     if not isinstance(found, dict) or not _is_text(found.get("client_id")):

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from adapter.rules.access.network_addresses import is_loopback
+
 NOSNIFF = ("X-Content-Type-Options", "nosniff")
 SANDBOX = ("Content-Security-Policy", "sandbox; default-src 'none'")
 """A document under this policy runs no script, loads nothing and has an origin of its own (CSP 3, HTML sandboxing)."""
@@ -174,9 +176,4 @@ def _parsed_authority(text: str) -> _Place | None:
 
 @lru_cache(maxsize=256)
 def _is_loopback(host: str) -> bool:
-    if host in ("localhost", "[::1]"):
-        return True
-    try:
-        return ipaddress.IPv4Address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(host.removeprefix("[").removesuffix("]"))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Set
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from numbers import Integral, Real
 from typing import Any
@@ -108,20 +109,14 @@ def _spelled(value: Any, option: int) -> str:
         pass
     # Big integers, lone surrogates, many levels: legal JSON that orjson will not write.
     spaced = option == _INDENTED
+    spell = partial(
+        json.dumps, plain(value), indent=2 if spaced else None, separators=(",", ": " if spaced else ":")
+    )
     try:
-        text = json.dumps(
-            plain(value),
-            ensure_ascii=False,
-            indent=2 if spaced else None,
-            separators=(",", ": " if spaced else ":"),
-        )
-        text.encode("utf-8")
+        text = spell(ensure_ascii=False)
+        text.encode()
     except UnicodeEncodeError:
-        return json.dumps(
-            plain(value), indent=2 if spaced else None, separators=(",", ": " if spaced else ":")
-        )
-    except NotJson:
-        raise
+        return spell()
     except (RecursionError, ValueError):
         raise NotJson("The value is nested too deeply, or contains itself.") from None
     return text

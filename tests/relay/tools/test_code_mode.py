@@ -38,22 +38,14 @@ DRAW = {
 HELPER = {"name": "one_get_upload_url", "inputSchema": {"type": "object"}}
 
 
-class Known:
-    """A judge that knows these tools and lets anybody use them."""
-
-    def __init__(self, *tools: Mapping[str, Any], warns: Drift | None = None) -> None:
-        definitions = {tool["name"]: orjson.dumps(tool) for tool in tools}
-        self.offer = Offered("digest", definitions, definitions.keys(), warns)
-
-    async def offered(self, call: Call) -> Offered:
-        return self.offer
-
-    async def listed(self, call: Call) -> Offered:
-        return self.offer
-
-
 def mode(*tools: Mapping[str, Any]) -> CodeMode:
-    return CodeMode(CodeModeNames("one"), Known(*tools), [HELPER])
+    """Code mode where these tools are known, and anybody may use them."""
+    definitions = {tool["name"]: orjson.dumps(tool) for tool in tools}
+
+    async def offered(_: Call) -> Offered:
+        return Offered("digest", definitions, definitions.keys())
+
+    return CodeMode(CodeModeNames("one"), offered, offered, [HELPER])
 
 
 def call(
