@@ -235,13 +235,9 @@ class Baselines:
         ``own``: the scope itself had seen other tools before.
         """
         scope = self._scope_of(call)
-        key = baseline.digest, now.digest, scope.id, own
-        if self.cache.has_met(key):
-            return
         by, at = name_of(call.origin.caller.principal), self._clock()
         meeting = DriftSighting(baseline.digest, now.digest, summary(drift), at, scope.id, by, own)
         await self._pins.drift.add(self.server, meeting)
-        self.cache.keep_met(key)
 
     async def forget_drift_of_others(self) -> None:
         """Forget drift between different users: the server offers each of them other tools."""

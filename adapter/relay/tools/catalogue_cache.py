@@ -11,8 +11,7 @@ a scope is sent another list, or newer page   ``note_list``,       the same, unl
                                               ``note_page``        tools
 the time to live is over                      ``expire``           the snapshot and all verdicts, but no read that is
                                                                    under way: it is new enough
-an operator accepts                           ``accept``           the operator's last word, all verdicts, and what
-                                                                   scopes met
+an operator accepts                           ``accept``           the operator's last word and all verdicts
 the last word is ``LOOKED_UP`` seconds old    (at the next look)   the operator's last word: another process may have
                                                                    accepted
 a scope ends                                  ``end``              its verdict; its pin is taken away next
@@ -21,7 +20,6 @@ another process wrote what an operator        ``doubt``            nothing yet: 
 accepts, or what was seen last, or may have                        (``confirm``). A pin that an operator accepted is
                                                                    one ``accept``, other tools are one ``changed``
 another process wrote or removed a pin        ``drop_pin``         the pin and the verdict of its scope
-another process wrote drift down              ``forget_met``       what scopes met
 a lock file changes                           none                 nothing: lock files are read at start, and
                                                                    ``serve --watch`` starts the process anew
 ============================================  ===================  ==================================================
@@ -41,13 +39,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeVar
 
 from adapter.relay.tools.catalogue_store import weight
-from adapter.relay.tools.pins import BASELINES, DRIFTS, PINS, SEEN, Pin
+from adapter.relay.tools.pins import BASELINES, PINS, SEEN, Pin
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 from adapter.state.port import Store
 
 SCOPES = 100_000
-"""Scopes whose last verdict is kept, and as many pins and meetings. A dropped one is found again in the store."""
+"""Scopes whose last verdict is kept, and as many pins. A dropped one is found again in the store."""
 
 KEPT_BYTES = 128 << 20
 """Bytes of catalogues that the verdicts may hold: a server may offer each scope another one."""
@@ -60,9 +58,6 @@ LOOKED_UP = 10.0
 
 ELSEWHERE = 64
 """Catalogues that were last seen by other processes, and are not what is offered here."""
-
-MET_FOR = 60.0
-"""Seconds for which a meeting counts as written down. Accepting in another process removes it from the store."""
 
 _WORD = b"list_changed"
 # Some servers escape every slash.
@@ -112,8 +107,6 @@ class CatalogueCache:
         """Whether scopes are offered different tools, so that a list of one says nothing of another's."""
         self.snapshot: CatalogueSnapshot | None = None
         self._read_in = ""
-        self.reads: dict[str, asyncio.Future[CatalogueSnapshot | None]] = {}
-        """Reads under way, by the scope that they are for."""
         self._verdicts = LastUsed[str, Verdict](SCOPES, KEPT_BYTES, verdict_weight)
         self.last_verdict = self._verdicts.values.get
         """The last verdict on a scope, by its id; the time to live may be over."""
@@ -127,7 +120,6 @@ class CatalogueCache:
         self.written = ""
         """The digest of the catalogue that was written down as the last that was seen."""
         self._accepted: tuple[float, Pin | None] = float("-inf"), None
-        self._met = OrderedDict[tuple[object, ...], float]()
 
     def __repr__(self) -> str:
         return f"<CatalogueCache: epoch {self.epoch}, {len(self._verdicts)} verdicts, {len(self.pins)} pins>"
@@ -138,7 +130,6 @@ class CatalogueCache:
         """Forget the catalogue: the upstream's tools may be others now."""
         self.epoch += 1
         # A read that is under way notices by the epoch that it came too late.
-        self.reads.clear()
         self._forget_catalogue()
 
     def expire(self) -> None:
@@ -165,14 +156,9 @@ class CatalogueCache:
             self.changed()
 
     def accept(self) -> None:
-        """Forget the accepted pin, all verdicts and meetings: an operator has accepted or settled something."""
+        """Forget the accepted pin and all verdicts: an operator has accepted or settled something."""
         self._accepted = float("-inf"), None
         self._verdicts.clear()
-        self.forget_met()
-
-    def forget_met(self) -> None:
-        """Forget the meetings that were written down: another process may have removed them."""
-        self._met.clear()
 
     def end(self, scope_id: str) -> None:
         """Forget the verdict on a scope that has ended."""
@@ -298,13 +284,6 @@ class CatalogueCache:
         """Remember what an operator has accepted by now."""
         self._accepted = self._now(), pin
 
-    def has_met(self, meeting: tuple[object, ...]) -> bool:
-        """Tell whether this meeting was written down a moment ago."""
-        return self._now() - self._met.get(meeting, float("-inf")) <= MET_FOR
-
-    def keep_met(self, meeting: tuple[object, ...]) -> None:
-        _put(self._met, meeting, self._now())
-
 
 def _put(kept: OrderedDict[K, V], key: K, value: V, most: int = SCOPES) -> None:
     kept[key] = value
@@ -346,8 +325,6 @@ class CatalogueListener:
         """See StoreListener."""
         if table in (BASELINES, SEEN) and key in self._pinned:
             self._pinned[key].doubt()
-        elif table == DRIFTS and key in self._pinned:
-            self._pinned[key].forget_met()
         elif table == PINS:
             server, _, scope_id = key.rpartition("/")
             if server in self._pinned:
@@ -357,7 +334,6 @@ class CatalogueListener:
         """See StoreListener."""
         for cache in self._pinned.values():
             cache.doubt()
-            cache.forget_met()
 
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter.errors import AdapterError, BadJson, SessionUnknown, UpstreamBroken, UpstreamSilent
-from adapter.relay.background import BackgroundTasks, in_turns
+from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.stages import CALL, Call, Fetch
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.tool_lists import Listed, ToolLists
@@ -138,15 +138,15 @@ class CatalogueReader:
         self,
         lists: ToolLists,
         cache: CatalogueCache,
-        background: BackgroundTasks,
         definitions: Definitions | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self._lists = lists
         self._cache = cache
-        self._background = background
         self._definitions = definitions
         self._patience = patience
+        # By scope and epoch: a read that began before the tools changed serves nobody who asks later.
+        self._reading = SingleFlight[tuple[str, int], CatalogueSnapshot | None]()
 
     async def snapshot(self, call: Call) -> CatalogueSnapshot:
         """The list that somebody was sent in this epoch; if nobody was, one call reads it now for all.
@@ -158,53 +158,31 @@ class CatalogueReader:
             return await self.own_snapshot(call)
         if cache.snapshot is not None:
             return cache.snapshot
-        reading, is_joined = self._read_once(_ALL, call)
+        epoch, reads_itself = cache.epoch, False
+
+        async def read_for_all() -> CatalogueSnapshot | None:
+            nonlocal reads_itself
+            reads_itself = True
+            snapshot = await self._read(call.without_request())
+            if snapshot is not None and epoch == cache.epoch:
+                cache.keep_snapshot(call.scope.id, snapshot)
+            return snapshot
+
         try:
-            # A waiter that is cancelled must not cancel the read for the others.
-            snapshot = await asyncio.shield(reading)
+            snapshot = await self._reading.get((_ALL, epoch), read_for_all)
         except SessionUnknown:
-            if not is_joined:
+            if reads_itself:
                 raise
             snapshot = None
-        if snapshot is None and is_joined:
+        if snapshot is None and not reads_itself:
             # A list that one session is refused another may get.
             return await self.own_snapshot(call)
         return _required(snapshot)
 
     async def own_snapshot(self, call: Call) -> CatalogueSnapshot:
         """Read what this call's scope is offered, in its own upstream session. Raises as ``snapshot`` does."""
-        reading, _ = self._read_once(call.scope.id, call)
-        return _required(await asyncio.shield(reading))
-
-    def _read_once(self, scope_id: str, call: Call) -> tuple[asyncio.Future[CatalogueSnapshot | None], bool]:
-        """Return the read that is under way for this scope, and whether somebody else began it."""
-        reads = self._cache.reads
-        reading = reads.get(scope_id)
-        if reading is not None:
-            return reading, True
-        reading = reads[scope_id] = asyncio.get_running_loop().create_future()
-        self._background.run(self._read_for(scope_id, call.without_request(), reading))
-        return reading, False
-
-    async def _read_for(
-        self, scope_id: str, call: Call, reading: asyncio.Future[CatalogueSnapshot | None]
-    ) -> None:
-        cache = self._cache
-        epoch = cache.epoch
-        try:
-            snapshot = await self._read(call)
-            if snapshot is not None and scope_id == _ALL and epoch == cache.epoch:
-                cache.keep_snapshot(call.scope.id, snapshot)
-            reading.set_result(snapshot)
-        except asyncio.CancelledError:
-            _fail(reading, UpstreamBroken("The adapter is shutting down."))
-            raise
-        except Exception as error:
-            # All who wait get the error, whatever it is.
-            _fail(reading, error)
-        finally:
-            if cache.reads.get(scope_id) is reading:
-                del cache.reads[scope_id]
+        key = call.scope.id, self._cache.epoch
+        return _required(await self._reading.get(key, lambda: self._read(call.without_request())))
 
     async def _read(self, call: Call) -> CatalogueSnapshot | None:
         """All pages of the list, in the upstream session of this call; None where that gives no list."""
@@ -235,12 +213,6 @@ def _required(snapshot: CatalogueSnapshot | None) -> CatalogueSnapshot:
             "The upstream server did not list its tools, so the adapter cannot check the call; try again."
         )
     return snapshot
-
-
-def _fail(reading: asyncio.Future[CatalogueSnapshot | None], error: Exception) -> None:
-    reading.set_exception(error)
-    # All waiters may be gone, and then nobody else would retrieve it.
-    reading.exception()
 
 
 # --- definitions of planned calls -----------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class ToolGuard:
         self._waits = pinning.mode == "block" or by_content
         self._watches = pinning.mode != "off" or by_content
         self._cache = baselines.cache
-        self._reader = CatalogueReader(lists, self._cache, runtime.background, definitions)
+        self._reader = CatalogueReader(lists, self._cache, definitions)
         self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log, self._found_drift)
         self._is_hidden = lru_cache(VARIANTS)(hidden)
         self._deferred = DeferredPins(self._judge, baselines, runtime)

@@ -153,7 +153,7 @@ async def test_a_server_has_so_long_for_all_pages() -> None:
     """Each may come in time, and the last never."""
     shop = Shop(CLICK)
     async with guarded(shop) as front:
-        reader = CatalogueReader(front.lists, front.cache, front.background, patience=0.05)
+        reader = CatalogueReader(front.lists, front.cache, patience=0.05)
 
         async def fetch(method: str, params: dict[str, Any]) -> bytes | None:
             await asyncio.sleep(0.01)
