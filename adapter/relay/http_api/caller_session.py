@@ -251,7 +251,7 @@ class CallerSession:
             # It is open if the store failed before it was kept.
             if not self.conversation.is_open:
                 await self.conversation.open(who)
-            own = self.conversation.kept(self.key.principal)
+            own = self.conversation.session
             if own is None:
                 return None
             kept, self._version = await rows.keep(self.key, own)
@@ -280,7 +280,7 @@ class CallerSession:
             rows, kept = shared
             with suppress(StoreUnavailable):
                 if await rows.is_lost(self.key, kept.id):
-                    await self.conversation.close(self.key.principal)
+                    await self.conversation.close()
 
     async def give_up(self) -> None:
         """Do without it. It ends at once, unless other processes may be using it."""
@@ -291,9 +291,9 @@ class CallerSession:
                     return
             except StoreUnavailable:
                 return
-        await self.conversation.close(self.key.principal)
+        await self.conversation.close()
 
     def _shared(self) -> tuple[SessionRows, KeptSession] | None:
         """The rows that other processes find it by, and what they find; None for one that is this process's alone."""
-        kept = self.conversation.kept(self.key.principal) if self.is_shared else None
+        kept = self.conversation.session if self.is_shared else None
         return None if self._rows is None or kept is None else (self._rows, kept)

@@ -75,20 +75,19 @@ class Who:
 
 
 class KeptSession(NamedTuple):
-    """An open session of ``principal`` as any process may go on with it. ``id`` is the adapter's."""
+    """An open legacy session of ``principal`` as any process may go on with it. ``id`` is the adapter's."""
 
     principal: str
     id: str
-    version: str
+    version: str | None
 
 
 @dataclass(slots=True)
 class Asks:
-    """Makes requests to ``server``, in the legacy session of that id and version once there is one."""
+    """Makes requests to ``server``, in the legacy ``session`` once there is one."""
 
     server: Server
-    session_id: str | None = None
-    version: str | None = None
+    session: KeptSession | None = None
 
     def post(
         self, who: Who, era: Era, message: Message, mirrors: Iterable[tuple[str, str]] = ()
@@ -108,18 +107,21 @@ class Asks:
             return self._ask(who, Era.LEGACY, "GET", self._passed(who))
         return self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)], last_id)
 
-    def end(self, principal: str) -> ClientRequest:
+    def end(self, session: KeptSession) -> ClientRequest:
         """The end of the legacy session, without a request of its caller."""
-        return self._ask(Who(principal), Era.LEGACY, "DELETE", list(self.server.rules.static))
+        return self._ask(Who(session.principal), Era.LEGACY, "DELETE", list(self.server.rules.static))
 
     def _ask(
         self, who: Who, era: Era, method: str, headers: list[tuple[str, str]], last_id: str | None = None
     ) -> ClientRequest:
-        version = MODERN_VERSION if era is Era.MODERN else self.version
+        session_id, version = None, None
+        if era is Era.MODERN:
+            version = MODERN_VERSION
+        elif self.session is not None:
+            _, session_id, version = self.session
         headers += [("Accept", ACCEPT), ("Accept-Encoding", "identity")]
         if version is not None:
             headers.append(("MCP-Protocol-Version", version))
-        session_id = self.session_id if era is Era.LEGACY else None
         party = party_of(who.caller) if self.server.apart else ""
         sender = Sender(era, who.principal, session_id, version, last_id, who.caller, who.base, party)
         return ClientRequest(self.server, method, sender, headers)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from adapter.errors import (
@@ -60,7 +60,6 @@ from adapter.relay.sessions.inner_client import (
     modern_meta,
     rpc_request,
 )
-from adapter.rules.access.sessions import session_key
 from adapter.rules.access.visible_lists import SHAPES
 from adapter.upstream.port import header, silent, until
 from adapter.wire.eras import Era
@@ -125,19 +124,13 @@ class Conversation:
         return f"<Conversation with {self._asks.server.id!r}: {era}>"
 
     @property
-    def session_key(self) -> str | None:
-        """The key of its adapter session; None where the era knows none, or it is not open."""
-        session_id = self._asks.session_id
-        return None if session_id is None else session_key(session_id)
-
-    def kept(self, principal: str) -> KeptSession | None:
-        """Its session as another process may go on with it; None where the era knows none, or it is not open."""
-        session_id, version = self._asks.session_id, self._asks.version
-        return None if session_id is None or version is None else KeptSession(principal, session_id, version)
+    def session(self) -> KeptSession | None:
+        """Its adapter session; None where the era knows none, or it is not open."""
+        return self._asks.session
 
     def adopt(self, session: KeptSession) -> None:
         """Go on in a session that is open."""
-        self._asks.session_id, self._asks.version = session.id, session.version
+        self._asks.session = session
         self.era, self.is_open = Era.LEGACY, True
 
     # --- opening and closing ----------------------------------------------------------------------------------
@@ -155,11 +148,8 @@ class Conversation:
     async def _initialize(self, who: Who) -> bool:
         """Ask the server for a legacy session. Return whether it opened one."""
         asks, number = self._asks, next(self._ids)
-        asks.session_id = asks.version = None
-        params = INITIALIZE_PARAMS
-        if self._capabilities:
-            params = {**params, "capabilities": self._capabilities}
-        message = rpc_request(number, "initialize", params)
+        asks.session = None
+        message = rpc_request(number, "initialize", {**INITIALIZE_PARAMS, "capabilities": self._capabilities})
         answer = await self._relay.handle(asks.post(who, Era.LEGACY, message))
         result = ((await self._read_response(answer, _Awaited(who, number))).response or {}).get("result")
         session_id = header(answer.headers, "mcp-session-id")
@@ -168,25 +158,25 @@ class Conversation:
         if answer.status != 200 or session_id is None or not isinstance(result, dict):
             return False
         version = result.get("protocolVersion")
-        asks.session_id = session_id
-        asks.version = version if isinstance(version, str) else LATEST_LEGACY
+        version = version if isinstance(version, str) else LATEST_LEGACY
+        asks.session = KeptSession(who.principal, session_id, version)
         await (await self._relay.handle(asks.post(who, Era.LEGACY, INITIALIZED))).close()
         return True
 
     async def _discover(self, who: Who) -> bool:
         """Tell whether the server speaks the modern era, which has no sessions."""
         try:
-            await self._exchange(who, "server/discover", {}, Era.MODERN)
+            await self.ask(who, "server/discover", {}, era=Era.MODERN)
         except (ToolRefused, UpstreamBroken):
             return False
         return True
 
-    async def close(self, principal: str, within: float = CLOSE_SECONDS) -> None:
+    async def close(self, within: float = CLOSE_SECONDS) -> None:
         """End the session, if there is one; what the upstream does not close ``within`` seconds the cleanup does."""
-        if self._asks.session_id is None:
+        if self._asks.session is None:
             return
-        ask = self._asks.end(principal)
-        self._asks.session_id, self.is_open = None, False
+        ask = self._asks.end(self._asks.session)
+        self._asks.session, self.is_open = None, False
         with contextlib.suppress(AdapterError):
             await (await self._relay.end(ask, within)).close()
 
@@ -200,25 +190,16 @@ class Conversation:
         *,
         tell: Tell | None = None,
         mirrors: Iterable[tuple[str, str]] = (),
+        era: Era | None = None,
     ) -> dict[str, Any]:
         """The result of one request. Cancelling the wait cancels the request.
 
         Of a long list of tools or resources it has a LongList. ``mirrors`` are header fields that a modern upstream
-        wants of the request. Raises ToolRefused, AdapterError, and what ``tell`` raises.
+        wants of the request. ``era`` is that of the open session, unless it is to be found out. Raises ToolRefused,
+        AdapterError, and what ``tell`` raises.
         """
-        assert self.era is not None, "it is open"
-        return await self._exchange(who, method, params, self.era, tell, mirrors)
-
-    async def _exchange(
-        self,
-        who: Who,
-        method: str,
-        params: dict[str, Any],
-        era: Era,
-        tell: Tell | None = None,
-        mirrors: Iterable[tuple[str, str]] = (),
-    ) -> dict[str, Any]:
-        number = next(self._ids)
+        era, number = era or self.era, next(self._ids)
+        assert era is not None, "it is open"
         meta: dict[str, Any] = modern_meta(self._capabilities) if era is Era.MODERN else {}
         if tell is not None:
             meta["progressToken"] = number
@@ -247,8 +228,11 @@ class Conversation:
                 raise refused_by_status(answer.status)
             if ask.sender.era is Era.MODERN:
                 raise UpstreamBroken(_UNANSWERED)
+            is_call = requests_of(ask.envelope)[0].method == "tools/call"
+            total = self._asks.server.timeouts.total if is_call else None
             try:
-                async with self._total_limit(ask, began):
+                # In all, for each stream is a request of its own upstream.
+                async with contextlib.nullcontext() if total is None else until(began + total, total):
                     return await self._followed(end, ask, awaited)
             except (UpstreamSilent, CallTooLong):
                 why = "The adapter waited too long for an answer."
@@ -261,19 +245,6 @@ class Conversation:
             raise UpstreamUnanswered(
                 "The session ended before the upstream server answered; the call may have run."
             ) from None
-
-    @contextlib.asynccontextmanager
-    async def _total_limit(self, ask: ClientRequest, began: float) -> AsyncIterator[None]:
-        """Limit what a tool call that ``began`` then takes in all: each stream is a request of its own upstream.
-
-        Raises CallTooLong.
-        """
-        limit = self._asks.server.timeouts.total
-        if limit is None or requests_of(ask.envelope)[0].method != "tools/call":
-            yield
-            return
-        async with until(began + limit, limit):
-            yield
 
     async def _followed(self, end: StreamEnd, ask: ClientRequest, awaited: _Awaited) -> dict[str, Any]:
         """The response to ``ask`` on the streams with which the upstream goes on after the ``end`` of its answer.
@@ -373,7 +344,8 @@ class Conversation:
 
     async def answer(self, who: Who, address: ReplyAddress, result: Mapping[str, Any]) -> None:
         """Answer a question of the server, in whichever session it asked. Raises AdapterError."""
-        asks = Asks(self._asks.server, address.session, address.version)
+        session = KeptSession(who.principal, address.session, address.version)
+        asks = Asks(self._asks.server, session)
         message: Message = {"jsonrpc": "2.0", "id": address.number, "result": dict(result)}
         reply = await self._relay.handle(asks.post(who, Era.LEGACY, message))
         await reply.close()
@@ -401,9 +373,10 @@ class Conversation:
 
     async def _is_asked(self, message: Message, dialogue: Dialogue) -> bool:
         """Tell whether the caller was asked, so that the answer comes from it."""
-        if message["method"] == "ping" or self._asks.session_id is None:
+        session = self._asks.session
+        if message["method"] == "ping" or session is None:
             return False
-        address = ReplyAddress(self._asks.version, self._asks.session_id, message["id"])
+        address = ReplyAddress(session.version, session.id, message["id"])
         return await dialogue.question(message, address)
 
     async def _answer_server(self, who: Who, number: Any, method: Any) -> None:
@@ -427,6 +400,6 @@ class Conversation:
 
     async def _send_quietly(self, who: Who, message: Message) -> None:
         """Send a message that no caller waits for; failures are ignored."""
-        if self._asks.session_id is not None:
+        if self._asks.session is not None:
             with contextlib.suppress(AdapterError):
                 await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()

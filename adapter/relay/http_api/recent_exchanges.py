@@ -118,11 +118,6 @@ class StageTimings:
 _walk: ContextVar[StageTimings | None] = ContextVar("walk", default=None)
 
 
-def begin_walk() -> None:
-    """An exchange begins: the stages of this task, and of the tasks that it starts, are its own from now on."""
-    _walk.set(StageTimings())
-
-
 def walked() -> tuple[WalkedStage, ...]:
     """The stages of this task's exchange until now."""
     walk = _walk.get()
@@ -272,7 +267,7 @@ class Recent:
 
     def begin(self) -> None:
         """This task begins an exchange, to which the stages that are walked from now on belong."""
-        begin_walk()
+        _walk.set(StageTimings())
 
     def end(self, line: Mapping[str, Any], principal: str | None) -> None:
         """The exchange of this task is over.

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
@@ -134,22 +135,19 @@ class HttpSessions:
         """
 
         async def calling(session: CallerSession) -> dict[str, Any]:
-            mirrors: list[tuple[str, str]] = []
+            params = {"name": name, "arguments": dict(arguments), **continued}
+            ask = partial(session.conversation.ask, who, "tools/call", params, tell=progress)
             if session.conversation.era is Era.MODERN:
                 definition = session.known(name) or await self.tool(who, name) or {}
-                mirrors = mirrored(definition.get("inputSchema"), dict(arguments))
-            params = {"name": name, "arguments": dict(arguments), **continued}
-            is_legacy = session.conversation.era is not Era.MODERN
-            if is_legacy and not isinstance(progress, Dialogue) and self._may_keep_stream(session):
+                return await ask(mirrors=mirrored(definition.get("inputSchema"), dict(arguments)))
+            if isinstance(progress, Dialogue):
+                # Some servers ask on the stream of the session, and not on that of the call.
+                async with session.listening.heard(who, progress.hear, answers=True):
+                    return await ask()
+            if self._may_keep_stream(session):
                 # A tool that asks there would wait until its time is over.
                 await session.listening.keep(who)
-            if not isinstance(progress, Dialogue) or not is_legacy:
-                return await session.conversation.ask(
-                    who, "tools/call", params, tell=progress, mirrors=mirrors
-                )
-            # Some servers ask on the stream of the session, and not on that of the call.
-            async with session.listening.heard(who, progress.hear, answers=True):
-                return await session.conversation.ask(who, "tools/call", params, tell=progress)
+            return await ask()
 
         return await self._using(who, calling)
 
@@ -181,9 +179,7 @@ class HttpSessions:
 
     async def read_resource(self, who: Who, uri: str) -> list[dict[str, Any]]:
         """The contents of a resource, each with ``text`` or ``blob``. Raises as ``tools``."""
-        result = await self._using(
-            who, lambda session: session.conversation.ask(who, "resources/read", {"uri": uri})
-        )
+        result = await self.request(who, "resources/read", {"uri": uri})
         contents = result.get("contents")
         if not isinstance(contents, list) or not all(isinstance(each, dict) for each in contents):
             raise UpstreamBroken("The upstream server answered with something that is not a resource.")
@@ -197,8 +193,9 @@ class HttpSessions:
         key = self._key_of(who)
         session = self._sessions.get(key)
         if session is not None:
-            return session.conversation.session_key
-        kept = None if self._rows is None else await self._rows.find(key)
+            kept = session.conversation.session
+        else:
+            kept = None if self._rows is None else await self._rows.find(key)
         return None if kept is None else session_key(kept.id)
 
     # --- holding ----------------------------------------------------------------------------------------------
@@ -234,7 +231,7 @@ class HttpSessions:
                 self._forget(key, session)
             # A shared one that is forgotten here may go on elsewhere, and ends when it is due.
             if not session.busy and self._sessions.get(key) is not session and not session.is_shared:
-                self._background.run(session.conversation.close(key.principal))
+                self._background.run(session.conversation.close())
 
     def _key_of(self, who: Who) -> CallerKey:
         party = party_of(who.caller) if self._server.apart else who.principal
@@ -253,7 +250,7 @@ class HttpSessions:
         """End a session that no caller has any more."""
         conversation = Conversation(self._relay, self._server, Era.LEGACY, self._background)
         conversation.adopt(kept)
-        await conversation.close(kept.principal)
+        await conversation.close()
 
     def _take(self, key: CallerKey) -> CallerSession:
         session = self._sessions.get(key)
@@ -343,7 +340,7 @@ class HttpSessions:
 async def _close(sessions: Iterable[CallerSession], within: float = CLOSE_SECONDS) -> None:
     """Close sessions but for those that other processes may go on in, which end when they are due."""
     alone = [session for session in sessions if not session.is_shared]
-    await asyncio.gather(*(each.conversation.close(each.key.principal, within) for each in alone))
+    await asyncio.gather(*(each.conversation.close(within) for each in alone))
 
 
 def _first_id() -> int:
