@@ -57,14 +57,10 @@ class Shop:
         }
         (self.place / "config.yaml").write_text(yaml.safe_dump(settings))
 
-    def pins(
-        self, *arguments: str, columns: int = 100, stdin: Path | str = ""
-    ) -> subprocess.CompletedProcess[str]:
+    def pins(self, *arguments: str, stdin: Path | str = "") -> subprocess.CompletedProcess[str]:
         """Run ``mcp-adapter pins`` in some other directory, as CI may."""
         config = self.place / "config.yaml"
-        return mcp_adapter(
-            self.place.parent, "pins", *arguments, "--config", config, stdin=stdin, COLUMNS=str(columns)
-        )
+        return mcp_adapter(self.place.parent, "pins", *arguments, "--config", config, stdin=stdin)
 
 
 @pytest.fixture
@@ -307,12 +303,10 @@ def test_hostile_definitions_do_not_reach_the_terminal(shop: Shop) -> None:
 
 
 def test_colors_are_for_terminals(shop: Shop) -> None:
-    """A pipe gets none unless it asks; changed words are marked in either case, within the width."""
+    """A pipe gets none unless it asks; changed words are marked in either case."""
     shop.pins("accept", "--yes")
     shop.offer(changed(READ, description="Reads a file, " + "again and " * 30 + "twice."), WRITE, REMOVE)
-    plain = shop.pins("diff", columns=60)
-    assert "\x1b" not in plain.stdout
-    table = plain.stdout.partition("changed read\n")[2]
-    assert max(map(len, table.splitlines())) <= 60
+    plain = shop.pins("diff")
+    assert "\x1b" not in plain.stdout and "{+, again and" in plain.stdout
     colored = shop.pins("diff", "--color", "always")
     assert "\x1b[32m, again and" in colored.stdout

@@ -11,17 +11,14 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.http_api.callers import KeptSession, Who
 from adapter.relay.http_api.conversation import Conversation
 from adapter.relay.http_api.dialogue import SharedListener
-from adapter.state.port import ABSENT, Conflict, Row
+from adapter.state.port import ABSENT, Conflict, Row, Store
 from adapter.wire.eras import Era
-
-if TYPE_CHECKING:
-    from adapter.state.sealed_rows import SealedRows
 
 IDLE = 600.0
 """Seconds after which a session that nobody used is closed."""
@@ -56,6 +53,20 @@ class CallerKey(NamedTuple):
         return hashlib.sha256(named).hexdigest()
 
 
+class SealedStore(Protocol):
+    """Rows of a store whose values only adapters with one key can read. All methods raise StoreUnavailable."""
+
+    store: Store
+
+    async def opened(self, table: str, row: Row) -> bytes | None:
+        """The value that was sealed in a row; None where it cannot be read."""
+
+    async def put(
+        self, table: str, key: str, plain: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        """Seal and write; as ``Store.put``. Raises Conflict."""
+
+
 def table_of(server: str) -> str:
     """The table of the callers of one server (its id)."""
     return f"http:{server}"
@@ -69,7 +80,7 @@ class SessionRows:
     """
 
     def __init__(
-        self, sealed: SealedRows, server: str, idle: float, told: float, clock: Callable[[], float]
+        self, sealed: SealedStore, server: str, idle: float, told: float, clock: Callable[[], float]
     ) -> None:
         self._sealed = sealed
         self._table = table_of(server)

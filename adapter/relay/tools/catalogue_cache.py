@@ -36,7 +36,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from adapter.relay.tools.catalogue_store import weight
 from adapter.relay.tools.pins import BASELINES, PINS, SEEN, Pin
@@ -68,13 +68,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class KeptPin(NamedTuple):
-    """A pin, and the number of doubts there had been when it was read or written."""
-
-    pin: Pin
-    doubts: int
-
-
 def verdict_weight(verdict: Verdict) -> Weight:
     """The weight of a verdict: that of the catalogue that it is about."""
     return weight(verdict.now)
@@ -91,8 +84,6 @@ class CatalogueCache:
         self._fresh_for = fresh_for
         self._now = now
         self._fresh_until = float("-inf")
-        # The same, or the beginning of time while there are doubts: what must be quick compares with this alone.
-        self._stale_at = float("-inf")
         self.doubts = 0
         """The number of times that another process may have changed what is known from the store."""
         self.is_confirmed = True
@@ -110,7 +101,7 @@ class CatalogueCache:
         self._verdicts = LastUsed[str, Verdict](SCOPES, KEPT_BYTES, verdict_weight)
         self.last_verdict = self._verdicts.values.get
         """The last verdict on a scope, by its id; the time to live may be over."""
-        self.pins = OrderedDict[str, KeptPin]()
+        self.pins = OrderedDict[str, Pin]()
         self.tell: Callable[[], None] = _nobody
         """Tells other processes that the tools may have changed."""
         self.ended = OrderedDict[str, None]()
@@ -137,8 +128,6 @@ class CatalogueCache:
         if self._now() >= self._fresh_until:
             self._forget_catalogue()
             self._fresh_until = self._now() + self._fresh_for
-            if self.is_confirmed:
-                self._stale_at = self._fresh_until
 
     def note_list(self, scope_id: str, snapshot: CatalogueSnapshot) -> None:
         """Take note of a whole list that a scope was sent just now."""
@@ -197,7 +186,7 @@ class CatalogueCache:
         """Have the rows of this server be read again before anything that depends on them is used."""
         self.doubts += 1
         self.is_confirmed = False
-        self._stale_at = float("-inf")
+        self.pins.clear()
 
     def store_lost(self) -> None:
         """Forget what is written down, so that it is again."""
@@ -215,7 +204,6 @@ class CatalogueCache:
             self._compare_seen(seen.digest)
         if doubts == self.doubts:
             self.is_confirmed = True
-            self._stale_at = self._fresh_until
         self.keep_accepted(accepted)
 
     def _compare_seen(self, digest: str) -> None:
@@ -238,12 +226,11 @@ class CatalogueCache:
         self.snapshot, self._read_in = snapshot, scope_id
         self._elsewhere.pop(snapshot.catalogue.digest, None)
         self._fresh_until = self._now() + self._fresh_for
-        if self.is_confirmed:
-            self._stale_at = self._fresh_until
 
     def fresh_snapshot(self) -> CatalogueSnapshot | None:
         """The list that every scope is offered at this moment, None if that is not known."""
-        return None if self.varies or self._now() >= self._stale_at else self.snapshot
+        is_fresh = self.is_confirmed and not self.varies and self._now() < self._fresh_until
+        return self.snapshot if is_fresh else None
 
     def is_from(self, scope_id: str) -> bool:
         """Tell whether the snapshot was read in this very scope's upstream session."""
@@ -251,7 +238,8 @@ class CatalogueCache:
 
     def verdict(self, scope_id: str) -> Verdict | None:
         """The verdict on a scope, unless something may have changed since."""
-        return self.last_verdict(scope_id) if self._now() < self._stale_at else None
+        is_fresh = self.is_confirmed and self._now() < self._fresh_until
+        return self.last_verdict(scope_id) if is_fresh else None
 
     def keep_verdict(self, scope_id: str, verdict: Verdict) -> None:
         self._verdicts.put(scope_id, verdict)
@@ -263,12 +251,12 @@ class CatalogueCache:
 
     def keep_pin(self, scope_id: str, pin: Pin, doubts: int) -> None:
         """Remember the pin of a scope as it was when there had been so many ``doubts``."""
-        _put(self.pins, scope_id, KeptPin(pin, doubts))
+        if doubts == self.doubts:
+            _put(self.pins, scope_id, pin)
 
     def pin(self, scope_id: str) -> Pin | None:
         """The pin of a scope, None if it is not known or another process may have changed it."""
-        kept = self.pins.get(scope_id)
-        return kept.pin if kept is not None and kept.doubts == self.doubts else None
+        return self.pins.get(scope_id)
 
     def drop_pin(self, scope_id: str) -> None:
         """Forget the pin of a scope, and what was judged by it: another process has written or removed it."""
