@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from typing import Any
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 from adapter.edge.api.routes import CATALOGUE_ROUTES, GO_ON, NAME, PREVIEW, ROUTES, ApiRoute, matched
@@ -113,6 +116,19 @@ def test_each_operation_has_one_id() -> None:
     check_document(said)
     ids = [operation["operationId"] for methods in said["paths"].values() for operation in methods.values()]
     assert len(set(ids)) == len(ids)
+
+
+def test_no_two_parts_of_an_operation_tell_the_same_status() -> None:
+    """Readers of YAML differ on which of two parts that are merged counts."""
+    text = files("adapter.edge").joinpath("openapi.yaml").read_text(encoding="utf-8")
+    parts = yaml.safe_load(text)["x-responses"]
+    anchors = text.partition("x-responses:")[2].partition("\n\n")[0]
+    named = dict(zip(re.findall(r"^  - &(\w+)", anchors, re.MULTILINE), parts, strict=True))
+    merged = re.findall(r"<<: \[(.*)\]", text)
+    assert len(merged) > 5
+    for names in merged:
+        statuses = [status for name in names.split(", ") for status in named[name.removeprefix("*")]]
+        assert len(set(statuses)) == len(statuses), names
 
 
 @pytest.mark.parametrize(
