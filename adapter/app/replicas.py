@@ -16,7 +16,7 @@ from adapter.edge.replicas import replica_branch
 from adapter.errors import StoreUnavailable, UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
 from adapter.relay.replicas.forwarding import ReplicaForwarder
-from adapter.relay.replicas.home import Home, OwnedUpstream, PortableUpstream
+from adapter.relay.replicas.home import Home, OwnedUpstream
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTimes, replica_id
 from adapter.relay.replicas.session_words import SharedSessionMessages
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
@@ -132,11 +132,9 @@ class ReplicaService:
         self._local[server] = upstream
         sessions = upstream.server.sessions
         sessions.owner = self.replicas.id
-        owned = OwnedUpstream(server, upstream, self._forwarding, self.home.left)
-        if not isinstance(sessions, PortableSessions):
-            return owned
-        sessions.words = self._words.of(server, sessions)
-        return PortableUpstream(owned)
+        if isinstance(sessions, PortableSessions):
+            sessions.words = self._words.of(server, sessions)
+        return OwnedUpstream(server, upstream, self._forwarding, self.home.left)
 
     async def join(self, bound: tuple[str, int] | None) -> None:
         """Let the others know that they find this replica where it is bound. Raises StoreUnavailable.

@@ -241,64 +241,45 @@ class Home(StoreListener):
 
 
 class OwnedUpstream:
-    """An Upstream whose sessions live in the replica that opened them: ``home`` has those that live in this one."""
+    """An Upstream whose sessions live in the replica that opened them: ``home`` has those that live in this one.
+
+    Of sessions that any replica serves nothing is forwarded but a stream that broke off elsewhere: its events are kept
+    in the replica that sent them, whose name their ids begin with.
+    """
 
     def __init__(self, server: str, home: Upstream, forwarding: ReplicaForwarder, left: LeftSessions) -> None:
         self.home = home
-        self.server = server
-        self.forwarding = forwarding
+        self._server = server
+        self._forwarding = forwarding
         self._left = left
 
+    def __repr__(self) -> str:
+        return f"<OwnedUpstream {self.home!r}>"
+
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        """See Upstream. Also raises StoreUnavailable."""
+        """See Upstream. A stream that cannot be resumed where it was is opened anew, here. Raises StoreUnavailable."""
         session = header(request.headers, "mcp-session-id")
         owner = owner_of(session)
-        if owner is None or owner == self.forwarding.replicas.id:
-            if self._left:
-                self._left.used(self.server, session)
-            return await self.home.send(request, read_timeout)
-        return await self.forwarding.send(owner, self.server, request, read_timeout)
-
-    async def close(self) -> None:
-        """See Upstream."""
-        await self.home.close()
-
-
-class PortableUpstream:
-    """An Upstream whose sessions any replica serves: nothing is forwarded but a stream that broke off elsewhere.
-
-    Its events are kept in the replica that sent them, whose name their ids begin with. ``owned`` has the sessions that
-    live in one replica nevertheless.
-    """
-
-    def __init__(self, owned: OwnedUpstream) -> None:
-        self.home = owned.home
-        self._owned = owned
-
-    def __repr__(self) -> str:
-        return f"<PortableUpstream {self.home!r}>"
-
-    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        """See Upstream. A stream that cannot be resumed where it was is opened anew, here."""
-        if owner_of(header(request.headers, "mcp-session-id")) is not None:
-            return await self._owned.send(request, read_timeout)
-        if request.purpose is STREAM and (keeper := self._keeper(request)) is not None:
-            owned = self._owned
-            reply = await owned.forwarding.send(keeper, owned.server, request, read_timeout, moves=False)
+        if owner is not None and owner != self._forwarding.replicas.id:
+            return await self._forwarding.send(owner, self._server, request, read_timeout)
+        if owner is None and request.purpose is STREAM and (keeper := self._keeper(request)) is not None:
+            reply = await self._forwarding.send(keeper, self._server, request, read_timeout, moves=False)
             if reply.status != 404:
                 return reply
             reply.abort()
+        if owner is not None and self._left:
+            self._left.used(self._server, session)
         return await self.home.send(request, read_timeout)
 
     def _keeper(self, request: UpstreamRequest) -> str | None:
         """The other replica that keeps the events behind the one that the request names."""
         last = header(request.headers, "last-event-id")
         tag, dot, _ = (last or "").partition(".")
-        replicas = self._owned.forwarding.replicas
+        replicas = self._forwarding.replicas
         if not dot or tag == replica_tag(replicas.id):
             return None
         return next((other.id for other in replicas.others() if replica_tag(other.id) == tag), None)
 
     async def close(self) -> None:
         """See Upstream."""
-        await self._owned.close()
+        await self.home.close()

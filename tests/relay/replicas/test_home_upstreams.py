@@ -9,7 +9,7 @@ from adapter.errors import UpstreamUnreachable
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.replicas import home
 from adapter.relay.replicas.forwarding import ReplicaForwarder
-from adapter.relay.replicas.home import LeftSessions, OwnedUpstream, PortableUpstream
+from adapter.relay.replicas.home import LeftSessions, OwnedUpstream
 from adapter.rules.access.replicas import replica_tag
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest
 from tests.relay.replicas.forwarders import Pair, Played
@@ -68,8 +68,7 @@ async def test_a_session_that_nobody_uses_ends() -> None:
 async def test_of_sessions_that_all_serve_only_a_broken_stream_is_forwarded(found: Pair) -> None:
     """To the replica whose name begins the id of the event; where it has gone or is unknown, a new one opens here."""
     here = Played()
-    owned = OwnedUpstream("raw", here, found.forwarding, found.home.left)
-    upstream = PortableUpstream(owned)
+    upstream = OwnedUpstream("raw", here, found.forwarding, found.home.left)
     await found.b.look()
     kept = f"{replica_tag('a')}.1-7"
 
@@ -98,6 +97,6 @@ async def test_of_sessions_that_all_serve_only_a_broken_stream_is_forwarded(foun
     # The session goes on there as well, so it is not to end as one that has moved.
     await asyncio.sleep(0)
     assert not found.home.left
-    assert repr(upstream).startswith("<PortableUpstream <")
+    assert repr(upstream).startswith("<OwnedUpstream <")
     await upstream.close()
     assert here.closed
