@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from functools import partial
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
-from adapter.relay.background import slices
+from adapter.relay.background import breathe, slices
 from adapter.relay.exchange import Flow, nothing
-from adapter.relay.replies import edited_events, kept_fields, too_large
+from adapter.relay.replies import kept_fields, too_large
 from adapter.upstream.port import Sink, UpstreamReply, WatchedSink, pour
-from adapter.wire.sse import SseReader
+from adapter.wire.sse import SseEvent, SseReader, replace_data
 
 RETRY = b"retry: 3000\n\n"
 """Milliseconds after which the client of a stream that a stopping adapter ends is to come back."""
@@ -110,7 +110,7 @@ class EditedStream:
         try:
             while True:
                 for part in self._parts:
-                    if piece := await edited_events(self._reader, part, self._edit):
+                    if piece := await self._edited(self._reader.feed(part)):
                         return piece
                 chunk = await self._reply.read(read_timeout)
                 self._observe(chunk)
@@ -124,6 +124,17 @@ class EditedStream:
         except BaseException:
             self.abort()
             raise
+
+    async def _edited(self, events: Sequence[SseEvent]) -> bytes:
+        leaving: list[bytes] = []
+        for event in events:
+            data = await self._edit(event.data) if event.data else event.data
+            if data is event.data:
+                leaving.append(event.raw)
+            elif data is not None:
+                leaving.append(replace_data(event, data))
+        await breathe(len(events))
+        return b"".join(leaving)
 
     def abort(self) -> None:
         """See UpstreamReply."""

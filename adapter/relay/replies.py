@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,27 +61,6 @@ async def long_value(data: bytes) -> Any:
 async def edited(data: bytes, work: Callable[[], bytes]) -> bytes:
     """Do ``work``, which looks through a message; beside the loop and in its turn where the message is large."""
     return work() if len(data) <= LARGE else await in_turns(one_piece(work, len(data)))
-
-
-async def edited_events(
-    reader: SseReader, part: bytes, edit: Callable[[bytes], Awaitable[bytes | None]]
-) -> bytes:
-    """The events that end in a part of a stream, with their data as ``edit`` wants it; without those for which that is
-    None.
-
-    Each part is one of the ``slices`` of a chunk: what leaves must not wait for what comes behind it, nor be lost with
-    that. Raises MessageTooLong, and what ``edit`` raises.
-    """
-    leaving: list[bytes] = []
-    events = reader.feed(part)
-    for event in events:
-        data = await edit(event.data) if event.data else event.data
-        if data is event.data:
-            leaving.append(event.raw)
-        elif data is not None:
-            leaving.append(replace_data(event, data))
-    await breathe(len(events))
-    return b"".join(leaving)
 
 
 ANSWER_LIMIT = 48 << 20
@@ -299,17 +279,23 @@ async def read_answer(
     if (kind := media_type(reply.headers)) != EVENT_STREAM or is_encoded(reply):
         raw = await read_body(reply, read_timeout, limit)
         return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), kind, request_id))
-    pieces: list[bytes] = []
-    left, last_id = limit, b""
+    seen, left, last_id = bytearray(), limit, b""
     for _ in range(RESUMPTIONS):
         reader = SseReader(limit)
         reader.last_id = last_id
-        read = _EventsRead(left, bytearray() if keeps_raw else None)
-        event = await _read_events(reply, reader, request_id, read_timeout, read)
-        pieces.append(bytes(read.raw or b""))
-        left = read.left
-        if event is not None:
-            return WholeAnswer(b"".join(pieces), event.data, event)
+        try:
+            async with aclosing(events_of(reply, reader, read_timeout)) as events:
+                async for event in events:
+                    left -= len(event.raw)
+                    # Of blank lines each byte is an event, so they are not kept as such.
+                    seen += event.raw if keeps_raw else b""
+                    if event.data and await is_response(event.data, request_id):
+                        return WholeAnswer(bytes(seen), event.data, event)
+                    if left < 0:
+                        raise too_large(limit)
+        except UpstreamBroken:
+            if not reader.last_id:
+                raise
         if not reader.last_id or reader.last_id == last_id:
             raise UpstreamBroken("The upstream server ended its answer without a response.")
         last_id = reader.last_id
@@ -321,60 +307,30 @@ async def read_answer(
     raise UpstreamBroken("The upstream server deferred its answer too often.")
 
 
-class _EventsRead:
-    """The events that were read of a stream: ``left`` bytes may still come; ``raw`` is None where none is kept."""
-
-    def __init__(self, left: int, raw: bytearray | None) -> None:
-        self.left = left
-        # Not a list: of blank lines each byte is an event.
-        self.raw = raw
-
-    def add(self, event: bytes) -> None:
-        self.left -= len(event)
-        if self.raw is not None:
-            self.raw += event
-
-
-async def _read_events(
-    reply: UpstreamReply,
-    reader: SseReader,
-    request_id: str | int | float | None,
-    read_timeout: float | None,
-    read: _EventsRead,
-) -> SseEvent | None:
-    """Read whole events up to and with the response, as they came. Returns that of the response, None without one.
-
-    Raises AnswerTooLarge above ``read.left`` bytes of events.
+async def events_of(
+    reply: UpstreamReply, reader: SseReader, read_timeout: float | None
+) -> AsyncGenerator[SseEvent, None]:
+    """The events of a stream as they come, which is dropped at the end. Raises what reading it raises, and
+    AnswerTooLarge for an event above the reader's limit, behind all that came before it.
     """
     try:
         while chunk := await reply.read(read_timeout):
             for part in slices(chunk):
                 events = reader.feed(part)
                 for event in events:
-                    read.add(event.raw)
-                    if event.data and await is_response(event.data, request_id):
-                        return event
-                if read.left < 0:
-                    raise too_large(reader.limit)
+                    yield event
                 await breathe(len(events))
     except MessageTooLong:
         raise too_large(reader.limit) from None
-    except UpstreamBroken:
-        if not reader.last_id:
-            raise
     finally:
         reply.abort()
-    return None
 
 
 async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
     if kind != EVENT_STREAM:
         return body if await is_response(body, request_id) else None
-    reader = SseReader(len(body))
-    for part in slices(body):
-        events = reader.feed(part)
-        for event in events:
+    async with aclosing(events_of(WholeReply(200, [], body), SseReader(len(body)), None)) as events:
+        async for event in events:
             if event.data and await is_response(event.data, request_id):
                 return event.data
-        await breathe(len(events))
     return None

@@ -66,14 +66,7 @@ Fetch = Callable[[str, dict[str, Any]], Awaitable[bytes | None]]
 """A request of the adapter's own in the same upstream session: method and params, to the JSON-RPC response."""
 
 
-class Subscribed(Protocol):
-    """Words of a stage on the event stream that answers a call."""
-
-    def heard(self, data: bytes) -> bytes:
-        """A message that is not the response, as it shall leave."""
-
-    def joined(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        """The stream, whole events, with others between them."""
+Pieces = AsyncGenerator[bytes, None]
 
 
 class CallOrigin(NamedTuple):
@@ -95,14 +88,14 @@ class Call:
 
     ``request`` is the message as it will go upstream, with ``headers``. ``fetch`` is None for a call of an earlier
     process. ``notes`` is where a stage keeps what it must remember from the request to the response; it must be JSON,
-    since a parked call outlives the process. What is in ``live`` does not. The call ``began`` in Unix seconds.
+    since a parked call outlives the process. Its ``walk``, of a planned call, does not. It ``began`` in Unix seconds.
 
     ``came`` is the response as it came, and the JSON value of it, once that was parsed.
 
     Stages say of the answer: ``withheld`` is what a text of the upstream's other messages on the call's stream becomes,
     None where they pass as they come. ``guarded``: of what the upstream answers nothing leaves that has not passed the
-    stages, also where it cannot be read. ``subscription`` joins its own words to the stream that answers. ``heard`` is
-    what the upstream's other messages on that stream become, None where they pass as they come.
+    stages, also where it cannot be read. ``heard`` are changes of the upstream's other messages on that stream, and
+    ``joined`` puts words of a stage's own between its events.
     """
 
     origin: CallOrigin
@@ -112,14 +105,14 @@ class Call:
     headers: list[tuple[str, str]] = field(default_factory=list)
     fetch: Fetch | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    live: dict[str, object] = field(default_factory=dict, init=False)
+    walk: object | None = field(default=None, init=False)
     began: float = field(default_factory=time, init=False)
     deferred: list[Callable[[], None]] = field(default_factory=list, init=False)
     came: tuple[bytes, Any] | None = field(default=None, init=False)
     withheld: Callable[[str], str] | None = field(default=None, init=False)
     guarded: bool = field(default=False, init=False)
-    subscription: Subscribed | None = field(default=None, init=False)
-    heard: Callable[[bytes], bytes] | None = field(default=None, init=False)
+    heard: list[Callable[[bytes], bytes]] = field(default_factory=list, init=False)
+    joined: Callable[[Pieces], Pieces] | None = field(default=None, init=False)
 
     @property
     def modern(self) -> bool:

@@ -221,7 +221,7 @@ class VisibleSubscription(Stage):
         if leads_elsewhere(call.request, way):
             raise BadRequest("The notifications of subscriptions/listen can be read in two ways.")
         view = _view(self._rules, call)
-        call.heard = partial(_heard, view)
+        call.heard.append(partial(_heard, view))
         params = parse(call.request).get("params")
         wanted = params.get("notifications") if isinstance(params, dict) else None
         uris = wanted.get(_SUBSCRIPTIONS) if isinstance(wanted, dict) else None

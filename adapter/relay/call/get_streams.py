@@ -214,7 +214,9 @@ class SubscriptionStage(Stage):
         params = parse(call.request).get("params")
         wanted = params.get("notifications") if isinstance(params, dict) else None
         if isinstance(wanted, dict) and wanted.get("resourcesListChanged") is True:
-            call.subscription = subscription = ResourceSubscription(self._notifications, call)
+            subscription = ResourceSubscription(self._notifications, call)
+            call.heard.append(subscription.heard)
+            call.joined = subscription.joined
             call.defer(subscription.end)
         return None
 

@@ -24,9 +24,6 @@ from adapter.wire.envelope import dump, error_response, parse
 from adapter.wire.names import repeats_a_key
 from adapter.wire.spans import Drop, Insert, Replace, edit
 
-LIVE = "walk"
-"""The live member of a call that holds its walk."""
-
 RESTARTED = "The adapter restarted while this call ran, so its result cannot be shown. Call the tool again."
 
 INVALID_PARAMS = -32602
@@ -55,7 +52,7 @@ class Planned(Stage):
             # An upstream may be less strict, and would run what no stage has looked at.
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
         walk = SuspendedPlan(self._plan, self._planned(call, said or {}, params))
-        call.live[LIVE] = walk
+        call.walk = walk
         call.defer(partial(self._end, self._noted(call, walk), call, walk))
         try:
             arrived = await walk.to_the_tool()
@@ -68,7 +65,7 @@ class Planned(Stage):
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         """Walk on with the tool's answer; one that no stage touches leaves as it came."""
-        walk = call.live.get(LIVE)
+        walk = call.walk
         message = call.parsed(response)
         result = message.get("result") if isinstance(message, dict) else None
         if not isinstance(walk, SuspendedPlan) and not self._plan.reshapes:
@@ -103,7 +100,7 @@ class Planned(Stage):
     def _end(self, key: WalkKey | None, call: Call, walk: SuspendedPlan) -> None:
         walk.end()
         # The walk knows the call: both would stay, with the message, until the collector comes by.
-        call.live.pop(LIVE, None)
+        call.walk = None
         # A client that used an id twice has only itself to blame, but must not unhook its other call.
         if key is not None and self._plans.walks.get(key) is walk:
             del self._plans.walks[key]

@@ -96,8 +96,8 @@ class StagedExchange:
                 answer = stream.answer(
                     reply.status, of_changed_body(headers), both(reply.abort, recovery.finish)
                 )
-                if call.subscription is not None:
-                    answer.body = call.subscription.joined(stream.pieces())
+                if call.joined is not None:
+                    answer.body = call.joined(stream.pieces())
                 return answer
             if call.envelope.method == LIST:
                 message = await read_pieces(reply, read_timeout, ask.server.rules.answer_limit)
@@ -203,13 +203,11 @@ async def _batch(stages: Stages, call: Call, data: bytes) -> bytes | None:
 
 def _aside(ask: ClientRequest, call: Call) -> MessageEdit | None:
     """The function that messages on the way of the response pass through; None where they pass as they come."""
-    access = ask.server.stages.access
-    visible: MessageEdit | None = None if access is None else partial(access.aside, ask.sender.caller)
-    if call.subscription is not None:
-        seen: MessageEdit | None = call.subscription.heard
-    else:
-        seen = partial(_seen_meanwhile, call) if call.guarded or call.withheld else None
-    edits: tuple[MessageEdit, ...] = tuple(filter(None, (visible, call.heard, seen)))
+    access, edits = ask.server.stages.access, [*call.heard]
+    if access is not None:
+        edits.insert(0, partial(access.aside, ask.sender.caller))
+    if call.joined is None and (call.guarded or call.withheld):
+        edits.append(partial(_seen_meanwhile, call))
     return partial(_edited, edits) if len(edits) > 1 else edits[0] if edits else None
 
 

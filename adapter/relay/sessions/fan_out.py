@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from adapter.errors import AdapterError, LimitReached
-from adapter.relay.background import slices
-from adapter.relay.replies import media_type, require_plain
+from adapter.relay.replies import events_of, media_type, require_plain
 from adapter.rules.access.shared_sessions import MANY, EventHistory, SentEvent
 from adapter.upstream.port import Headers, UpstreamReply, silent
 from adapter.wire.shared_ids import Addressed
@@ -208,17 +207,14 @@ class FanOut:
 
     async def _read(self, reply: UpstreamReply) -> None:
         """Read the server's stream to its end or break, which ends the streams of all listeners; they come back."""
-        reader = SseReader(self._limit)
         count = 0
         try:
-            while chunk := await reply.read(None):
-                for part in slices(chunk):
-                    for event in reader.feed(part):
-                        await self._pass(event)
-                        count += 1 + len(self._listeners)
-                        if count > BURST:
-                            count = 0
-                            await asyncio.sleep(PAUSE)
+            async for event in events_of(reply, SseReader(self._limit), None):
+                await self._pass(event)
+                count += 1 + len(self._listeners)
+                if count > BURST:
+                    count = 0
+                    await asyncio.sleep(PAUSE)
         except AdapterError:
             return
         finally:
