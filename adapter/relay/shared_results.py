@@ -298,9 +298,6 @@ class ServerResults:
         self.decode = decode
         self._parts = parts
 
-    def __repr__(self) -> str:
-        return f"<ServerResults of {self.id!r}>"
-
     async def find(
         self,
         key: str,

@@ -315,9 +315,6 @@ class StageTable:
         self.empty = not (self._entries or self.gates)
         """Every request is piped."""
 
-    def __repr__(self) -> str:
-        return f"<StageTable: {len(self._entries)} entries>"
-
     def put_first(self, methods: Iterable[str], gate: Gate) -> None:
         """Have a gate judge these requests before all others do. It concerns the upstream, and no tool of it."""
         self.gates = {**self.gates, **{each: (gate, *self.gates.get(each, ())) for each in methods}}

@@ -80,9 +80,6 @@ class OperationCounts:
         self._artifacts = artifacts
         self._sink = sink
 
-    def __repr__(self) -> str:
-        return f"<OperationCounts: {self.waiting!r}>"
-
     def end(self, operation: MeasuredOperation, outcome: RequestOutcome, size: int = 0) -> None:
         """Note an operation that is over; its answer had so many bytes."""
         server, requests, version, trace, began = operation

@@ -253,9 +253,6 @@ class OwnedUpstream:
         self._forwarding = forwarding
         self._left = left
 
-    def __repr__(self) -> str:
-        return f"<OwnedUpstream {self.home!r}>"
-
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. A stream that cannot be resumed where it was is opened anew, here. Raises StoreUnavailable."""
         session = header(request.headers, "mcp-session-id")

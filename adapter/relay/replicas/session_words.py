@@ -66,9 +66,6 @@ class SessionWordsOf:
         self._replicas = replicas
         self._tell = tell
 
-    def __repr__(self) -> str:
-        return f"<SessionWordsOf {self._server!r}>"
-
     @property
     def place(self) -> bytes:
         """The begin of the ids of events that this replica keeps."""

@@ -113,9 +113,6 @@ class FanOut:
         self._reading: asyncio.Task[None] | None = None
         self._history = EventHistory()
 
-    def __repr__(self) -> str:
-        return f"<FanOut: {len(self._listeners)} listeners>"
-
     def place(self, last_event_id: str | None) -> tuple[bool, str | None]:
         """Tell whether that event, or none, is of this stream, and its id at the server: None after a new session."""
         if last_event_id is None:

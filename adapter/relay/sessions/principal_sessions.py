@@ -47,9 +47,6 @@ class PrincipalSessions:
         self._probes = SingleFlight[str, None]()
         self._probed_at: dict[str, float] = {}
 
-    def __repr__(self) -> str:
-        return f"<PrincipalSessions: {len(self._stateless)} of stateless servers>"
-
     async def find(self, ask: ClientRequest) -> Session:
         """The session of the request's principal. Raises SessionMissing, and what the upstream raises.
 

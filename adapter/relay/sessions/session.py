@@ -197,9 +197,6 @@ class RequestsInFlight:
         self._limit = limit
         self._of_principals: dict[str, int] = {}
 
-    def __repr__(self) -> str:
-        return f"<RequestsInFlight: {len(self._of_principals)} principals without a session>"
-
     def enter(self, session: Session | None, principal: str, requests: int) -> None:
         """Count requests in flight until ``leave`` is called for them. Raises LimitReached.
 

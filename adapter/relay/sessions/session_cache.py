@@ -83,9 +83,6 @@ class SessionCache(StoreListener):
         self._unsure: dict[str, Session] = {}
         self._confirming: asyncio.Task[None] | None = None
 
-    def __repr__(self) -> str:
-        return f"<SessionCache: {len(self.open)} known>"
-
     def get(self, key: str) -> Session | None:
         """The session if this process knows it, fresh or not."""
         session = self.open.get(key)

@@ -76,9 +76,6 @@ class Sessions:
         self._ending: set[str] = set()
         store.listeners.append(self.cache)
 
-    def __repr__(self) -> str:
-        return f"<Sessions: {len(self.cache.open)} known>"
-
     @property
     def active(self) -> int:
         """The open sessions that this process has used lately."""

@@ -55,9 +55,6 @@ class SessionSlots:
         self._clock = clock
         self._now = now
 
-    def __repr__(self) -> str:
-        return f"<SessionSlots: at most {self._limit}>"
-
     async def count(self) -> int:
         """The number of open sessions of all replicas. Raises StoreUnavailable."""
         return await self._store.count(TABLE, group=GROUP)

@@ -85,9 +85,6 @@ class SharedSession:
             self._epoch, self._read_event, limit=limits.max_answer_bytes, most=limits.max_streams
         )
 
-    def __repr__(self) -> str:
-        return f"<SharedSession {self._epoch}: {self.busy} busy, {self.listeners!r}>"
-
     async def send(self, request: UpstreamRequest, member: str, read_timeout: float | None) -> UpstreamReply:
         """Send for one member, as Upstream does. A DELETE ends its part only."""
         if request.method == "DELETE":

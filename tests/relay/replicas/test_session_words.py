@@ -183,4 +183,3 @@ def test_a_replica_has_a_short_name_for_clients(house: list[Speaker]) -> None:
     """It begins the ids of events, and is not the one that operators use."""
     places = {speaker.words.place for speaker in house}
     assert len(places) == 3 and all(len(place) == 9 and place.endswith(b".") for place in places)
-    assert repr(house[0].words) == "<SessionWordsOf 'hosted'>"
