@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -16,8 +16,8 @@ from adapter.relay.replicas.store_epoch import TABLE as EPOCH
 from adapter.rules.access.replicas import decode_replica
 from adapter.state.fallback import FallbackStore
 from adapter.state.memory import MemoryStore
-from adapter.state.port import Row, Store
-from tests.state.shared import SharedMemory
+from adapter.state.port import Row
+from tests.state.shared import ReplicaStore, SharedMemory
 
 NEVER = ReplicaTimes(interval=3600.0, looks=2)
 """Rows are renewed and looked at by the tests themselves."""
@@ -26,20 +26,37 @@ AT_ONCE = ReplicaTimes(interval=3600.0, looks=2, lease=0.0)
 """Whoever stood still at two looks has gone."""
 
 
-Registry = Callable[..., Replicas]
+class Registry:
+    """Makes registries over one store, which are closed in the end."""
+
+    def __init__(self, memory: SharedMemory, stack: AsyncExitStack) -> None:
+        self._memory = memory
+        self._stack = stack
+
+    def make(self, name: str, terms: ReplicaTimes = NEVER, settings: str = "") -> Replicas:
+        made = Replicas(self._memory.replica(), name, "1.0", lambda: 1_000.0, get_logger(), terms, settings)
+        self._stack.push_async_callback(made.close)
+        return made
+
+    async def join(
+        self, name: str, terms: ReplicaTimes = NEVER, settings: str = "", at: str | None = None
+    ) -> Replicas:
+        made = self.make(name, terms, settings)
+        await made.join(at or f"http://{name}")
+        return made
 
 
 @pytest.fixture
-async def registry() -> AsyncIterator[Registry]:
-    """Makes registries, which are closed in the end."""
+async def registry(memory: SharedMemory) -> AsyncIterator[Registry]:
+    """Replicas of one store."""
     async with AsyncExitStack() as stack:
+        yield Registry(memory, stack)
 
-        def make(store: Store, name: str, terms: ReplicaTimes = NEVER, settings: str = "") -> Replicas:
-            made = Replicas(store, name, "1.0", lambda: 1_000.0, get_logger(), terms, settings)
-            stack.push_async_callback(made.close)
-            return made
 
-        yield make
+def view(replicas: Replicas) -> ReplicaStore:
+    """The store of a replica, to make it fail."""
+    assert isinstance(replicas.store, ReplicaStore)
+    return replicas.store
 
 
 def displacements(replicas: Replicas) -> list[str]:
@@ -57,9 +74,8 @@ async def row_of(memory: SharedMemory, name: str) -> Row:
 
 async def test_replicas_see_each_other(memory: SharedMemory, registry: Registry) -> None:
     """Each sees the others with their addresses, and not itself."""
-    a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
-    await a.join("http://10.0.0.1:1")
-    await b.join("http://10.0.0.2:2")
+    a = await registry.join("a")
+    b = await registry.join("b", at="http://10.0.0.2:2")
     await a.look()
     assert [(each.id, each.record.address) for each in a.others()] == [("b", "http://10.0.0.2:2")]
     assert [each.id for each in b.others()] == ["a"]
@@ -71,15 +87,10 @@ async def test_replicas_see_each_other(memory: SharedMemory, registry: Registry)
     assert await memory.rows.scan(TABLE) == []
 
 
-async def test_a_replica_that_has_gone_is_told_of_though_the_store_fails(
-    memory: SharedMemory, registry: Registry
-) -> None:
+async def test_a_replica_that_has_gone_is_told_of_though_the_store_fails(registry: Registry) -> None:
     """In the middle of a look, where another one is to lose its row: nobody would learn of the first at a later one."""
-    store = memory.replica()
-    a = registry(store, "a", AT_ONCE)
-    others = [registry(memory.replica(), name) for name in "bc"]
-    for each in (a, *others):
-        await each.join(f"http://{each.id}")
+    a = await registry.join("a", AT_ONCE)
+    others = [await registry.join(name) for name in "bc"]
     gone: list[str] = []
     a.on_gone.append(gone.append)
     for _ in range(AT_ONCE.looks):
@@ -90,23 +101,20 @@ async def test_a_replica_that_has_gone_is_told_of_though_the_store_fails(
         if key == "c":
             raise StoreUnavailable()
 
-    store.before = fail
+    view(a).before = fail
     with pytest.raises(StoreUnavailable):
         await a.look()
-    store.before = None
+    view(a).before = None
     await a.look()
     assert sorted(gone) == ["b", "c"]
 
 
-async def test_other_settings_are_told_of_once(memory: SharedMemory, registry: Registry) -> None:
+async def test_other_settings_are_told_of_once(registry: Registry) -> None:
     """Each digest once, however many replicas have it and however often it is looked at; a bound holds for all."""
-    a = registry(memory.replica(), "a", settings="old")
     with capture_logs() as logged:
-        await a.join("http://a")
-        others = [registry(memory.replica(), f"b{n}", settings="new") for n in range(2)]
-        others.append(registry(memory.replica(), "same", settings="old"))
-        for other in others:
-            await other.join(f"http://{other.id}")
+        a = await registry.join("a", settings="old")
+        others = [await registry.join(f"b{n}", settings="new") for n in range(2)]
+        await registry.join("same", settings="old")
         await a.look()
         await a.look()
     assert [each.id for each in a.unlike()] == ["b0", "b1"]
@@ -119,15 +127,14 @@ async def test_other_settings_are_told_of_once(memory: SharedMemory, registry: R
     assert [each.id for each in a.unlike()] == ["b1"]
     with capture_logs() as logged:
         for number in range(MOST_TOLD + 5):
-            await registry(memory.replica(), f"c{number}", settings=f"new {number}").renew()
+            await registry.make(f"c{number}", settings=f"new {number}").renew()
         await a.look()
     assert len(logged) == MOST_TOLD - 1
 
 
 async def test_many_replicas_are_all_seen(memory: SharedMemory, registry: Registry) -> None:
     """Rows are read page by page."""
-    a = registry(memory.replica(), "a")
-    await a.join("http://a")
+    a = await registry.join("a")
     value = (await row_of(memory, "a")).value
     for number in range(1001):
         await memory.rows.put(TABLE, f"r{number}", value)
@@ -138,14 +145,11 @@ async def test_many_replicas_are_all_seen(memory: SharedMemory, registry: Regist
 
 async def test_a_replica_that_is_not_known_yet_is_read(memory: SharedMemory, registry: Registry) -> None:
     """One that joined after the last look is found; one that never did is not, and neither is what is no id."""
-    store = memory.replica()
-    a, b = registry(store, "a"), registry(memory.replica(), "b")
-    await a.join("http://a")
-    await b.join("http://b")
-    before = store.calls["get"]
+    a, _ = await registry.join("a"), await registry.join("b")
+    before = view(a).calls["get"]
     assert await a.find("b") is not None
     assert await a.find("b") is not None
-    assert store.calls["get"] == before + 1
+    assert view(a).calls["get"] == before + 1
     assert await a.find("c") is None
     assert await a.find("no/id") is None
     assert await a.find("a") is None
@@ -153,13 +157,11 @@ async def test_a_replica_that_is_not_known_yet_is_read(memory: SharedMemory, reg
     assert await a.find("d") is None
 
 
-async def test_a_replica_whose_row_is_missed_has_gone(memory: SharedMemory, registry: Registry) -> None:
+async def test_a_replica_whose_row_is_missed_has_gone(registry: Registry) -> None:
     """Whoever looks for it learns it first, and tells as at any look."""
-    a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    a, b = await registry.join("a"), await registry.join("b")
     gone: list[str] = []
     b.on_gone.append(gone.append)
-    await a.join("http://a")
-    await b.join("http://b")
     await a.close()
     assert await b.find("a") is not None
     assert gone == []
@@ -167,20 +169,19 @@ async def test_a_replica_whose_row_is_missed_has_gone(memory: SharedMemory, regi
     assert gone == ["a"]
 
 
-async def test_a_replica_at_this_address_was_here_before(memory: SharedMemory, registry: Registry) -> None:
+async def test_a_replica_at_this_address_was_here_before(registry: Registry) -> None:
     """It ended without a word, and this one was started in its place under another id."""
-    before, after = registry(memory.replica(), "a"), registry(memory.replica(), "b")
-    await before.join("http://here")
-    await after.join("http://here")
+    await registry.join("a", at="http://here")
+    after = await registry.join("b", at="http://here")
     assert await after.find("a") is None
 
 
-async def test_a_replica_that_leaves_is_found_no_more(memory: SharedMemory, registry: Registry) -> None:
+async def test_a_replica_that_leaves_is_found_no_more(registry: Registry) -> None:
     """It takes no requests while it finishes what it has."""
-    a, b = registry(memory.replica(), "a"), registry(memory.replica(), "b")
+    a, b = await registry.join("a"), registry.make("b")
     await b.leave()
-    await a.join("http://a")
     await b.join("http://b")
+    await a.look()
     assert await a.find("b") is None
     assert [each.record.leaving for each in a.others()] == [True]
 
@@ -189,8 +190,7 @@ async def test_each_renewal_has_another_challenge_that_counts(
     memory: SharedMemory, registry: Registry
 ) -> None:
     """The challenge of a row counts as soon as it can be read."""
-    a = registry(memory.replica(), "a")
-    await a.join("http://a")
+    a = await registry.join("a")
     first = decode_replica((await row_of(memory, "a")).value).challenge
     await a.renew()
     second = decode_replica((await row_of(memory, "a")).value).challenge
@@ -202,9 +202,8 @@ async def test_a_challenge_goes_on_to_count_while_the_store_is_away(
     memory: SharedMemory, registry: Registry
 ) -> None:
     """Others cannot read a newer one, however often this one tries to write it."""
-    store = memory.replica()
-    a = registry(store, "a")
-    await a.join("http://a")
+    a = await registry.join("a")
+    store = view(a)
     known = decode_replica((await row_of(memory, "a")).value).challenge
     store.down = True
     for _ in range(50):
@@ -219,10 +218,8 @@ async def test_a_write_that_seemed_to_fail_is_no_reason_to_leave(
     memory: SharedMemory, registry: Registry
 ) -> None:
     """The row was renewed all the same: the replica goes on under its id, and keeps its sessions."""
-    store = memory.replica()
-    a = registry(store, "a")
-    displaced = displacements(a)
-    await a.join("http://a")
+    a = await registry.join("a")
+    store, displaced = view(a), displacements(a)
     store.swallows = 1
     with pytest.raises(StoreUnavailable):
         await a.renew()
@@ -235,11 +232,9 @@ async def test_a_write_that_seemed_to_fail_is_no_reason_to_leave(
     assert await memory.rows.get(TABLE, "a") is None
 
 
-async def test_a_silent_replica_loses_its_row(memory: SharedMemory, registry: Registry) -> None:
+async def test_a_silent_replica_loses_its_row(registry: Registry) -> None:
     """All others are told once, whoever of them deleted it."""
-    a, b, c = (registry(memory.replica(), name, AT_ONCE) for name in "abc")
-    for each in (a, b, c):
-        await each.join(f"http://{each.id}")
+    _, b, c = [await registry.join(name, AT_ONCE) for name in "abc"]
     gone: dict[str, list[str]] = {"b": [], "c": []}
     b.on_gone.append(gone["b"].append)
     c.on_gone.append(gone["c"].append)
@@ -257,9 +252,8 @@ async def test_a_replica_that_was_only_slow_learns_what_happened(
     memory: SharedMemory, registry: Registry
 ) -> None:
     """Its sessions may live elsewhere: it lets go of them, and joins again under its id."""
-    a = registry(memory.replica(), "a")
+    a = await registry.join("a")
     displaced = displacements(a)
-    await a.join("http://a")
     await memory.rows.delete(TABLE, "a")
     await a.renew()
     assert displaced == ["a"]
@@ -270,10 +264,8 @@ async def test_a_replica_that_was_only_slow_learns_what_happened(
 
 async def test_a_renewal_just_in_time_keeps_the_row(memory: SharedMemory, registry: Registry) -> None:
     """Who decides that a replica has gone deletes the row as it stood still, so one of the two is told."""
-    store = memory.replica()
-    a, b = registry(memory.replica(), "a"), registry(store, "b", AT_ONCE)
-    await a.join("http://a")
-    await b.join("http://b")
+    a, b = await registry.join("a"), await registry.join("b", AT_ONCE)
+    store = view(b)
 
     async def meanwhile(table: str, key: str) -> None:
         if (table, key) == (TABLE, "a"):
@@ -290,10 +282,8 @@ async def test_a_renewal_just_in_time_keeps_the_row(memory: SharedMemory, regist
 
 async def test_of_two_with_one_id_the_later_has_it(memory: SharedMemory, registry: Registry) -> None:
     """A replica that comes back after a crash is not kept waiting; one that is still there takes another id."""
-    first, second = registry(memory.replica(), "a"), registry(memory.replica(), "a")
+    first, second = [await registry.join("a", at=f"http://{number}") for number in (1, 2)]
     displaced = displacements(first)
-    await first.join("http://1")
-    await second.join("http://2")
     await first.renew()
     assert first.id.startswith("a-")
     assert displaced == [first.id]
@@ -305,19 +295,15 @@ async def test_of_two_with_one_id_the_later_has_it(memory: SharedMemory, registr
 
 async def test_a_row_that_another_took_is_left_to_it(memory: SharedMemory, registry: Registry) -> None:
     """Who stops removes its own row only."""
-    first, second = registry(memory.replica(), "a"), registry(memory.replica(), "a")
-    await first.join("http://1")
-    await second.join("http://2")
+    first, _ = [await registry.join("a", at=f"http://{number}") for number in (1, 2)]
     await first.close()
     assert decode_replica((await row_of(memory, "a")).value).address == "http://2"
 
 
 async def test_the_store_may_be_away_at_a_stop(memory: SharedMemory, registry: Registry) -> None:
     """The others notice the silence."""
-    store = memory.replica()
-    a = registry(store, "a")
-    await a.join("http://a")
-    store.down = True
+    a = await registry.join("a")
+    view(a).down = True
     await a.leave()
     await a.close()
     assert await memory.rows.get(TABLE, "a") is not None
@@ -325,9 +311,7 @@ async def test_the_store_may_be_away_at_a_stop(memory: SharedMemory, registry: R
 
 async def test_rows_are_renewed_by_themselves(memory: SharedMemory, registry: Registry) -> None:
     """The versions count up while nobody does anything, also after the store was away."""
-    store = memory.replica()
-    a = registry(store, "a", ReplicaTimes(interval=0.001, looks=10_000))
-    await a.join("http://a")
+    store = view(await registry.join("a", ReplicaTimes(interval=0.001, looks=10_000)))
     async with asyncio.timeout(20):
         store.down = True
         while store.calls["put"] < 5:
@@ -372,9 +356,8 @@ async def test_a_row_that_the_store_has_lost_is_written_again(
     memory: SharedMemory, registry: Registry
 ) -> None:
     """It is no sign that others took the replica for gone: its sessions go on."""
-    a = registry(memory.replica(), "a")
+    a = await registry.join("a")
     displaced = displacements(a)
-    await a.join("http://10.0.0.1:1")
     await a.epoch.look()
     memory.rows = MemoryStore()
     await asyncio.gather(a.beat(), a.renew())
@@ -387,8 +370,7 @@ async def test_a_row_that_the_store_has_lost_is_written_again(
 
 async def test_an_older_state_of_the_store_is_a_loss(memory: SharedMemory, registry: Registry) -> None:
     """A backup is back, with the epoch of then: the row tells, for its version went back."""
-    a = registry(memory.replica(), "a")
-    await a.join("http://10.0.0.1:1")
+    a = await registry.join("a")
     await a.epoch.look()
     backup = [(table, row) for table in (TABLE, EPOCH) for row in await memory.rows.scan(table)]
     await a.renew()
@@ -405,9 +387,8 @@ async def test_a_row_that_cannot_be_written_again_at_once_is_one_loss(
     is_done: bool, memory: SharedMemory, registry: Registry
 ) -> None:
     """Neither does the next attempt take the replica for displaced, nor its own row for an older state."""
-    a = registry(store := memory.replica(), "a")
-    displaced = displacements(a)
-    await a.join("http://10.0.0.1:1")
+    a = await registry.join("a")
+    store, displaced = view(a), displacements(a)
     await a.renew()
     await a.epoch.look()
     memory.rows = MemoryStore()
@@ -434,8 +415,8 @@ async def test_a_replica_that_is_closed_while_it_comes_back_leaves_no_row(
     memory: SharedMemory, registry: Registry
 ) -> None:
     """Nobody is to be told later that it has gone without a word."""
-    a = registry(store := memory.replica(), "a")
-    await a.join("http://10.0.0.1:1")
+    a = await registry.join("a")
+    store = view(a)
     await a.epoch.look()
     memory.rows = MemoryStore()
     await a.epoch.look()
