@@ -10,9 +10,8 @@ import pytest
 from adapter.errors import SessionMissing, SessionUnknown
 from adapter.relay.sessions.session_map import SessionLimits
 from adapter.rules.access.sessions import session_key
-from adapter.state.memory import MemoryStore
 from adapter.wire.eras import Era
-from tests.relay.relaying import INITIALIZE, Relaying, whole
+from tests.relay.relaying import INITIALIZE, Relaying
 from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
@@ -32,22 +31,22 @@ def initialize(text: bytes = b"") -> Expect:
     return Expect("POST", body=lambda body: b'"initialize"' in body and text in body)
 
 
+Step = tuple[Expect, ScriptedAnswer]
+
 INITIALIZED = Expect("POST", body=lambda body: b"notifications/initialized" in body)
 
 
-def listing(session: str | None) -> Expect:
-    return Expect("POST", LIST, headers={"mcp-session-id": session})
+def listing(session: str | None) -> Step:
+    """A list that is asked for in that session."""
+    return Expect("POST", LIST, headers={"mcp-session-id": session}), ScriptedAnswer(chunks=[LISTED])
+
+
+def opening(session: str, text: bytes = b"") -> list[Step]:
+    """The adapter opens that session, by an initialize with ``text`` in it."""
+    return [(initialize(text), opened(session)), (INITIALIZED, ACCEPTED)]
 
 
 # --- servers that issue no ids --------------------------------------------------------------------------------
-
-
-async def test_request_without_id_reaches_a_stateless_server() -> None:
-    """The server's answer to initialize had no id, so a client that sends none is served, under no id."""
-    upstream = ScriptedUpstream([(initialize(), STATELESS), (listing(None), ScriptedAnswer(chunks=[LISTED]))])
-    relaying = Relaying(upstream)
-    await relaying.post_first(INITIALIZE)
-    assert await relaying.post_first(LIST) == LISTED
 
 
 async def test_files_of_such_a_request_belong_to_its_principal() -> None:
@@ -65,7 +64,7 @@ async def test_files_of_such_a_request_belong_to_its_principal() -> None:
 
 async def test_client_of_a_stateless_server_gets_an_id_all_the_same() -> None:
     """Files and pins need a session to belong to, so clients that keep ids are given one."""
-    upstream = ScriptedUpstream([(initialize(), STATELESS), (listing(None), ScriptedAnswer(chunks=[LISTED]))])
+    upstream = ScriptedUpstream([(initialize(), STATELESS), listing(None)])
     relaying = Relaying(upstream)
     answer = await relaying.relay.handle(relaying.ask(INITIALIZE, None, era=Era.LEGACY))
     session = dict(answer.headers)["Mcp-Session-Id"]
@@ -76,7 +75,7 @@ async def test_server_that_is_not_known_is_asked_once() -> None:
     """A restarted adapter finds out by a session of its own; ten requests at once open one."""
     stateless = ScriptedAnswer(chunks=[RESULT.replace(b'"id":0', b'"id":1')])
     steps = [(initialize(), stateless), (INITIALIZED, ACCEPTED)]
-    upstream = ScriptedUpstream([*steps, *[(listing(None), ScriptedAnswer(chunks=[LISTED]))] * 10])
+    upstream = ScriptedUpstream([*steps, *[listing(None)] * 10])
     relaying = Relaying(upstream)
     assert await asyncio.gather(*(relaying.post_first(LIST) for _ in range(10))) == [LISTED] * 10
     assert upstream.unplayed == []
@@ -130,12 +129,7 @@ async def test_batch_without_id_goes_by_its_header() -> None:
 async def test_requests_without_id_go_on_in_one_session() -> None:
     """The first opens it with the principal's last initialize; ten at once open one."""
     named = orjson.dumps(orjson.loads(INITIALIZE) | {"params": {"clientInfo": "host"}})
-    steps = [
-        (initialize(), opened("first")),
-        (initialize(b'"host"'), opened("kept")),
-        (INITIALIZED, ACCEPTED),
-        *[(listing("kept"), ScriptedAnswer(chunks=[LISTED]))] * 10,
-    ]
+    steps = [(initialize(), opened("first")), *opening("kept", b'"host"'), *[listing("kept")] * 10]
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream, serves_missing=True)
     await relaying.post_first(named)
@@ -145,52 +139,14 @@ async def test_requests_without_id_go_on_in_one_session() -> None:
 
 async def test_principal_that_never_sent_initialize_is_served() -> None:
     """Without an initialize to repeat, the adapter sends one of a client that can do nothing but ask."""
-    plain = initialize(b'"capabilities":{}')
-    steps = [
-        (plain, opened("kept")),
-        (INITIALIZED, ACCEPTED),
-        (listing("kept"), ScriptedAnswer(chunks=[LISTED])),
-    ]
+    steps = [*opening("kept", b'"capabilities":{}'), listing("kept")]
     relaying = Relaying(ScriptedUpstream(steps), serves_missing=True)
     assert await relaying.post_first(LIST) == LISTED
 
 
-async def test_kept_session_is_the_principals_own() -> None:
-    """Two principals have two upstream sessions."""
-    steps = [
-        (initialize(), opened("kept-1")),
-        (INITIALIZED, ACCEPTED),
-        (listing("kept-1"), ScriptedAnswer(chunks=[LISTED])),
-        (initialize(), opened("kept-2")),
-        (INITIALIZED, ACCEPTED),
-        (listing("kept-2"), ScriptedAnswer(chunks=[LISTED])),
-    ]
-    upstream = ScriptedUpstream(steps)
-    relaying = Relaying(upstream, serves_missing=True)
-    await relaying.post_first(LIST)
-    await whole(await relaying.relay.handle(relaying.ask(LIST, None, era=Era.LEGACY, principal="bea")))
-    assert upstream.unplayed == []
-
-
-async def test_kept_session_goes_on_after_a_restart() -> None:
-    """Another process on the same store goes on in the upstream session of the one before."""
-    store = MemoryStore()
-    steps = [(initialize(), opened("kept")), (INITIALIZED, ACCEPTED)]
-    upstream = ScriptedUpstream([*steps, *[(listing("kept"), ScriptedAnswer(chunks=[LISTED]))] * 2])
-    assert await Relaying(upstream, store=store, serves_missing=True).post_first(LIST) == LISTED
-    assert await Relaying(upstream, store=store, serves_missing=True).post_first(LIST) == LISTED
-
-
 async def test_kept_session_is_opened_again_when_the_server_forgot_it() -> None:
     """A 404 renews it as any other."""
-    steps = [
-        (initialize(), opened("old")),
-        (INITIALIZED, ACCEPTED),
-        (listing("old"), ScriptedAnswer(404)),
-        (initialize(), opened("new")),
-        (INITIALIZED, ACCEPTED),
-        (listing("new"), ScriptedAnswer(chunks=[LISTED])),
-    ]
+    steps = [*opening("old"), (listing("old")[0], ScriptedAnswer(404)), *opening("new"), listing("new")]
     upstream = ScriptedUpstream(steps)
     assert await Relaying(upstream, serves_missing=True).post_first(LIST) == LISTED
     assert upstream.unplayed == []
@@ -199,9 +155,8 @@ async def test_kept_session_is_opened_again_when_the_server_forgot_it() -> None:
 async def test_kept_session_is_closed_when_idle_and_comes_back() -> None:
     """After the idle time its upstream session is closed; a later request opens another, tombstone or none."""
     steps = [
-        (initialize(), opened("one")),
-        (INITIALIZED, ACCEPTED),
-        (listing("one"), ScriptedAnswer(chunks=[LISTED])),
+        *opening("one"),
+        listing("one"),
         (Expect("DELETE", headers={"mcp-session-id": "one"}), ScriptedAnswer()),
     ]
     upstream = ScriptedUpstream(steps)
@@ -212,34 +167,28 @@ async def test_kept_session_is_closed_when_idle_and_comes_back() -> None:
         relaying.clock.now += 100
         await relaying.cleanup.run_once()
     assert upstream.unplayed == [] and relaying.sessions.active == 0
-    for step in (
-        (initialize(), opened("two")),
-        (INITIALIZED, ACCEPTED),
-        (listing("two"), ScriptedAnswer(chunks=[LISTED])),
-    ):
+    for step in (*opening("two"), listing("two")):
         upstream.then(*step)
     assert await relaying.post_first(LIST) == LISTED
 
 
 async def test_initialize_while_the_kept_session_opens_loses_nothing() -> None:
     """Another client of the principal initializes just then: the request is served, and no upstream session is left."""
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    go_on = asyncio.Event()
     slow = ScriptedAnswer(headers=opened("slow").headers, chunks=[RESULT], after=go_on)
     steps = [
         (initialize(b'"capabilities":{}'), slow),
         (INITIALIZED, ACCEPTED),
         (Expect("DELETE", headers={"mcp-session-id": "slow"}), ScriptedAnswer()),
         (initialize(), opened("other")),
-        (initialize(), opened("kept")),
-        (INITIALIZED, ACCEPTED),
-        (listing("kept"), ScriptedAnswer(chunks=[LISTED])),
+        *opening("kept"),
+        listing("kept"),
     ]
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream, serves_missing=True)
     first = asyncio.create_task(relaying.post_first(LIST))
     while not upstream.requests:
         await asyncio.sleep(0)
-    begun.set()
     await relaying.post_first(INITIALIZE)
     go_on.set()
     assert await first == LISTED
@@ -248,11 +197,7 @@ async def test_initialize_while_the_kept_session_opens_loses_nothing() -> None:
 
 async def test_nobody_can_end_or_name_the_kept_session() -> None:
     """A DELETE without an id is refused, and the key of its row is no id."""
-    steps = [
-        (initialize(), opened("kept")),
-        (INITIALIZED, ACCEPTED),
-        (listing("kept"), ScriptedAnswer(chunks=[LISTED])),
-    ]
+    steps = [*opening("kept"), listing("kept")]
     relaying = Relaying(ScriptedUpstream(steps), serves_missing=True)
     await relaying.post_first(LIST)
     with pytest.raises(SessionMissing):
@@ -265,11 +210,7 @@ async def test_nobody_can_end_or_name_the_kept_session() -> None:
 
 async def test_kept_session_that_was_revoked_waits_for_initialize() -> None:
     """After a drift its requests get 404 with the reason, until the principal initializes again."""
-    steps = [
-        (initialize(), opened("kept")),
-        (INITIALIZED, ACCEPTED),
-        (listing("kept"), ScriptedAnswer(chunks=[LISTED])),
-    ]
+    steps = [*opening("kept"), listing("kept")]
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream, serves_missing=True)
     await relaying.post_first(LIST)
@@ -279,9 +220,8 @@ async def test_kept_session_that_was_revoked_waits_for_initialize() -> None:
         await relaying.post_first(LIST)
     for step in (
         (initialize(), opened("other")),
-        (initialize(), opened("new")),
-        (INITIALIZED, ACCEPTED),
-        (listing("new"), ScriptedAnswer(chunks=[LISTED])),
+        *opening("new"),
+        listing("new"),
     ):
         upstream.then(*step)
     await relaying.post_first(INITIALIZE)

@@ -35,20 +35,6 @@ def replicas(request: pytest.FixtureRequest) -> Replicas:
     return Replicas(memory=SharedMemory(echoes=request.param))
 
 
-async def test_session_is_minted_on_one_served_by_another_and_ended_on_a_third(replicas: Replicas) -> None:
-    """All speak in the one upstream session; after the end it is unknown everywhere."""
-    one, two, three = replicas.three()
-    session = await one.initialize()
-    for replica in (one, two, three):
-        assert await replica.call(session) == RESULT
-    await three.end(session)
-    for replica in (one, two, three):
-        with pytest.raises(SessionUnknown):
-            await replica.call(session)
-    assert replicas.upstream.opened == 1 and replicas.upstream.alive == set()
-    assert await replicas.memory.rows.count("sessions") == 0
-
-
 async def test_call_in_a_session_at_hand_makes_no_round_trip() -> None:
     """However many calls; one read is all that a session costs a replica that has not seen it."""
     one, two, _ = Replicas().three()
@@ -61,16 +47,6 @@ async def test_call_in_a_session_at_hand_makes_no_round_trip() -> None:
         assert replica.view.calls - before == ({"get": reads} if reads else {})
 
 
-async def test_start_reads_nothing_however_many_sessions_there_are(house: Replicas) -> None:
-    """They are read when they are used, one by one."""
-    one = house.start()
-    sessions = [await one.initialize() for _ in range(50)]
-    other = house.start()
-    assert other.view.calls.total() == 0 and other.sessions.active == 0
-    assert await other.call(sessions[7]) == RESULT
-    assert other.view.calls == {"get": 1} and other.sessions.active == 1
-
-
 async def test_revoked_session_says_why_on_every_replica(replicas: Replicas) -> None:
     """Also on those that had it at hand."""
     one, two, three = replicas.three()
@@ -81,19 +57,6 @@ async def test_revoked_session_says_why_on_every_replica(replicas: Replicas) -> 
     for replica in (one, two, three):
         with pytest.raises(SessionUnknown, match="the tools changed"):
             await replica.call(session)
-
-
-async def test_streams_of_a_session_end_on_the_replicas_that_hold_them(replicas: Replicas) -> None:
-    """Nobody has to ask for the session: the word of its end is enough. Other sessions' streams go on."""
-    one, two, three = replicas.three()
-    session, other = await one.initialize(), await two.initialize()
-    streams = [await replica.listen(session) for replica in (one, two)]
-    kept = await two.listen(other)
-    await three.end(session)
-    for stream in streams:
-        assert await stream.ended()
-    assert [stream.aborted.is_set() for stream in replicas.upstream.streams] == [True, True, False]
-    await kept.answer.close()
 
 
 async def test_call_that_is_under_way_elsewhere_goes_on_when_its_session_ends(house: Replicas) -> None:
