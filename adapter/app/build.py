@@ -123,15 +123,15 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
         metering.observe_files(app.files, settings)
 
 
-def _observing(app: Core) -> WalkRecorder | None:
+def _observing(app: App) -> WalkRecorder | None:
     """The observer of calls while they go through their plans; None if nothing observes them."""
-    if app.telemetry is None and app.recent is None:
+    if app.metering is None and app.recent is None:
         return None
     from adapter.pipeline.tracing import WalkRecorder
     from adapter.relay.http_api.recent_exchanges import begin_stage
 
-    measures = None if app.telemetry is None else app.telemetry.measures
-    return WalkRecorder(app.tracing, measures, None if app.recent is None else begin_stage)
+    counts = None if app.metering is None else app.metering.registry
+    return WalkRecorder(app.tracing, counts, None if app.recent is None else begin_stage)
 
 
 def _build_edge(app: App, verifier: TokenVerifier | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -10,6 +9,8 @@ from typing import Protocol
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.order import Part
+from adapter.rules.metrics.catalogue import TOOL_AUTH_FAILURES, TOOL_CACHE_LOOKUPS
+from adapter.rules.metrics.metric import MetricSink
 
 Attributes = Mapping[str, str | int | float | bool]
 
@@ -48,19 +49,6 @@ class PlanTracer(Protocol):
         """The current trace in hexadecimal digits, None outside of any."""
 
 
-class Measures(Protocol):
-    """Counts and durations."""
-
-    def call(self, server: str, tool: str, success: bool, seconds: float) -> None:
-        """A planned call ended. ``success``: its result is no error."""
-
-    def cache(self, hit: bool) -> None:
-        """A tool's cache was asked."""
-
-    def auth_failed(self) -> None:
-        """A tool's own check refused its caller."""
-
-
 class TimedStage(Protocol):
     """A stage that people are shown with its times."""
 
@@ -73,17 +61,17 @@ Timed = Callable[[str], TimedStage | None]
 
 
 class WalkRecorder:
-    """Records the walks of plans, with spans, measures and timings; each may be None.
+    """Records the walks of plans, with spans, counts and timings; each may be None.
 
     Stages are around each other, but their spans are siblings, each as long as the stage itself works: it ends where
     the stage calls the rest of the plan, and a stage that goes on with the answer has a second span.
     """
 
     def __init__(
-        self, tracing: PlanTracer | None, measures: Measures | None = None, timed: Timed | None = None
+        self, tracing: PlanTracer | None, counts: MetricSink | None = None, timed: Timed | None = None
     ) -> None:
         self.tracing = tracing
-        self._measures = measures
+        self._counts = counts
         self._timed = timed
 
     def step(self, name: str, part: Part, run: PlanStage) -> PlanStage:
@@ -145,18 +133,15 @@ class WalkRecorder:
         """A whole plan: the call's span says how it ended, and that is counted."""
 
         async def observed(call: PlannedCall) -> Outcome:
-            began = time.perf_counter()
             failed: StageFailed | None = None
-            outcome: Outcome | None = None
             try:
-                outcome = await self._told(kind, walk, call)
-                return outcome
+                return await self._told(kind, walk, call)
             except StageFailed as error:
                 failed = error
                 raise
             finally:
                 if call.time.overdue is None:
-                    self._count(call, outcome, failed, time.perf_counter() - began)
+                    self._count(call, failed)
 
         return observed
 
@@ -164,7 +149,7 @@ class WalkRecorder:
         """Record that a call's time has ended; its walk may end later or never."""
         if self.tracing is not None:
             _note_failure(self.tracing.current(), failed)
-        self._count(call, None, failed, call.time.seconds or 0.0)
+        self._count(call, failed)
 
     async def _told(self, kind: str, walk: Forward, call: PlannedCall) -> Outcome:
         if self.tracing is None:
@@ -184,16 +169,13 @@ class WalkRecorder:
             span.set("cache.hit", call.notes[CACHE] == "hit")
         return outcome
 
-    def _count(
-        self, call: PlannedCall, outcome: Outcome | None, failed: StageFailed | None, seconds: float
-    ) -> None:
-        if self._measures is None:
+    def _count(self, call: PlannedCall, failed: StageFailed | None) -> None:
+        if self._counts is None:
             return
-        self._measures.call(call.server, call.tool, outcome is not None and not outcome.is_error, seconds)
         if CACHE in call.notes:
-            self._measures.cache(call.notes[CACHE] == "hit")
+            self._counts.count(TOOL_CACHE_LOOKUPS, call.server, call.notes[CACHE])
         if failed is not None and failed.stage == "auth":
-            self._measures.auth_failed()
+            self._counts.count(TOOL_AUTH_FAILURES, call.server)
 
 
 class _Laps:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from adapter.telemetry.exporting import Exports
     from adapter.telemetry.metric_registry import MetricRegistry
     from adapter.telemetry.request_spans import RequestSpans
-    from adapter.telemetry.signals import CallMetrics, Fault, Lines, Spans
+    from adapter.telemetry.signals import Fault, Lines, Spans
 
 
 class TelemetryMissing(Exception):
@@ -37,22 +37,20 @@ class TelemetryMissing(Exception):
 class Telemetry:
     """The recorders of telemetry and their destinations, from the start to ``close``.
 
-    ``tracing`` records spans, ``requests`` those of relayed requests, ``measures`` counts; ``lines`` takes log lines
-    and is None where they are not shipped.
+    ``tracing`` records spans, ``requests`` those of relayed requests; ``lines`` takes log lines and is None where they
+    are not shipped.
     """
 
     def __init__(
         self,
         tracing: Spans,
         requests: RequestSpans,
-        measures: CallMetrics,
         lines: Lines | None,
         exports: Exports,
         settings: Settings,
     ) -> None:
         self.tracing = tracing
         self.requests = requests
-        self.measures = measures
         self.lines = lines
         self._exports = exports
         self._patience = settings.shutdown_drain_timeout_seconds
@@ -141,7 +139,6 @@ def open_telemetry(
     return Telemetry(
         signals.Spans(exports.traces.get_tracer(exporting.SCOPE), redaction, fault),
         RequestSpans(exports.queue.on_end, exports.traces.sampler, redaction),
-        signals.CallMetrics(exports.metrics.get_meter(exporting.SCOPE)),
         None if exports.logs is None else signals.Lines(exports.logs.get_logger(exporting.SCOPE), redaction),
         exports,
         settings,

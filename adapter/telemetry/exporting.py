@@ -24,7 +24,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry.metric_registry import MetricRegistry
 from adapter.telemetry.otlp_metrics import RegistryMetrics
-from adapter.telemetry.signals import VIEWS
 from adapter.telemetry.span_export import CollectorExporter, GrpcSender, HttpSender, SpanSender
 from adapter.telemetry.worker_values import WorkerValues, values_of_this_process
 from adapter.version import VERSION
@@ -157,7 +156,7 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
         export_interval_millis=settings.export_interval_seconds * 1000,
         export_timeout_millis=_TIMEOUT * 1000,
     )
-    meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False, views=VIEWS)
+    meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
     if registry is not None:
         # A reader exports nothing while no instrument has a value, and the registry leaves with what it exports.
         meters.get_meter(SCOPE).create_observable_gauge("adapter.up", [_up], description="1 while it runs.")

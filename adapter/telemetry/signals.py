@@ -1,4 +1,4 @@
-"""Signals for OpenTelemetry: spans, metrics and log lines, and the part of their attributes that may leave."""
+"""Signals for OpenTelemetry: spans and log lines, and the part of their attributes that may leave."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry._logs import Logger, SeverityNumber
 from opentelemetry.context import Context
-from opentelemetry.metrics import Meter
-from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from adapter.rules.text.events import encodable, is_telling, shortened
+from adapter.rules.text.events import encodable, is_telling
 from adapter.telemetry.request_spans import CURRENT, RequestSpan, Value
 
 # --- attributes -------------------------------------------------------------------------------------------------
@@ -189,57 +187,6 @@ def _context_of(traceparent: object) -> Context | None:
 def _name_of(error: BaseException) -> str:
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-# --- metrics ----------------------------------------------------------------------------------------------------
-
-DURATION = "adapter.tool.duration"
-
-# Milliseconds. A browser's tools take seconds, the longest the SDK's own buckets know is ten of them.
-_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000)
-
-_LONGEST_NAME = 200
-
-VIEWS = (View(instrument_name=DURATION, aggregation=ExplicitBucketHistogramAggregation(_BUCKETS)),)
-"""How the durations are put into buckets; the meter's provider takes it."""
-
-
-class CallMetrics:
-    """The instruments. Every name that is passed in becomes a time series, so names are those the adapter offers,
-    never what a client made up."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._executions = meter.create_counter(
-            "adapter.tool.executions", unit="{call}", description="Tool calls that ended."
-        )
-        self._durations = meter.create_histogram(DURATION, unit="ms", description="How long tool calls took.")
-        self._hits = meter.create_counter(
-            "adapter.cache.hits", unit="{call}", description="Calls answered from a tool's cache."
-        )
-        self._misses = meter.create_counter(
-            "adapter.cache.misses", unit="{call}", description="Calls that a tool's cache could not answer."
-        )
-        self._refused = meter.create_counter(
-            "adapter.auth.failures",
-            unit="{call}",
-            description="Calls that a tool's own authentication refused.",
-        )
-
-    def call(self, server: str, tool: str, success: bool, seconds: float) -> None:
-        """Count a tool call that ended. ``success``: its result is no error."""
-        # A client may call a tool by any name.
-        name = shortened(encodable(tool), _LONGEST_NAME)
-        attributes: dict[str, str | bool] = {"tool.name": name, "server.id": server, "success": success}
-        self._executions.add(1, attributes)
-        self._durations.record(seconds * 1000, attributes)
-
-    def cache(self, hit: bool) -> None:
-        """Count a look into a tool's cache."""
-        (self._hits if hit else self._misses).add(1)
-
-    def auth_failed(self) -> None:
-        """Count a call that a tool's own authentication refused."""
-        self._refused.add(1)
 
 
 # --- log lines --------------------------------------------------------------------------------------------------

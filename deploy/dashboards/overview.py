@@ -101,6 +101,15 @@ CALLS = Row(
             quantiles("adapter_upstream_tool_call_duration_seconds{$of_server}", exemplars=True),
             unit="s",
         ),
+        Panel(
+            "Caches and authentication of tools",
+            "Calls per second for which a tool's cache was asked, and those that a tool's own authentication refused.",
+            (
+                rate("adapter_tool_cache_lookups_total{$of_server}", "result"),
+                rate("adapter_tool_auth_failures_total{$of_server}"),
+            ),
+            unit="ops",
+        ),
     ),
 )
 

@@ -66,7 +66,6 @@ def test_a_request_is_the_parent_of_what_happens_within() -> None:
     assert span.extras is not None and span.extras.failed
     assert span.extras.attributes == {"api_key": "[REDACTED]"}
     assert "hunter2" not in repr(span.extras.events) + span.extras.message
-    recording.close()
 
 
 def test_what_is_within_an_unrecorded_request_is_not_recorded() -> None:
@@ -82,4 +81,3 @@ def test_what_is_within_an_unrecorded_request_is_not_recorded() -> None:
     assert recording.spans == {} and not ended
     assert "ParentBased" in repr(recorder)
     assert isinstance(span, RequestSpan) and "ping" in repr(span)
-    recording.close()

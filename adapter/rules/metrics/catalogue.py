@@ -67,6 +67,16 @@ TOOL_CALL_DURATION = histogram(
     *("server_id", "tool_name", "outcome"),
     meaning="Time from the arrival of a call to the last byte of its result.",
 )
+TOOL_CACHE_LOOKUPS = counter(
+    "adapter_tool_cache_lookups_total",
+    *("server_id", "result"),
+    meaning="Calls for which a tool's cache was asked: `hit` or `miss`.",
+)
+TOOL_AUTH_FAILURES = counter(
+    "adapter_tool_auth_failures_total",
+    "server_id",
+    meaning="Calls that a tool's own authentication refused.",
+)
 _OPERATION = (
     "server_id",
     "method",

@@ -42,6 +42,7 @@ REFERENCE = {
 
 ELSEWHERE = {
     *("adapter_file_evictions_total", "adapter_forwarded_requests_total", "adapter_queue_wait_seconds"),
+    *("adapter_tool_auth_failures_total", "adapter_tool_cache_lookups_total"),
 }
 """Metrics of what is not done here: the tests of their parts show them."""
 

@@ -182,7 +182,7 @@ async def test_h34_a_statement_is_a_span_within_its_call(tmp_path: Path) -> None
 
 
 async def test_h35_calls_are_counted_by_the_names_that_are_offered(tmp_path: Path) -> None:
-    """Executions, hits and misses, and refusals by auth; no name that a client made up becomes a series."""
+    """Calls, hits and misses, and refusals by auth; no name that a client made up becomes a series."""
     async with http_collector() as collector:
         async with observed(tmp_path, collector, ERAS[0], "/mcp") as speaker:
             await speaker.call("work", {}, {"X-API-Key": "no"})
@@ -196,13 +196,14 @@ async def test_h35_calls_are_counted_by_the_names_that_are_offered(tmp_path: Pat
             points = metric.sum.data_points or metric.histogram.data_points
             metrics.setdefault(metric.name, []).extend(points)
         executed = {
-            (values(point.attributes)["tool.name"], values(point.attributes)["success"]): point.as_int
-            for point in metrics["adapter.tool.executions"]
+            (told["tool_name"], told["outcome"]): point.as_double
+            for point in metrics["adapter_upstream_tool_calls_total"]
+            if (told := values(point.attributes))["tool_name"] in ("work", "find")
         }
-        assert executed == {("work", False): 1, ("find", True): 3}
-        assert sum(point.as_int for point in metrics["adapter.cache.hits"]) == 2
-        assert sum(point.as_int for point in metrics["adapter.cache.misses"]) == 1
-        assert sum(point.as_int for point in metrics["adapter.auth.failures"]) == 1
+        assert executed == {("work", "tool_error"): 1, ("find", "ok"): 3}
+        looks = metrics["adapter_tool_cache_lookups_total"]
+        assert {values(each.attributes)["result"]: each.as_double for each in looks} == {"hit": 2, "miss": 1}
+        assert [each.as_double for each in metrics["adapter_tool_auth_failures_total"]] == [1]
 
 
 async def test_h36_telemetry_is_off_unless_the_settings_turn_it_on(
