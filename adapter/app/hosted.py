@@ -23,12 +23,9 @@ from adapter.hosted.statement import (
     Database,
     ResultKeeper,
     StatementRunner,
-    decoded_answer,
-    encoded_answer,
     opened,
 )
 from adapter.hosted.tools import Declaration, HostedTool, Work
-from adapter.pipeline.auth_stage import fingerprint
 from adapter.pipeline.cache_stage import kept_for, varying
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
@@ -269,11 +266,8 @@ class HostedTools:
         if vary is None:
             vary = ["identity"] if stages.auth is not None else []
         ttl = own.ttl or server.ttl
-        materials, differs = self.planning.materials, varying(vary, fingerprint)
-        if (
-            own.shared
-            and (shared := materials.shared_results(entry, encoded_answer, decoded_answer)) is not None
-        ):
+        materials, differs = self.planning.materials, varying(vary)
+        if own.shared and (shared := materials.shared_results(entry)) is not None:
             return ResultKeeper(shared, ttl, differs, self._digest(declared)), kept_for(ttl, vary)
         return ResultKeeper(materials.cache_of(entry), ttl, differs), kept_for(ttl, vary)
 

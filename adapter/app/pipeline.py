@@ -17,18 +17,8 @@ from adapter.pipeline.auth_stage import (
     AuthStage,
     Custom,
     Plugins,
-    fingerprint,
 )
-from adapter.pipeline.cache_stage import (
-    CacheStage,
-    ResultFinder,
-    decoded_outcome,
-    encoded_outcome,
-    kept_for,
-    purge,
-    varying,
-    varying_by_credential,
-)
+from adapter.pipeline.cache_stage import CacheStage, kept_for, purge, varying, varying_by_credential
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.code_stages import ContextStage, InputMapperStage, Middleware, OutputMapperStage
 from adapter.pipeline.failures import ErrorStyle
@@ -36,7 +26,7 @@ from adapter.pipeline.limits_stage import Concurrency, Rate, SharedRate, rate_ke
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Kind, Listed, NameStage, Step, ToolPlan
 from adapter.pipeline.presenter_stage import PresenterStage, definition_with_select
-from adapter.pipeline.result_cache import ResultCache
+from adapter.pipeline.result_cache import ResultCache, ResultFinder
 from adapter.pipeline.schema_checks import SchemaChecks
 from adapter.pipeline.state_sync_stage import (
     Listeners,
@@ -104,16 +94,11 @@ class Materials:
             self.caches[entry.id] = ResultCache(entry.tools.cache.max_bytes, time.monotonic)
         return self.caches[entry.id]
 
-    def shared_results(
-        self,
-        entry: ServerSettings,
-        encode: Callable[[Any], bytes | None],
-        decode: Callable[[bytes], Any],
-    ) -> ServerResults | None:
+    def shared_results(self, entry: ServerSettings) -> ServerResults | None:
         """Return the results that replicas share; None where there is nothing to share them in."""
         if self.shared is None:
             return None
-        return self.shared.results_of(entry.id, entry.tools.cache.max_bytes, encode, decode)
+        return self.shared.results_of(entry.id, entry.tools.cache.max_bytes)
 
     def purge(self, invalidation: Invalidation) -> Awaitable[None] | None:
         """Forget all stale results; what replicas share is to be waited for."""
@@ -224,8 +209,8 @@ class Steps:
     def _limits(self, serial: bool) -> Iterator[Step]:
         rate, concurrency = self._stages.limits.rate, self._stages.limits.concurrency
         if rate is not None:
-            key_of, shared = rate_key(rate.key, fingerprint), self._materials.shared
-            counted: Rate | SharedRate
+            key_of, shared = rate_key(rate.key), self._materials.shared
+            counted: Rate
             if rate.shared and shared is not None:
                 limit = rate.max, rate.window
                 counted = SharedRate(self._entry.id, self._tool, limit, key_of, shared.spend)
@@ -294,16 +279,14 @@ class Steps:
         ttl = stage.ttl or self._entry.tools.cache.ttl
         text = f"{self._entry.id}\n{self._entry.upstream.url}\n{self._stages.model_dump_json()}"
         digest = hashlib.sha256(text.encode()).hexdigest()
-        vary = varying(words, fingerprint)
+        vary = varying(words)
         if self._entry.upstream.auth.per_caller:
             vary, words = varying_by_credential(vary), [*words, "credential"]
         run = CacheStage(self._tool, self._results(shared=stage.shared), ttl, vary, read_only, digest)
         return Step(Slot.CACHE, kept_for(ttl, words), run)
 
     def _results(self, *, shared: bool) -> ResultFinder:
-        found = None
-        if shared:
-            found = self._materials.shared_results(self._entry, encoded_outcome, decoded_outcome)
+        found = self._materials.shared_results(self._entry) if shared else None
         return found or self._materials.cache_of(self._entry)
 
     def _presenting(self) -> Iterator[Step]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,9 +22,9 @@ from adapter.hosted.connectors.port import (
 )
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed, Unread
-from adapter.pipeline.result_cache import CachedResult, Shareable, key_of
+from adapter.pipeline.result_cache import Lookup, ResultFinder, ResultForm, key_of
 from adapter.pipeline.tracing import CACHE, PlanTracer
-from adapter.rules.results.outcomes import as_result, text_block
+from adapter.rules.results.outcomes import text_block
 from adapter.rules.results.refusals import Expose, exposed
 from adapter.rules.statements.statements import (
     Bound,
@@ -147,20 +147,13 @@ TRUNCATED_KEY = "adapter/truncated"
 """The member of a result's ``_meta`` that says that there were more rows than were read, and how many those are."""
 
 
-class AnswerFinder(Protocol):
-    """A place of answers: ResultCache, or one that replicas share."""
-
-    async def find(self, key: str, tool: str, ttl: float, work: Callable[[], Awaitable[Any]]) -> CachedResult:
-        """See ResultCache."""
-
-
 class ResultKeeper(NamedTuple):
     """The cache of results, its seconds, and the values of a call that they differ by beside its arguments.
 
     ``digest`` is that of the configuration, where others share the cache.
     """
 
-    cache: AnswerFinder
+    cache: ResultFinder
     ttl: float
     differs: Callable[[PlannedCall], Sequence[Any]]
     digest: str = ""
@@ -183,10 +176,8 @@ class StatementRunner:
         bound = self._bound(call.arguments)
         try:
             if self.keeping is None or not reads(self.statement):
-                rows = await self.database.run(bound, self.timeout)
-                return Outcome.of(as_result(rows.rows), self._meta(rows.truncated))
-            answer = await self._cached(bound, self.keeping, call)
-            return answer.outcome(self._meta(answer.truncated))
+                return self._outcome(await self._answer(bound))
+            return self._outcome(await self._cached(bound, self.keeping, call))
         except QueryTimedOut as late:
             raise StageFailed("connector", f"{_FAILED}: failed to execute query: {late}", "timeout") from None
         except NotJson as failed:
@@ -207,16 +198,24 @@ class StatementRunner:
     async def _cached(self, bound: Bound, keeping: ResultKeeper, call: PlannedCall) -> _Answer:
         # Of one statement of one tool only the text and the values differ from call to call.
         key = key_of(keeping.digest, self.tool, bound.text, bound.values, keeping.differs(call))
-        found = await keeping.cache.find(key, self.tool, keeping.ttl, partial(self._answer, bound))
+        lookup = Lookup(key, self.tool, keeping.ttl, ANSWERS)
+        found = await keeping.cache.find(lookup, partial(self._answer, bound))
         call.notes[CACHE] = "hit" if found.hit else "miss"
         answer: _Answer = found.value
         return answer
 
     async def _answer(self, bound: Bound) -> _Answer:
-        return _Answer.of(await self.database.run(bound, self.timeout))
+        found = await self.database.run(bound, self.timeout)
+        require_size(found.rows)
+        return _Answer(compact(found.rows), found.truncated)
 
-    def _meta(self, truncated: bool) -> Mapping[str, Any] | None:
-        return {TRUNCATED_KEY: {"max_rows": self.database.max_rows}} if truncated else None
+    def _outcome(self, answer: _Answer) -> Outcome:
+        """The outcome of one call, with rows that are its own."""
+        result: dict[str, Any] = {"content": [text_block(answer.text)], "isError": False}
+        if answer.truncated:
+            result["_meta"] = {TRUNCATED_KEY: {"max_rows": self.database.max_rows}}
+        # Not by the faster reader, to which long integers are floats.
+        return Outcome(result, Unread(partial(json.loads, answer.text)))
 
     def _sentence(self, failed: QueryFailed | ConnectorFailed) -> str:
         sentence = exposed(failed, expose=self.expose)
@@ -226,48 +225,23 @@ class StatementRunner:
         return f"{_FAILED}: {query}{sentence}"
 
 
-class _Answer(Shareable):
+class _Answer(NamedTuple):
     """Rows as the text that is sent; most calls need nothing else of them."""
 
-    __slots__ = ("_text", "truncated")
-
-    def __init__(self, text: str, *, truncated: bool) -> None:
-        self._text = text
-        self.truncated = truncated
-        self.weight = len(self._text.encode())
-
-    @classmethod
-    def of(cls, rows: Rows) -> _Answer:
-        """The answer with these rows. Raises NotJson for values that are none."""
-        require_size(rows.rows)
-        return cls(compact(rows.rows), truncated=rows.truncated)
-
-    def encoded(self) -> bytes:
-        """The answer for other processes."""
-        return (b"1" if self.truncated else b"0") + self._text.encode()
-
-    def outcome(self, meta: Mapping[str, Any] | None) -> Outcome:
-        """The outcome of one call, with rows that are its own."""
-        result: dict[str, Any] = {"content": [text_block(self._text)], "isError": False}
-        if meta:
-            result["_meta"] = dict(meta)
-        return Outcome(result, Unread(self._rows))
-
-    def _rows(self) -> Any:
-        # Not by the faster reader, to which long integers are floats.
-        return json.loads(self._text)
+    text: str
+    truncated: bool
 
 
-def encoded_answer(answer: Any) -> bytes | None:
-    """An answer of a statement as other processes read it."""
-    return answer.encoded() if isinstance(answer, _Answer) else None
+def _encoded(answer: _Answer) -> bytes:
+    return (b"1" if answer.truncated else b"0") + answer.text.encode()
 
 
-def decoded_answer(text: bytes) -> Any:
-    """The answer of ``encoded_answer``. Raises ValueError for anything else."""
+def _decoded(text: bytes) -> _Answer:
     if text[:1] not in (b"0", b"1"):
         raise ValueError("This is no answer of a statement.")
-    return _Answer(text[1:].decode(), truncated=text[:1] == b"1")
+    return _Answer(text[1:].decode(), text[:1] == b"1")
 
+
+ANSWERS = ResultForm(_encoded, _decoded)
 
 _FAILED = "tool execution failed"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from adapter.errors import BadJson
+from adapter.pipeline.auth_stage import fingerprint
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import Outcome
-from adapter.pipeline.result_cache import CachedResult, ResultCache, key_of
+from adapter.pipeline.result_cache import Lookup, ResultCache, ResultFinder, ResultForm, key_of
 from adapter.rules.access.principals import credential_digest
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.results.blocks import NO_BLOCKS
@@ -24,14 +25,13 @@ Vary = Callable[[PlannedCall], list[Any]]
 _HEADER = re.compile(r"header:([!#$%&'*+.^_`|~0-9A-Za-z-]+)")
 
 
-def varying(words: Sequence[str], fingerprint: Callable[[Any], str]) -> Vary:
+def varying(words: Sequence[str]) -> Vary:
     """Return the function that tells the results of one tool apart, by any of ``identity``, ``principal``,
     ``session`` and ``header:NAME``.
 
-    ``fingerprint`` makes a text of an identity. A caller without an identity is told apart by its principal; a
-    missing header is not an empty one. Raises ValueError for any other word.
+    A missing header is not an empty one. Raises ValueError for any other word.
     """
-    parts = [_part(word, fingerprint) for word in words]
+    parts = [caller_part(word) for word in words]
     return lambda call: [part(call) for part in parts]
 
 
@@ -43,29 +43,6 @@ def kept_for(ttl: float, words: Sequence[str]) -> str:
 def varying_by_credential(vary: Vary) -> Vary:
     """The same, and by principal and credential: for a server at which each caller has a credential of its own."""
     return lambda call: [*vary(call), call.client.caller.principal, credential_digest(call.client.caller)]
-
-
-def cache_key(digest: str, tool: str, parts: Any, vary: Sequence[Any] = ()) -> str:
-    """Return the key of a result: ``digest`` is that of the configuration, ``parts`` is the question to the tool, as
-    JSON.
-
-    Raises TypeError, ValueError or RecursionError for parts that are no JSON.
-    """
-    return key_of(digest, tool, parts, list(vary))
-
-
-class ResultFinder(Protocol):
-    """A place of results: ResultCache, or one that replicas share."""
-
-    async def find_or_lead(
-        self,
-        key: str,
-        tool: str,
-        ttl: float,
-        work: Callable[[], Awaitable[Any]],
-        keep: Callable[[Any], bool],
-    ) -> CachedResult:
-        """See ResultCache."""
 
 
 @dataclass(eq=False)
@@ -93,8 +70,8 @@ class CacheStage:
         if key is None:
             return await forward(call)
         call.notes["cache"] = "miss"
-        # The request goes out within the exchange of its own client and ends with that, hence not ``find``.
-        found = await self.cache.find_or_lead(key, self.tool, self.ttl, lambda: forward(call), _succeeded)
+        lookup = Lookup(key, self.tool, self.ttl, OUTCOMES)
+        found = await self.cache.find(lookup, lambda: forward(call))
         if found.hit:
             call.notes["cache"] = "hit"
         outcome: Outcome = found.value
@@ -102,7 +79,7 @@ class CacheStage:
 
     def _key(self, call: PlannedCall) -> str | None:
         try:
-            return cache_key(self.digest, self.tool, dict(call.arguments), self.vary(call))
+            return key_of(self.digest, self.tool, dict(call.arguments), self.vary(call))
         except (TypeError, ValueError, RecursionError):
             # Somebody's mapper made arguments of it that are no JSON; whoever sends them says so.
             return None
@@ -115,20 +92,13 @@ def purge(caches: Mapping[str, ResultCache], invalidation: Invalidation) -> int:
     return sum(cache.purge(partial(invalidation.stales, server)) for server, cache in caches.items())
 
 
-def encoded_outcome(outcome: Any) -> bytes | None:
-    """The outcome as JSON, for other processes; None for one that is more than the JSON of its result."""
-    if (
-        not isinstance(outcome, Outcome)
-        or outcome.final
-        or outcome.data is not NOTHING
-        or outcome.blocks != NO_BLOCKS
-    ):
-        return None
-    return dump(outcome.result)
+def _encoded(outcome: Outcome) -> bytes | None:
+    """The outcome as JSON; None for no success, and for one that is more than the JSON of its result."""
+    plain = not outcome.final and outcome.data is NOTHING and outcome.blocks == NO_BLOCKS
+    return dump(outcome.result) if plain and outcome.succeeded else None
 
 
-def decoded_outcome(text: bytes) -> Outcome:
-    """The outcome of ``encoded_outcome``. Raises ValueError for anything else."""
+def _decoded(text: bytes) -> Outcome:
     try:
         result = parse(text)
     except BadJson as error:
@@ -138,26 +108,31 @@ def decoded_outcome(text: bytes) -> Outcome:
     return Outcome(result)
 
 
-def _part(word: str, fingerprint: Callable[[Any], str]) -> Callable[[PlannedCall], Any]:
-    if word == "identity":
-        return lambda call: _identity(call, fingerprint)
-    if word == "principal":
-        return lambda call: call.client.caller.principal
-    if word == "session":
-        # A caller without sessions is still not every other one.
-        return lambda call: [call.client.caller.principal, call.client.session]
+OUTCOMES = ResultForm(_encoded, _decoded)
+
+
+def caller_part(word: str) -> Callable[[PlannedCall], Hashable]:
+    """Return the function that tells callers apart by one word; see ``varying``.
+
+    A caller without an identity is told apart by its principal, one without a session too. Raises ValueError.
+    """
+    if word in _PARTS:
+        return _PARTS[word]
     if (header := _HEADER.fullmatch(word)) is not None:
         name = header[1].lower()
         return lambda call: call.client.caller.lower_fields().get(name)
     raise ValueError(f"vary must be identity, principal, session or header:NAME, not {word!r}")
 
 
-def _identity(call: PlannedCall, fingerprint: Callable[[Any], str]) -> list[str]:
+def _identity(call: PlannedCall) -> Hashable:
     # Two words, so that nobody can be called like somebody's fingerprint.
     if call.identity is None:
-        return ["principal", call.client.caller.principal]
-    return ["identity", fingerprint(call.identity)]
+        return ("principal", call.client.caller.principal)
+    return ("identity", fingerprint(call.identity))
 
 
-def _succeeded(outcome: Any) -> bool:
-    return isinstance(outcome, Outcome) and outcome.succeeded
+_PARTS: Mapping[str, Callable[[PlannedCall], Hashable]] = {
+    "identity": _identity,
+    "principal": lambda call: call.client.caller.principal,
+    "session": lambda call: (call.client.caller.principal, call.client.session),
+}

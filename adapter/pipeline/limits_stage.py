@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
+from adapter.pipeline.cache_stage import caller_part
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.failures import Outcome, Reason, Stage, StageFailed
+from adapter.pipeline.failures import Outcome, Reason, StageFailed
 from adapter.pipeline.result_cache import key_of
 from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.rules.results import refusals
@@ -24,22 +26,13 @@ RateKey = Literal["identity", "principal", "session", "tool"]
 KeyOf = Callable[[PlannedCall], Hashable]
 
 
-def rate_key(key: RateKey, fingerprint: Callable[[Any], str]) -> KeyOf:
-    """Return the function that names the owner of a call. ``fingerprint`` makes a text of an identity.
+def rate_key(key: RateKey) -> KeyOf:
+    """Return the function that names the owner of a call.
 
     With the key ``identity``, a caller without an identity counts by its principal: a caller can open any number of
     sessions, and each would begin a new count.
     """
-    if key == "tool":
-        return lambda _: None
-    if key == "principal":
-        return _principal
-    if key == "session":
-        return _session
-    # Pairs of one kind and of the other never meet, whatever anybody is called.
-    return lambda call: (
-        _principal(call) if call.identity is None else ("identity", fingerprint(call.identity))
-    )
+    return caller_part(key) if key != "tool" else lambda _: None
 
 
 @runtime_checkable
@@ -73,40 +66,38 @@ class Rate:
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Refuses with the whole seconds after which a call gets through."""
-        wait = self._calls.admit(self._key_of(call), self._clock())
-        if wait is None:
+        wait = await self._wait(call)
+        if not wait:
             return await forward(call)
-        raise _too_many(self._tool, self._calls.most, self._calls.window, wait)
+        most, window = self._calls.most, self._calls.window
+        seconds = float(math.ceil(wait))
+        refused = refusals.rate_limited(self._tool, limit=most, window=window, retry_after=seconds)
+        raise _refused(refused, "rate")
+
+    async def _wait(self, call: PlannedCall) -> float | None:
+        """Count a call; return the seconds until there is a place for it, if there is none."""
+        return self._calls.admit(self._key_of(call), self._clock())
 
 
 Spend = Callable[[str, int, float], Awaitable[float]]
 """Counts one use of a key, of so many in so many seconds; returns 0.0, or the seconds until one can be counted."""
 
 
-class SharedRate:
+class SharedRate(Rate):
     """As Rate, over the calls of all replicas: ``spend`` counts in what they share, and may raise AdapterError.
 
     ``server`` and ``tool`` tell the keys of one tool from those of others.
     """
 
     def __init__(self, server: str, tool: str, rate: tuple[int, float], key_of: KeyOf, spend: Spend) -> None:
+        super().__init__(tool, *rate, key_of, time.monotonic)
         self._server = server
-        self._tool = tool
-        self._most, self._window = rate
-        self._key_of = key_of
         self._spend = spend
 
-    def __repr__(self) -> str:
-        return f"<SharedRate of {self._tool!r}: {self._most} in {self._window:g} s>"
-
-    async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
-        """See Rate."""
+    async def _wait(self, call: PlannedCall) -> float:
         # A digest, since names of callers may be long, and the counts of one tool must not all lie in one place.
         key = key_of(self._server, self._tool, self._key_of(call))
-        wait = await self._spend(key, self._most, self._window)
-        if not wait:
-            return await forward(call)
-        raise _too_many(self._tool, self._most, self._window, wait)
+        return await self._spend(key, self._calls.most, self._calls.window)
 
 
 class Concurrency:
@@ -157,7 +148,7 @@ class Concurrency:
             queued = self.queued
             if queued >= self._max_queue:
                 refused = refusals.busy(self._tool, active=self.active, queued=queued)
-                raise _refused("limits", refused, "busy")
+                raise _refused(refused, "busy")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue[turn] = None
         try:
@@ -180,20 +171,7 @@ class Concurrency:
         self.active -= 1
 
 
-def _principal(call: PlannedCall) -> Hashable:
-    return ("principal", call.client.caller.principal)
-
-
-def _session(call: PlannedCall) -> Hashable:
-    return ("session", call.client.caller.principal, call.client.session)
-
-
-def _too_many(tool: str, most: int, window: float, wait: float) -> StageFailed:
-    refused = refusals.rate_limited(tool, limit=most, window=window, retry_after=float(math.ceil(wait)))
-    return _refused("limits", refused, "rate")
-
-
-def _refused(stage: Stage, result: Result, reason: Reason) -> StageFailed:
+def _refused(result: Result, reason: Reason) -> StageFailed:
     """The failure that ``result`` words; its plain sentence is the result's own."""
     assert result.message is not None, "every refusal has a sentence"
-    return StageFailed.worded(stage, result.message, result, reason)
+    return StageFailed.worded("limits", result.message, result, reason)

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import pickle
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -47,12 +46,22 @@ def key_of(*parts: Any) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-class Shareable:
-    """A value that nobody can change: everybody has the same one. ``weight`` is the bytes that it takes."""
+class ResultForm(NamedTuple):
+    """The form in which results are kept: ``encode`` gives None for a value that is its caller's alone, ``decode``
+    raises ValueError for bytes that are no result.
+    """
 
-    __slots__ = ("weight",)
+    encode: Callable[[Any], bytes | None]
+    decode: Callable[[bytes], Any]
 
-    weight: int
+
+class Lookup(NamedTuple):
+    """A result of ``tool`` to look for, which is kept for ``ttl`` seconds. ``key`` is hex."""
+
+    key: str
+    tool: str
+    ttl: float
+    form: ResultForm
 
 
 class CachedResult(NamedTuple):
@@ -62,132 +71,82 @@ class CachedResult(NamedTuple):
     hit: bool
 
 
-_Packed = bytes | Shareable
-"""A value of which anybody may have a copy: pickled, or itself."""
+Work = Callable[[], Awaitable[Any]]
+
+
+class ResultFinder(Protocol):
+    """A place of results: ResultCache, or one that replicas share."""
+
+    async def find(self, lookup: Lookup, work: Work) -> CachedResult:
+        """See ResultCache."""
 
 
 @dataclass(slots=True)
 class _Entry:
     tool: str
-    packed: _Packed
+    text: bytes
     expires: float
-
-    @property
-    def cost(self) -> int:
-        packed = self.packed
-        return (packed.weight if isinstance(packed, Shareable) else len(packed)) + ENTRY_COST
-
-
-@dataclass(eq=False, slots=True)
-class _Flight:
-    """A result that is being worked out. ``outdated`` says that its tool was purged meanwhile."""
-
-    tool: str
-    task: asyncio.Task[tuple[Any, _Packed | None]] = field(init=False)
-    waiting: int = 0
-    outdated: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class _Lead:
     """Work that one caller does within its own call, and for which others wait until it is ``over``.
 
-    ``packed`` is what they may have of it; ``left`` says that its caller went away before there was anything.
+    ``text`` is what they may have of it; ``left`` says that its caller went away before there was anything,
+    ``outdated`` that its tool was purged meanwhile.
     """
 
     tool: str
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    packed: _Packed | None = None
+    text: bytes | None = None
     left: bool = False
     outdated: bool = False
 
 
-class _Lookup(NamedTuple):
-    """A result that a call asks for, and the way to work it out and to keep it."""
-
-    key: str
-    tool: str
-    ttl: float
-    work: Callable[[], Awaitable[Any]]
-    keep: Callable[[Any], bool]
-
-
 class ResultCache:
-    """A cache of at most ``max_bytes``; the least recently used result goes first. ``clock`` gives seconds.
+    """Results by key, of at most ``max_bytes`` with what an entry costs; those that were not used for longest go first.
 
-    Each caller gets its own copy, unless the value is a Shareable. Values that cannot be copied are passed on and not
-    kept.
+    ``clock`` gives seconds that never go back.
     """
 
     def __init__(self, max_bytes: int, clock: Callable[[], float]) -> None:
         self._max_bytes = max_bytes
         self._clock = clock
         self._entries: LastUsed[str, _Entry] = LastUsed(
-            sys.maxsize, max_bytes, lambda entry: Weight(id(entry), entry.cost)
+            sys.maxsize, max_bytes, lambda entry: Weight(id(entry), len(entry.text) + ENTRY_COST)
         )
-        self._flights: dict[str, _Flight] = {}
         self._leads: dict[str, _Lead] = {}
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """The bytes that the kept results take."""
         return self._entries.size
 
     def __repr__(self) -> str:
-        return f"<ResultCache: {len(self._entries)} results, {self.bytes} of {self._max_bytes} bytes>"
+        return f"<ResultCache: {len(self._entries)} results, {self.size} of {self._max_bytes} bytes>"
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def find(
-        self,
-        key: str,
-        tool: str,
-        ttl: float,
-        work: Callable[[], Awaitable[Any]],
-        keep: Callable[[Any], bool] = lambda _: True,
-    ) -> CachedResult:
-        """The result under ``key``, which ``work`` gives where there is none; it is kept for ``ttl`` seconds.
+    async def find(self, lookup: Lookup, work: Work, patience: float = PATIENCE) -> CachedResult:
+        """The result that is kept, else that of ``work``, which runs within the call of the first who asks.
 
-        All who ask for a key while it is worked out wait for the same work, which is cancelled when the last of them
-        is. What it raises they all get, and nothing is kept, nor is a value to which ``keep`` says no.
-        """
-        if (stored := self._kept(key)) is not None:
-            return CachedResult(_unpacked(stored), hit=True)
-        flight = self._flights.get(key)
-        first = flight is None
-        if flight is None:
-            flight = self._begin(_Lookup(key, tool, ttl, work, keep))
-        value, packed = await self._wait(key, flight)
-        return CachedResult(value if first or packed is None else _unpacked(packed), hit=False)
-
-    async def find_or_lead(
-        self,
-        key: str,
-        tool: str,
-        ttl: float,
-        work: Callable[[], Awaitable[Any]],
-        keep: Callable[[Any], bool] = lambda _: True,
-        patience: float = PATIENCE,
-    ) -> CachedResult:
-        """Like ``find``, for work that cannot outlive its caller: it runs within the call of the first who asks.
-
-        Others wait for that one. If it is cancelled the next of them takes its place. If it raises, or ``keep``
-        says no to its value, that is its own, and each of the others does its work by itself: taking turns, the
-        last of them would wait for the failures of all before it. So they do after ``patience`` seconds, since whoever
-        reads its own answer slowly must not keep the others waiting.
+        Others wait for that one. If it is cancelled the next of them takes its place. If it raises, or its value is
+        its caller's alone, each of the others does its work by itself: taking turns, the last of them would wait for
+        the failures of all before it. So they do after ``patience`` seconds, since whoever reads its own answer slowly
+        must not keep the others waiting.
         """
         while True:
-            if (stored := self._kept(key)) is not None:
-                return CachedResult(_unpacked(stored), hit=True)
-            lead = self._leads.get(key)
+            if (kept := self._kept(lookup.key)) is not None:
+                return CachedResult(lookup.form.decode(kept), hit=True)
+            lead = self._leads.get(lookup.key)
             if lead is None:
-                return CachedResult(await self._lead(_Lookup(key, tool, ttl, work, keep)), hit=False)
+                return CachedResult(await self._lead(lookup, work), hit=False)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await lead.over.wait()
-            if lead.packed is not None:
-                return CachedResult(_unpacked(lead.packed), hit=False)
+            if lead.text is not None:
+                return CachedResult(lookup.form.decode(lead.text), hit=False)
             if not lead.left:
                 return CachedResult(await work(), hit=False)
 
@@ -199,58 +158,20 @@ class ResultCache:
         keys = [key for key, entry in self._entries.values.items() if concerned(entry.tool)]
         for key in keys:
             self._entries.drop(key)
-        for key, flight in list(self._flights.items()):
-            if concerned(flight.tool):
-                flight.outdated = True
-                del self._flights[key]
         for key, lead in list(self._leads.items()):
             if concerned(lead.tool):
                 lead.outdated = True
                 del self._leads[key]
         return len(keys)
 
-    # --- work under way ---------------------------------------------------------------------------------------
-
-    def _begin(self, lookup: _Lookup) -> _Flight:
-        key, flight = lookup.key, _Flight(lookup.tool)
-
-        async def fly() -> tuple[Any, _Packed | None]:
-            try:
-                value = await lookup.work()
-                packed = _packed(value)
-                if packed is not None and not flight.outdated and lookup.keep(value):
-                    self._put(lookup, packed)
-                return value, packed
-            finally:
-                if self._flights.get(key) is flight:
-                    del self._flights[key]
-
-        flight.task = asyncio.get_running_loop().create_task(fly())
-        # The last to wait may leave before it fails, and then nobody asks for its exception.
-        flight.task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        self._flights[key] = flight
-        return flight
-
-    async def _wait(self, key: str, flight: _Flight) -> tuple[Any, _Packed | None]:
-        flight.waiting += 1
-        try:
-            return await asyncio.shield(flight.task)
-        finally:
-            flight.waiting -= 1
-            if flight.waiting == 0 and not flight.task.done():
-                # Nobody may join what is being given up, or it would be cancelled with it.
-                if self._flights.get(key) is flight:
-                    del self._flights[key]
-                flight.task.cancel()
-
-    async def _lead(self, lookup: _Lookup) -> Any:
+    async def _lead(self, lookup: Lookup, work: Work) -> Any:
         lead = self._leads[lookup.key] = _Lead(lookup.tool)
         try:
-            value = await lookup.work()
-            if lookup.keep(value):
-                lead.packed = _packed(value)
-            if lead.packed is not None and not lead.outdated:
-                self._put(lookup, lead.packed)
+            value = await work()
+            lead.text = lookup.form.encode(value)
+            if lead.text is not None and not lead.outdated and len(lead.text) + ENTRY_COST <= self._max_bytes:
+                entry = _Entry(lookup.tool, lead.text, self._clock() + lookup.ttl)
+                self._entries.put(lookup.key, entry)
             return value
         except asyncio.CancelledError:
             lead.left = True
@@ -260,33 +181,9 @@ class ResultCache:
                 del self._leads[lookup.key]
             lead.over.set()
 
-    # --- what is kept -----------------------------------------------------------------------------------------
-
-    def _kept(self, key: str) -> _Packed | None:
+    def _kept(self, key: str) -> bytes | None:
         entry = self._entries.get(key)
         if entry is not None and entry.expires <= self._clock():
             self._entries.drop(key)
             return None
-        return None if entry is None else entry.packed
-
-    def _put(self, lookup: _Lookup, packed: _Packed) -> None:
-        entry = _Entry(lookup.tool, packed, self._clock() + lookup.ttl)
-        if entry.cost <= self._max_bytes:
-            self._entries.put(lookup.key, entry)
-
-
-def _packed(value: Any) -> _Packed | None:
-    """Return a value in a form that can be copied any number of times; None if it cannot."""
-    if isinstance(value, Shareable):
-        return value
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        # Whatever an object's own hooks raise: it is the script's object, and it is not kept.
-        return None
-
-
-def _unpacked(packed: _Packed) -> Any:
-    if isinstance(packed, Shareable):
-        return packed
-    return pickle.loads(packed)  # noqa: S301  (these bytes never leave this process)
+        return None if entry is None else entry.text

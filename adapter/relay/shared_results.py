@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
 
 from adapter.errors import StoreUnavailable
-from adapter.pipeline.result_cache import PATIENCE, CachedResult
+from adapter.pipeline.result_cache import PATIENCE, CachedResult, Lookup, Work
 from adapter.relay.background import BackgroundTasks
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
@@ -43,17 +43,16 @@ _WORKING, _DONE = b"W", b"D"
 
 
 class SharedResult(NamedTuple):
-    """A result to look for. ``key`` is hex."""
+    """A result of a server to look for."""
 
     server: ServerResults
-    tool: str
-    key: str
-    ttl: float
+    lookup: Lookup
 
     @property
     def row(self) -> str:
         """The key of its row."""
-        return f"{self.server.id}:{int(self.key[:8], 16) % BUCKETS}/{self.key}"
+        key = self.lookup.key
+        return f"{self.server.id}:{int(key[:8], 16) % BUCKETS}/{key}"
 
 
 class _Purge(NamedTuple):
@@ -101,11 +100,6 @@ class _Found(NamedTuple):
 _NOTHING = _Found(None, None, 0)
 
 
-class _Work(NamedTuple):
-    run: Callable[[], Awaitable[Any]]
-    keep: Callable[[Any], bool]
-
-
 class SharedResults(StoreListener):
     """What stages with ``shared: true`` share with other replicas: counts of calls, and results if some ``caches``.
 
@@ -137,15 +131,9 @@ class SharedResults(StoreListener):
     def __repr__(self) -> str:
         return f"<SharedResults: {len(self._changes)} results waited for>"
 
-    def results_of(
-        self,
-        server: str,
-        most_bytes: int,
-        encode: Callable[[Any], bytes | None],
-        decode: Callable[[bytes], Any],
-    ) -> ServerResults:
-        """The results of a server that may take so many bytes all in all; see ServerResults for the functions."""
-        return ServerResults(self, server, most_bytes // (BUCKETS * MOST), encode, decode)
+    def results_of(self, server: str, most_bytes: int) -> ServerResults:
+        """The results of a server that may take so many bytes all in all."""
+        return ServerResults(self, server, most_bytes // (BUCKETS * MOST))
 
     # --- words of others --------------------------------------------------------------------------------------
 
@@ -161,13 +149,11 @@ class SharedResults(StoreListener):
 
     # --- finding ----------------------------------------------------------------------------------------------
 
-    async def find(
-        self, wanted: SharedResult, work: Callable[[], Awaitable[Any]], keep: Callable[[Any], bool]
-    ) -> CachedResult:
+    async def find(self, wanted: SharedResult, work: Work) -> CachedResult:
         """The result that is kept, else that of ``work``, which one caller of all replicas does for all who ask.
 
         The others wait for it, at most ``patience`` seconds, and then do it themselves. What ``work`` raises, or
-        ``keep`` says no to, is that caller's own.
+        has no form to be kept in, is that caller's own.
         """
         found, mark = _NOTHING, None
         with contextlib.suppress(StoreUnavailable):
@@ -177,7 +163,7 @@ class SharedResults(StoreListener):
         if mark is None:
             # Of a result that was its caller's own the others take no turns: the last would wait for all failures.
             return CachedResult(await work(), hit=False)
-        return CachedResult(await self._lead(wanted, found.purges, mark, _Work(work, keep)), hit=False)
+        return CachedResult(await self._lead(wanted, found.purges, mark, work), hit=False)
 
     async def _decide(self, wanted: SharedResult) -> tuple[_Found, Row | None]:
         """Find the result, or the mark that it is worked out here; neither: each does its own work."""
@@ -213,16 +199,16 @@ class SharedResults(StoreListener):
         if row is None or not row.value.startswith(_DONE) or (row.due or 0.0) <= self._clock():
             return _Found(row, None, purges.number)
         number, _, text = row.value[1:].partition(b" ")
-        if purges.stales(int(number), wanted.server.id, wanted.tool):
+        if purges.stales(int(number), wanted.server.id, wanted.lookup.tool):
             return _Found(row, None, purges.number)
         try:
-            return _Found(row, CachedResult(wanted.server.decode(text), hit=True), purges.number)
+            return _Found(row, CachedResult(wanted.lookup.form.decode(text), hit=True), purges.number)
         except ValueError:
             return _Found(row, None, purges.number)
 
     async def _begin(self, wanted: SharedResult, found: _Found) -> Row | None:
         """Write down that the result is worked out here; None where another caller was first, or there is no room."""
-        due = self._clock() + max(wanted.ttl, self._patience)
+        due = self._clock() + max(wanted.lookup.ttl, self._patience)
         value = _WORKING + secrets.token_bytes(8)
         most = MOST if found.row is None else None
         try:
@@ -231,11 +217,11 @@ class SharedResults(StoreListener):
             return None
         return row
 
-    async def _lead(self, wanted: SharedResult, purges: int, mark: Row, work: _Work) -> Any:
+    async def _lead(self, wanted: SharedResult, purges: int, mark: Row, work: Work) -> Any:
         text: bytes | None = None
         try:
-            value = await work.run()
-            text = wanted.server.encode(value) if work.keep(value) else None
+            value = await work()
+            text = wanted.lookup.form.encode(value)
             return value
         finally:
             if text is not None and len(text) <= wanted.server.largest:
@@ -247,7 +233,7 @@ class SharedResults(StoreListener):
 
     async def _keep(self, wanted: SharedResult, mark: Row, value: bytes) -> None:
         with contextlib.suppress(StoreUnavailable, Conflict):
-            due = self._clock() + wanted.ttl
+            due = self._clock() + wanted.lookup.ttl
             await self._store.put(TABLE, wanted.row, value, expected=mark.version, due=due)
         self.row_changed(TABLE, wanted.row)
 
@@ -277,37 +263,13 @@ class SharedResults(StoreListener):
 
 
 class ServerResults:
-    """The shared results of one server, in the form of a cache of its own. One of more than ``largest`` bytes is not
-    kept.
+    """A ResultFinder: the shared results of one server. One of more than ``largest`` bytes is not kept."""
 
-    ``encode`` gives None for a value that must not be kept, and ``decode`` raises ValueError for bytes that another
-    version wrote.
-    """
-
-    def __init__(
-        self,
-        parts: SharedResults,
-        server: str,
-        largest: int,
-        encode: Callable[[Any], bytes | None],
-        decode: Callable[[bytes], Any],
-    ) -> None:
+    def __init__(self, parts: SharedResults, server: str, largest: int) -> None:
         self.id = server
         self.largest = largest
-        self.encode = encode
-        self.decode = decode
         self._parts = parts
 
-    async def find(
-        self,
-        key: str,
-        tool: str,
-        ttl: float,
-        work: Callable[[], Awaitable[Any]],
-        keep: Callable[[Any], bool] = lambda _: True,
-    ) -> CachedResult:
+    async def find(self, lookup: Lookup, work: Work) -> CachedResult:
         """See SharedResults."""
-        return await self._parts.find(SharedResult(self, tool, key, ttl), work, keep)
-
-    find_or_lead = find
-    """Work runs within the call of who does it in either case."""
+        return await self._parts.find(SharedResult(self, lookup), work)

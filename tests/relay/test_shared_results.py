@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from adapter.pipeline.result_cache import Lookup, ResultForm
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.shared_results import (
     BUCKETS,
@@ -32,7 +32,7 @@ class Replica:
         self.store: ReplicaStore = memory.replica()
         self.background = BackgroundTasks()
         self.results = SharedResults(self.store, self.background, caches=True, patience=patience, clock=clock)
-        self.server = self.results.results_of("one", 100 * BUCKETS * MOST, encode, decode)
+        self.server = self.results.results_of("one", 100 * BUCKETS * MOST)
         self.worked = 0
         self.begun = asyncio.Event()
         self.go = asyncio.Event()
@@ -47,8 +47,8 @@ class Replica:
             raise self.answer
         return self.answer
 
-    async def ask(self, key: str = KEY, keep: Callable[[Any], bool] = lambda _: True) -> tuple[Any, bool]:
-        value, hit = await self.server.find(key, "list", 60.0, self.work, keep)
+    async def ask(self, key: str = KEY) -> tuple[Any, bool]:
+        value, hit = await self.server.find(Lookup(key, "list", 60.0, ResultForm(encode, decode)), self.work)
         await self.idle()
         return value, hit
 
@@ -149,14 +149,13 @@ async def test_who_went_away_is_replaced(clock: Clock) -> None:
 
 
 async def test_results_that_must_not_be_kept_are_not(replicas: tuple[Replica, Replica]) -> None:
-    """Refused ones, large ones, and those that are no text are given to their caller alone."""
+    """Large ones, and those that are no text, are given to their caller alone."""
     one, other = replicas
-    await one.ask(keep=lambda _: False)
     one.answer = "x" * 101
     await one.ask()
     one.answer = 5
     await one.ask()
-    assert one.worked == 3 and await one.store.count(TABLE) == 0
+    assert one.worked == 2 and await one.store.count(TABLE) == 0
     assert await other.ask() == ("rows", False)
 
 

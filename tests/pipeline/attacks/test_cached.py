@@ -14,7 +14,7 @@ from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.limits_stage import Concurrency, Rate
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.result_cache import ResultCache
+from adapter.pipeline.result_cache import Lookup, ResultCache, ResultForm
 from adapter.relay.call.planned import BUSY_PLANS, PLANS, Plans
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
@@ -58,6 +58,8 @@ async def test_w_nobody_waits_for_ever_for_anothers_answer() -> None:
     """Who leads and does not come to an end, as a client does that reads nothing, keeps nobody."""
     cache, begun = ResultCache(1 << 20, lambda: 0.0), asyncio.Event()
 
+    lookup = Lookup("k", "t", 60, ResultForm(str.encode, bytes.decode))
+
     async def endless() -> str:
         begun.set()
         await asyncio.Event().wait()
@@ -66,9 +68,9 @@ async def test_w_nobody_waits_for_ever_for_anothers_answer() -> None:
     async def own() -> str:
         return "own"
 
-    leading = asyncio.create_task(cache.find_or_lead("k", "t", 60, endless))
+    leading = asyncio.create_task(cache.find(lookup, endless))
     await begun.wait()
-    assert await cache.find_or_lead("k", "t", 60, own, patience=0.01) == ("own", False)
+    assert await cache.find(lookup, own, patience=0.01) == ("own", False)
     leading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leading
